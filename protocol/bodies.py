@@ -1,0 +1,363 @@
+"""Bodies of locks, consumer lists, routes, registrations and topic lists (wire.md 2.7, 7.1)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
+
+from lockstep.protocol.body_codec import as_list, as_object, take
+from lockstep.protocol.codes import MASTER_ID, Permission
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.model import MessageQueue
+
+__all__ = [
+    "BrokerData",
+    "ClusterInfo",
+    "ConsumerGroupList",
+    "ConsumerIdList",
+    "DataVersion",
+    "LockBatchBody",
+    "LockOkBody",
+    "LockTableBody",
+    "LockTableRow",
+    "QueueData",
+    "TopicConfig",
+    "TopicConfigs",
+    "TopicList",
+    "TopicRouteData",
+    "queue_from_wire",
+    "queue_to_wire",
+]
+
+
+def queue_to_wire(queue: MessageQueue) -> dict[str, Any]:
+    return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
+
+
+def queue_from_wire(value: Any) -> MessageQueue:
+    wire = as_object(value, "a message queue")
+    return MessageQueue(take(wire, "topic", str), take(wire, "brokerName", str), take(wire, "queueId", int))
+
+
+def _queues(value: Any, what: str) -> tuple[MessageQueue, ...]:
+    return tuple(queue_from_wire(entry) for entry in as_list(value, what))
+
+
+class LockBatchBody(NamedTuple):
+    """Request of LOCK_BATCH_MQ and of UNLOCK_BATCH_MQ."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: tuple[MessageQueue, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "clientId": self.client_id,
+            "consumerGroup": self.consumer_group,
+            "mqSet": [queue_to_wire(queue) for queue in self.mq_set],
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a lock request")
+        queues = _queues(wire.get("mqSet"), "mqSet")
+        return cls(take(wire, "consumerGroup", str), take(wire, "clientId", str), queues)
+
+
+class LockOkBody(NamedTuple):
+    """Reply to LOCK_BATCH_MQ: the queues now owned by the caller."""
+
+    lock_ok_mq_set: tuple[MessageQueue, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"lockOKMQSet": [queue_to_wire(queue) for queue in self.lock_ok_mq_set]}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        return cls(_queues(as_object(value, "a lock reply").get("lockOKMQSet"), "lockOKMQSet"))
+
+
+class LockTableRow(NamedTuple):
+    """`age_ms`: since the entry was last renewed; `remaining_ms`: until it expires, negative once it has."""
+
+    consumer_group: str
+    queue: MessageQueue
+    client_id: str
+    age_ms: int
+    remaining_ms: int
+    held_ms: int
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "ageMs": self.age_ms,
+            "clientId": self.client_id,
+            "consumerGroup": self.consumer_group,
+            "heldMs": self.held_ms,
+            "messageQueue": queue_to_wire(self.queue),
+            "remainingMs": self.remaining_ms,
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a lock row")
+        numbers = (take(wire, name, int) for name in ("ageMs", "remainingMs", "heldMs"))
+        group, client_id = take(wire, "consumerGroup", str), take(wire, "clientId", str)
+        return cls(group, queue_from_wire(wire.get("messageQueue")), client_id, *numbers)
+
+
+class LockTableBody(NamedTuple):
+    """Reply to LIST_LOCKS (30001)."""
+
+    rows: tuple[LockTableRow, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"lockTable": [row.to_wire() for row in self.rows]}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        rows = as_list(as_object(value, "a lock table").get("lockTable"), "lockTable")
+        return cls(tuple(LockTableRow.from_wire(row) for row in rows))
+
+
+def _texts(value: Any, name: str) -> tuple[str, ...]:
+    texts = as_list(as_object(value, "the body").get(name), name)
+    if not all(isinstance(text, str) for text in texts):
+        raise BodyError(f"{name} must hold texts only")
+    return tuple(texts)
+
+
+class ConsumerIdList(NamedTuple):
+    """Reply to GET_CONSUMER_LIST_BY_GROUP."""
+
+    consumer_id_list: tuple[str, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"consumerIdList": list(self.consumer_id_list)}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        return cls(_texts(value, "consumerIdList"))
+
+
+class TopicList(NamedTuple):
+    topic_list: tuple[str, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"topicList": list(self.topic_list)}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        return cls(_texts(value, "topicList"))
+
+
+class ConsumerGroupList(NamedTuple):
+    """Reply to LIST_CONSUMER_GROUPS (30002): groups that are online here or have offsets stored, and their topics."""
+
+    groups: Mapping[str, tuple[str, ...]]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"groups": {group: list(topics) for group, topics in self.groups.items()}}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        groups = as_object(as_object(value, "the body").get("groups"), "groups")
+        return cls({group: _texts(groups, group) for group in groups})
+
+
+class QueueData(NamedTuple):
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+    @property
+    def readable(self) -> bool:
+        return bool(self.perm & Permission.READ)
+
+    @property
+    def writable(self) -> bool:
+        return bool(self.perm & Permission.WRITE)
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "brokerName": self.broker_name,
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_nums,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queue_nums,
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "queueData")
+        return cls(
+            take(wire, "brokerName", str),
+            take(wire, "readQueueNums", int),
+            take(wire, "writeQueueNums", int),
+            take(wire, "perm", int),
+            take(wire, "topicSysFlag", int, 0),
+        )
+
+
+class BrokerData(NamedTuple):
+    """`broker_addrs`: broker id (0 is the master) -> "ip:port"."""
+
+    broker_name: str
+    cluster: str
+    broker_addrs: Mapping[int, str]
+
+    @property
+    def master_addr(self) -> str | None:
+        return self.broker_addrs.get(MASTER_ID)
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "brokerAddrs": {str(broker_id): addr for broker_id, addr in sorted(self.broker_addrs.items())},
+            "brokerName": self.broker_name,
+            "cluster": self.cluster,
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "brokerData")
+        addrs = as_object(wire.get("brokerAddrs"), "brokerAddrs")
+        try:
+            by_id = {int(broker_id): str(addr) for broker_id, addr in addrs.items()}
+        except ValueError:
+            raise BodyError(f"brokerAddrs must map broker ids to addresses, not {addrs!r:.80}") from None
+        return cls(take(wire, "brokerName", str), take(wire, "cluster", str, ""), by_id)
+
+
+class TopicRouteData(NamedTuple):
+    """Reply to GET_ROUTEINFO_BY_TOPIC: where the queues of a topic live."""
+
+    queue_datas: tuple[QueueData, ...]
+    broker_datas: tuple[BrokerData, ...]
+
+    def broker(self, broker_name: str) -> BrokerData | None:
+        return next((data for data in self.broker_datas if data.broker_name == broker_name), None)
+
+    def readable_queues(self, topic: str) -> list[MessageQueue]:
+        """Sorted, as every member of a group must see them (wire.md 12.3)."""
+        return sorted(
+            MessageQueue(topic, data.broker_name, queue_id)
+            for data in self.queue_datas
+            if data.readable
+            for queue_id in range(data.read_queue_nums)
+        )
+
+    def writable_queues(self, topic: str) -> list[MessageQueue]:
+        """Sorted; queues of a broker without a master are left out (wire.md 12.11)."""
+        masters = {data.broker_name for data in self.broker_datas if data.master_addr}
+        return sorted(
+            MessageQueue(topic, data.broker_name, queue_id)
+            for data in self.queue_datas
+            if data.writable and data.broker_name in masters
+            for queue_id in range(data.write_queue_nums)
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "brokerDatas": [data.to_wire() for data in self.broker_datas],
+            "filterServerTable": {},
+            "queueDatas": [data.to_wire() for data in self.queue_datas],
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a route")
+        queues = tuple(QueueData.from_wire(data) for data in as_list(wire.get("queueDatas"), "queueDatas"))
+        return cls(
+            queues,
+            tuple(BrokerData.from_wire(data) for data in as_list(wire.get("brokerDatas"), "brokerDatas")),
+        )
+
+
+class ClusterInfo(NamedTuple):
+    """Reply to GET_BROKER_CLUSTER_INFO."""
+
+    brokers: tuple[BrokerData, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        clusters: dict[str, list[str]] = {}
+        for broker in self.brokers:
+            clusters.setdefault(broker.cluster, []).append(broker.broker_name)
+        table = {broker.broker_name: broker.to_wire() for broker in self.brokers}
+        return {"brokerAddrTable": table, "clusterAddrTable": clusters}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        table = as_object(as_object(value, "cluster info").get("brokerAddrTable"), "brokerAddrTable")
+        return cls(tuple(BrokerData.from_wire(table[name]) for name in sorted(table)))
+
+
+class DataVersion(NamedTuple):
+    """A broker's version of its topic table; the name server reads the table again when it changed."""
+
+    counter: int
+    timestamp: int  # epoch ms
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"counter": self.counter, "timestamp": self.timestamp}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "dataVersion")
+        return cls(take(wire, "counter", int), take(wire, "timestamp", int))
+
+
+class TopicConfig(NamedTuple):
+    topic_name: str
+    read_queue_nums: int = 4
+    write_queue_nums: int = 4
+    perm: int = 6
+    topic_sys_flag: int = 0
+    order: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_nums,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": self.topic_name,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queue_nums,
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a topic config")
+        return cls(
+            take(wire, "topicName", str),
+            take(wire, "readQueueNums", int),
+            take(wire, "writeQueueNums", int),
+            take(wire, "perm", int),
+            take(wire, "topicSysFlag", int, 0),
+            take(wire, "order", bool, False),
+        )
+
+
+class TopicConfigs(NamedTuple):
+    """Request body of REGISTER_BROKER, uncompressed: the topics of one broker."""
+
+    data_version: DataVersion
+    topics: tuple[TopicConfig, ...]
+
+    @classmethod
+    def of(cls, data_version: DataVersion, topics: Iterable[TopicConfig]) -> Self:
+        return cls(data_version, tuple(topics))
+
+    def to_wire(self) -> dict[str, Any]:
+        wrapper = {
+            "dataVersion": self.data_version.to_wire(),
+            "topicConfigTable": {config.topic_name: config.to_wire() for config in self.topics},
+        }
+        return {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a registration")
+        wrapper = as_object(wire.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
+        table = as_object(wrapper.get("topicConfigTable"), "topicConfigTable")
+        configs = tuple(TopicConfig.from_wire(config) for config in table.values())
+        return cls(DataVersion.from_wire(wrapper.get("dataVersion")), configs)

@@ -1,0 +1,73 @@
+"""The JSON header, type 0 (wire.md 1.2): what every RocketMQ client and broker speaks.
+
+We write extFields values as strings, as Go and C++ demand, and read raw numbers and booleans too.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lockstep.protocol.codecs.base import DecodedHeader, ExtValue
+from lockstep.protocol.codes import LanguageCode
+from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.header_spec import spec_of
+
+__all__ = ["decode_header", "encode_header"]
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_LANGUAGES = {language.name: int(language) for language in LanguageCode}
+
+
+def encode_header(
+    code: int,
+    version: int,
+    opaque: int,
+    flag: int,
+    remark: str | None,
+    header: tuple[Any, ...] | None,
+    ext_fields: Mapping[str, ExtValue] | None,
+) -> bytes:
+    parts: dict[str, Any] = {"code": code}
+    if header is not None or ext_fields is not None:
+        texts: dict[str, str] = {} if header is None else spec_of(type(header)).to_texts(header)
+        if ext_fields:
+            texts.update((name, to_text(value)) for name, value in ext_fields.items())
+        parts["extFields"] = texts
+    parts["flag"] = flag
+    parts["language"] = "PYTHON"
+    parts["opaque"] = opaque
+    if remark is not None:
+        parts["remark"] = remark
+    parts["serializeTypeCurrentRPC"] = "JSON"
+    parts["version"] = version
+    return _encode(parts).encode("utf-8", "replace")
+
+
+def to_text(value: ExtValue) -> str:
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return str(value)
+
+
+def decode_header(data: bytes) -> DecodedHeader:
+    try:
+        parts = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise HeaderError(f"the header is not JSON: {error}") from None
+    if not isinstance(parts, dict):
+        raise HeaderError("the header is not a JSON object")
+    get = parts.get
+    code, language, remark, ext = get("code"), get("language"), get("remark"), get("extFields")
+    if type(code) is not int:
+        raise HeaderError(f"code must be a number, not {code!r}")
+    version, opaque, flag = get("version", 0), get("opaque"), get("flag", 0)
+    if not (type(version) is type(opaque) is type(flag) is int):
+        raise HeaderError(f"version, opaque and flag must be numbers, not {version!r}, {opaque!r}, {flag!r}")
+    if ext is not None and not isinstance(ext, dict):
+        raise HeaderError("extFields must be an object")
+    ordinal = _LANGUAGES.get(language, LanguageCode.OTHER) if isinstance(language, str) else LanguageCode.OTHER
+    return DecodedHeader(
+        code, int(ordinal), version, opaque, flag, remark if isinstance(remark, str) else None, ext, None
+    )

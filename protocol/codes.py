@@ -1,0 +1,170 @@
+"""Numbers of the RocketMQ 4.9.8 remoting protocol (wire.md 1 to 3) and the few that are ours.
+
+Codes are plain ints on the hot path; the enums name them for people, logs and tables.
+"""
+
+from enum import IntEnum, IntFlag
+from typing import Final
+
+__all__ = [
+    "BODY_BYTES_MAX",
+    "FRAME_BYTES_MAX",
+    "MASTER_ID",
+    "PROPERTIES_BYTES_MAX",
+    "PROTOCOL_VERSION",
+    "STANDARD_JSON_VERSION",
+    "TOPIC_LENGTH_MAX",
+    "LanguageCode",
+    "Permission",
+    "PullSysFlag",
+    "RemotingFlag",
+    "RequestCode",
+    "ResponseCode",
+    "SerializeType",
+    "SysFlag",
+    "request_name",
+    "response_name",
+]
+
+PROTOCOL_VERSION: Final = 409  # V4_9_8, wire.md 1.4
+STANDARD_JSON_VERSION: Final = 401  # from here routes are strict JSON, wire.md 1.5
+FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # wire.md 1.1
+BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # maxMessageSize, wire.md 4.7
+PROPERTIES_BYTES_MAX: Final = 32767  # an int16 on the wire, wire.md 4.2
+TOPIC_LENGTH_MAX: Final = 127  # wire.md 4.7
+MASTER_ID: Final = 0
+
+
+class SerializeType(IntEnum):
+    """The type byte of a frame: how its header is written."""
+
+    JSON = 0
+    ROCKETMQ = 1  # binary; wire.md 1.3
+    MSGPACK = 2  # ours; only between peers that agreed to it
+
+
+class LanguageCode(IntEnum):
+    JAVA = 0
+    CPP = 1
+    DOTNET = 2
+    PYTHON = 3
+    DELPHI = 4
+    ERLANG = 5
+    RUBY = 6
+    OTHER = 7
+    HTTP = 8
+    GO = 9
+    PHP = 10
+    OMS = 11
+    RUST = 12
+
+
+class RemotingFlag(IntFlag):
+    REPLY = 1
+    ONE_WAY = 2
+
+
+class Permission(IntFlag):
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+
+
+class SysFlag(IntFlag):
+    """Bits of a message's sysFlag, wire.md 4.5."""
+
+    COMPRESSED = 0x1
+    MULTI_TAGS = 0x2
+    TRANSACTION_PREPARED = 0x4
+    TRANSACTION_COMMIT = 0x8
+    TRANSACTION_MASK = 0xC
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+
+
+class PullSysFlag(IntFlag):
+    """Bits of a pull's sysFlag, wire.md 6.1."""
+
+    COMMIT_OFFSET = 0x1
+    SUSPEND = 0x2
+    SUBSCRIPTION = 0x4
+    CLASS_FILTER = 0x8
+    LITE_PULL = 0x10
+
+
+class RequestCode(IntEnum):
+    SEND_MESSAGE = 10
+    PULL_MESSAGE = 11
+    QUERY_CONSUMER_OFFSET = 14
+    UPDATE_CONSUMER_OFFSET = 15
+    UPDATE_AND_CREATE_TOPIC = 17
+    SEARCH_OFFSET_BY_TIMESTAMP = 29
+    GET_MAX_OFFSET = 30
+    GET_MIN_OFFSET = 31
+    GET_EARLIEST_MSG_STORETIME = 32
+    HEART_BEAT = 34
+    UNREGISTER_CLIENT = 35
+    GET_CONSUMER_LIST_BY_GROUP = 38
+    NOTIFY_CONSUMER_IDS_CHANGED = 40
+    LOCK_BATCH_MQ = 41
+    UNLOCK_BATCH_MQ = 42
+    CHECK_CLIENT_CONFIG = 46
+    REGISTER_BROKER = 103
+    UNREGISTER_BROKER = 104
+    GET_ROUTEINFO_BY_TOPIC = 105
+    GET_BROKER_CLUSTER_INFO = 106
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
+    SEND_MESSAGE_V2 = 310
+    SEND_BATCH_MESSAGE = 320
+    QUERY_DATA_VERSION = 322
+    # Lockstep's own, spoken only with a peer that agreed (DESIGN, "Wire").
+    LIST_LOCKS = 30001
+    LIST_CONSUMER_GROUPS = 30002
+
+
+class ResponseCode(IntEnum):
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    REQUEST_CODE_NOT_SUPPORTED = 3
+    TRANSACTION_FAILED = 4
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+    MESSAGE_ILLEGAL = 13
+    SERVICE_NOT_AVAILABLE = 14
+    VERSION_NOT_SUPPORTED = 15
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    TOPIC_EXIST_ALREADY = 18
+    PULL_NOT_FOUND = 19
+    PULL_RETRY_IMMEDIATELY = 20
+    PULL_OFFSET_MOVED = 21
+    QUERY_NOT_FOUND = 22
+    SUBSCRIPTION_PARSE_FAILED = 23
+    SUBSCRIPTION_NOT_EXIST = 24
+    SUBSCRIPTION_NOT_LATEST = 25
+    SUBSCRIPTION_GROUP_NOT_EXIST = 26
+    FILTER_DATA_NOT_EXIST = 27
+    FILTER_DATA_NOT_LATEST = 28
+    NO_BUYER_ID = 204
+    NOT_IN_CURRENT_UNIT = 205
+    CONSUMER_NOT_ONLINE = 206
+    CONSUME_MSG_TIMEOUT = 207
+    NO_MESSAGE = 208
+    FLOW_CONTROL = 215
+    # Lockstep's own: an earlier send of the same lane was not stored, so this one must not be either.
+    SEND_OUT_OF_SEQUENCE = 30001
+
+
+_REQUEST_NAMES = {int(code): code.name for code in RequestCode}
+_RESPONSE_NAMES = {int(code): code.name for code in ResponseCode}
+
+
+def request_name(code: int) -> str:
+    """The name of a request code for logs, e.g. "LOCK_BATCH_MQ (41)"; unknown ones stay numbers."""
+    return f"{_REQUEST_NAMES[code]} ({code})" if code in _REQUEST_NAMES else f"request code {code}"
+
+
+def response_name(code: int) -> str:
+    return f"{_RESPONSE_NAMES[code]} ({code})" if code in _RESPONSE_NAMES else f"response code {code}"

@@ -1,0 +1,146 @@
+"""RemotingCommand: one request or reply, between its frame and its typed parts."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from lockstep.protocol.codecs import CODECS
+from lockstep.protocol.codecs.base import ExtValue
+from lockstep.protocol.codes import PROTOCOL_VERSION, RemotingFlag, SerializeType
+from lockstep.protocol.errors import HeaderError, LocalProtocolError
+from lockstep.protocol.frame import Frame, encode_frame_head
+from lockstep.protocol.header_spec import spec_of
+
+__all__ = ["SERIALIZE_FIELD", "RemotingCommand", "decode_command", "encode_command"]
+
+SERIALIZE_FIELD = "lockstep.serialize"  # offers and accepts our encoding (DESIGN, "Wire")
+
+H = TypeVar("H", bound=tuple[Any, ...])
+
+_REPLY = int(RemotingFlag.REPLY)
+_ONE_WAY = int(RemotingFlag.ONE_WAY)
+
+
+class RemotingCommand:
+    """`header` is the typed header of a command we made; one that arrived keeps untyped fields for `decode_header`.
+
+    `code` is a request code or, in a reply, a response code. `serialize_type` is how the command came or will go.
+    """
+
+    __slots__ = (
+        "_positional",
+        "body",
+        "code",
+        "ext_fields",
+        "flag",
+        "header",
+        "language",
+        "opaque",
+        "remark",
+        "serialize_type",
+        "version",
+    )
+
+    def __init__(
+        self,
+        code: int,
+        header: tuple[Any, ...] | None = None,
+        body: bytes = b"",
+        *,
+        remark: str | None = None,
+        ext_fields: Mapping[str, ExtValue] | None = None,
+        flag: int = 0,
+        opaque: int = 0,
+        serialize_type: int = SerializeType.JSON,
+        version: int = PROTOCOL_VERSION,
+        language: int = 3,
+        positional: list[Any] | None = None,
+    ) -> None:
+        self.code = code
+        self.header = header
+        self.body = body
+        self.remark = remark
+        self.ext_fields = ext_fields
+        self.flag = flag
+        self.opaque = opaque
+        self.serialize_type = serialize_type
+        self.version = version
+        self.language = language
+        self._positional = positional
+
+    @property
+    def is_reply(self) -> bool:
+        return bool(self.flag & _REPLY)
+
+    @property
+    def is_one_way(self) -> bool:
+        return bool(self.flag & _ONE_WAY)
+
+    def decode_header(self, header_class: type[H]) -> H:
+        """The typed header of a command that arrived. Raises HeaderError naming the field that is wrong."""
+        if self._positional is not None:
+            return cast("H", spec_of(header_class).from_positional(self._positional))
+        if self.header is not None:  # never left this process
+            return cast("H", self.header)
+        return cast("H", spec_of(header_class).from_ext_fields(self.ext_fields or {}))
+
+    def reply(
+        self,
+        code: int,
+        header: tuple[Any, ...] | None = None,
+        body: bytes = b"",
+        *,
+        remark: str | None = None,
+    ) -> "RemotingCommand":
+        """The answer to this request: its opaque, its encoding, the reply flag."""
+        return RemotingCommand(
+            code,
+            header,
+            body,
+            remark=remark,
+            flag=_REPLY,
+            opaque=self.opaque,
+            serialize_type=self.serialize_type,
+        )
+
+    def __repr__(self) -> str:
+        kind = "reply" if self.is_reply else "one-way" if self.is_one_way else "request"
+        shown = self.header if self.header is not None else self._positional or self.ext_fields
+        return f"<{kind} code={self.code} opaque={self.opaque} {shown} body={len(self.body)}B remark={self.remark!r}>"
+
+
+def encode_command(command: RemotingCommand) -> bytes:
+    """The frame without its body: length, type and header. Raises LocalProtocolError over 16 MiB."""
+    codec = CODECS.get(command.serialize_type)
+    if codec is None:
+        raise LocalProtocolError(f"headers of type {command.serialize_type} cannot be written")
+    header = codec.encode_header(
+        command.code,
+        command.version,
+        command.opaque,
+        command.flag,
+        command.remark,
+        command.header,
+        command.ext_fields,
+    )
+    return encode_frame_head(command.serialize_type, header, len(command.body))
+
+
+def decode_command(frame: Frame) -> RemotingCommand:
+    """Raises HeaderError when the header cannot be read; the stream behind it can."""
+    codec = CODECS.get(frame.serialize_type)
+    if codec is None:
+        raise HeaderError(f"headers of type {frame.serialize_type} cannot be read here")
+    code, language, version, opaque, flag, remark, ext_fields, positional = codec.decode_header(frame.header)
+    return RemotingCommand(
+        code,
+        None,
+        frame.body,
+        remark=remark,
+        ext_fields=ext_fields,
+        flag=flag,
+        opaque=opaque,
+        serialize_type=frame.serialize_type,
+        version=version,
+        language=language,
+        positional=positional,
+    )

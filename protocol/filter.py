@@ -1,0 +1,44 @@
+"""Tags: how an expression selects messages, on the broker by hash and on the client by text (wire.md 6.5)."""
+
+from typing import Final
+
+from lockstep.protocol.errors import RemoteProtocolError
+
+__all__ = ["SUBSCRIBE_ALL", "FilterError", "java_string_hash", "parse_tags", "tags_code"]
+
+SUBSCRIBE_ALL: Final = "*"
+
+
+class FilterError(RemoteProtocolError):
+    """The expression cannot be used; the broker answers SUBSCRIPTION_PARSE_FAILED (23)."""
+
+
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode on UTF-16 units, a signed 32-bit number."""
+    result = 0
+    if text.isascii():
+        for unit in text.encode("ascii"):
+            result = (31 * result + unit) & 0xFFFFFFFF
+    else:
+        units = text.encode("utf-16-be", "surrogatepass")
+        for i in range(0, len(units), 2):
+            result = (31 * result + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return result - 0x100000000 if result >= 0x80000000 else result
+
+
+def tags_code(tags: str | None) -> int:
+    """What a consume queue entry remembers of a message's tag; 0 for no tag."""
+    return java_string_hash(tags) if tags else 0
+
+
+def parse_tags(expression: str | None) -> tuple[str, ...]:
+    """The tags of "TagA || TagB", in order and each once; () stands for everything.
+
+    Raises FilterError when nothing of the expression is usable.
+    """
+    if expression is None or expression in ("", SUBSCRIBE_ALL):
+        return ()
+    tags = tuple(dict.fromkeys(tag for part in expression.split("||") if (tag := part.strip())))
+    if not tags:
+        raise FilterError(f"the tag expression {expression!r} names no tag; use '*' or 'TagA || TagB'")
+    return tags

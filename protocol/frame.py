@@ -1,0 +1,108 @@
+"""Frames on a byte stream: `total(4) | header type(1) header length(3) | header | body` (wire.md 1.1).
+
+The decoder takes any split of the bytes. It keeps arriving pieces in a list until a whole frame is there, so a
+peer that trickles a large frame costs linear work, and it never copies a frame that arrived in one piece twice.
+"""
+
+import struct
+from typing import NamedTuple
+
+from lockstep.protocol.codes import FRAME_BYTES_MAX, SerializeType
+from lockstep.protocol.errors import FrameError, LocalProtocolError
+
+__all__ = ["Frame", "FrameDecoder", "encode_frame_head"]
+
+_LENGTHS = struct.Struct(">II")
+_LENGTH = struct.Struct(">I")
+_TYPES = frozenset(int(t) for t in SerializeType)
+
+
+class Frame(NamedTuple):
+    serialize_type: int
+    header: bytes
+    body: bytes
+
+
+def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> bytes:
+    """Everything of a frame that stands before its body.
+
+    Raises LocalProtocolError when the frame would pass 16 MiB.
+    """
+    total = 4 + len(header) + body_bytes
+    if total > FRAME_BYTES_MAX:
+        raise LocalProtocolError(f"a frame of {total} bytes is over the limit of {FRAME_BYTES_MAX}")
+    return _LENGTHS.pack(total, serialize_type << 24 | len(header)) + header
+
+
+class FrameDecoder:
+    """`feed(data)`, then `next_frame()` until it returns None."""
+
+    __slots__ = ("_buffer", "_have", "_need", "_pieces", "_position", "frame_bytes_max")
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self._buffer = b""  # whole frames and the start of the next are read from here ...
+        self._position = 0
+        self._pieces: list[bytes] = []  # ... and later pieces wait here until `_need` bytes are there
+        self._have = 0
+        self._need = 0
+
+    def feed(self, data: bytes) -> None:
+        if self._pieces:
+            self._pieces.append(data)
+            self._have += len(data)
+        elif self._position == len(self._buffer):
+            self._buffer = data
+            self._position = 0
+        else:
+            rest = self._buffer[self._position :]
+            self._pieces = [rest, data]
+            self._have = len(rest) + len(data)
+            self._buffer = b""
+            self._position = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes fed and not yet given out."""
+        return len(self._buffer) - self._position + self._have
+
+    def next_frame(self) -> Frame | None:
+        """The next whole frame, or None until more bytes are fed.
+
+        Raises FrameError when the stream can never be a frame again: a length below 4 or over the limit, a header
+        longer than its frame, an unknown header type.
+        """
+        if self._pieces:
+            if self._have < self._need:
+                return None
+            self._buffer = b"".join(self._pieces)
+            self._position = 0
+            self._pieces = []
+            self._have = 0
+        buffer, start = self._buffer, self._position
+        available = len(buffer) - start
+        if available < 4:
+            self._need = 4
+            return None
+        if available < 8:
+            total = _LENGTH.unpack_from(buffer, start)[0]
+            self._check_total(total)
+            self._need = 8
+            return None
+        total, word = _LENGTHS.unpack_from(buffer, start)
+        self._check_total(total)
+        if total + 4 > available:
+            self._need = total + 4
+            return None
+        header_type, header_length = word >> 24, word & 0xFFFFFF
+        if header_type not in _TYPES:
+            raise FrameError(f"header type {header_type} is none of 0 (JSON), 1 (ROCKETMQ), 2 (MSGPACK)")
+        if header_length > total - 4:
+            raise FrameError(f"a header of {header_length} bytes does not fit a frame of {total}")
+        body_start = start + 8 + header_length
+        self._position = end = start + 4 + total
+        return Frame(header_type, buffer[start + 8 : body_start], buffer[body_start:end])
+
+    def _check_total(self, total: int) -> None:
+        if not 4 <= total <= self.frame_bytes_max:
+            raise FrameError(f"a frame length of {total} is outside 4..{self.frame_bytes_max}")

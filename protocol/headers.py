@@ -1,0 +1,243 @@
+"""One typed header a command, in the order in which MSGPACK sends its fields (so: only ever append).
+
+`REQUEST_HEADERS` and `RESPONSE_HEADERS` map request codes to their classes; a code that is absent has no header.
+Source: wire.md 2, 4.1, 6.1, 6.3.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.header_spec import Int32, rename_on_wire
+
+__all__ = [
+    "REQUEST_HEADERS",
+    "RESPONSE_HEADERS",
+    "CreateTopicRequestHeader",
+    "GetConsumerListByGroupRequestHeader",
+    "GetRouteInfoRequestHeader",
+    "ListLocksRequestHeader",
+    "NotifyConsumerIdsChangedRequestHeader",
+    "OffsetResponseHeader",
+    "PullMessageRequestHeader",
+    "PullMessageResponseHeader",
+    "QueryConsumerOffsetRequestHeader",
+    "QueryDataVersionResponseHeader",
+    "QueueRequestHeader",
+    "RegisterBrokerRequestHeader",
+    "RegisterBrokerResponseHeader",
+    "SearchOffsetRequestHeader",
+    "SendMessageRequestHeader",
+    "SendMessageRequestHeaderV2",
+    "SendMessageResponseHeader",
+    "TimestampResponseHeader",
+    "UnregisterBrokerRequestHeader",
+    "UnregisterClientRequestHeader",
+    "UpdateConsumerOffsetRequestHeader",
+]
+
+
+class SendMessageRequestHeader(NamedTuple):
+    """SEND_MESSAGE (10), long names.
+
+    `lane_generation` and `lane_sequence` are ours, sent only to a peer that agreed: they number the sends of one
+    producer to one queue, so that the broker can refuse what would overtake a send that failed.
+    """
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: int
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: Int32 | None = None
+    batch: bool | None = None
+    broker_name: str | None = None
+    lane_generation: int | None = None
+    lane_sequence: int | None = None
+
+
+class SendMessageRequestHeaderV2(SendMessageRequestHeader):
+    """SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320): the same fields by letters."""
+
+    __slots__ = ()
+
+
+class SendMessageResponseHeader(NamedTuple):
+    msg_id: str
+    queue_id: Int32
+    queue_offset: int
+    transaction_id: str | None = None
+    msg_region: str | None = None
+    trace_on: str | None = None
+
+
+class PullMessageRequestHeader(NamedTuple):
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    queue_offset: int
+    max_msg_nums: Int32
+    sys_flag: Int32
+    commit_offset: int
+    suspend_timeout_millis: int
+    sub_version: int
+    subscription: str | None = None
+    expression_type: str | None = None
+
+
+class PullMessageResponseHeader(NamedTuple):
+    suggest_which_broker_id: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+
+
+class QueryConsumerOffsetRequestHeader(NamedTuple):
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+
+
+class UpdateConsumerOffsetRequestHeader(NamedTuple):
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    commit_offset: int
+
+
+class QueueRequestHeader(NamedTuple):
+    """GET_MAX_OFFSET (30), GET_MIN_OFFSET (31), GET_EARLIEST_MSG_STORETIME (32)."""
+
+    topic: str
+    queue_id: Int32
+
+
+class SearchOffsetRequestHeader(NamedTuple):
+    topic: str
+    queue_id: Int32
+    timestamp: int
+
+
+class OffsetResponseHeader(NamedTuple):
+    offset: int
+
+
+class TimestampResponseHeader(NamedTuple):
+    timestamp: int
+
+
+class UnregisterClientRequestHeader(NamedTuple):
+    client_id: str
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class GetConsumerListByGroupRequestHeader(NamedTuple):
+    consumer_group: str
+
+
+class NotifyConsumerIdsChangedRequestHeader(NamedTuple):
+    consumer_group: str
+
+
+class GetRouteInfoRequestHeader(NamedTuple):
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+class CreateTopicRequestHeader(NamedTuple):
+    topic: str
+    default_topic: str
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int32 = 0
+    order: bool = False
+
+
+class RegisterBrokerRequestHeader(NamedTuple):
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: int
+    compressed: bool = False
+    body_crc32: int = 0
+
+
+class RegisterBrokerResponseHeader(NamedTuple):
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class UnregisterBrokerRequestHeader(NamedTuple):
+    """UNREGISTER_BROKER (104); QUERY_DATA_VERSION (322) carries the same fields."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: int
+
+
+class QueryDataVersionResponseHeader(NamedTuple):
+    changed: bool
+
+
+class ListLocksRequestHeader(NamedTuple):
+    """LIST_LOCKS (30001), ours: the lock table, of one group or of all."""
+
+    consumer_group: str | None = None
+
+
+rename_on_wire(
+    SendMessageRequestHeaderV2,
+    dict(
+        zip(SendMessageRequestHeader._fields, "abcdefghijklmn", strict=False),
+        lane_generation="lg",
+        lane_sequence="ls",
+    ),
+)
+rename_on_wire(SendMessageResponseHeader, {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"})
+rename_on_wire(UnregisterClientRequestHeader, {"client_id": "clientID"})
+
+_R = RequestCode
+REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
+    _R.SEND_MESSAGE: SendMessageRequestHeader,
+    _R.PULL_MESSAGE: PullMessageRequestHeader,
+    _R.QUERY_CONSUMER_OFFSET: QueryConsumerOffsetRequestHeader,
+    _R.UPDATE_CONSUMER_OFFSET: UpdateConsumerOffsetRequestHeader,
+    _R.UPDATE_AND_CREATE_TOPIC: CreateTopicRequestHeader,
+    _R.SEARCH_OFFSET_BY_TIMESTAMP: SearchOffsetRequestHeader,
+    _R.GET_MAX_OFFSET: QueueRequestHeader,
+    _R.GET_MIN_OFFSET: QueueRequestHeader,
+    _R.GET_EARLIEST_MSG_STORETIME: QueueRequestHeader,
+    _R.UNREGISTER_CLIENT: UnregisterClientRequestHeader,
+    _R.GET_CONSUMER_LIST_BY_GROUP: GetConsumerListByGroupRequestHeader,
+    _R.NOTIFY_CONSUMER_IDS_CHANGED: NotifyConsumerIdsChangedRequestHeader,
+    _R.REGISTER_BROKER: RegisterBrokerRequestHeader,
+    _R.UNREGISTER_BROKER: UnregisterBrokerRequestHeader,
+    _R.GET_ROUTEINFO_BY_TOPIC: GetRouteInfoRequestHeader,
+    _R.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
+    _R.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
+    _R.QUERY_DATA_VERSION: UnregisterBrokerRequestHeader,
+    _R.LIST_LOCKS: ListLocksRequestHeader,
+}
+RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
+    _R.SEND_MESSAGE: SendMessageResponseHeader,
+    _R.PULL_MESSAGE: PullMessageResponseHeader,
+    _R.QUERY_CONSUMER_OFFSET: OffsetResponseHeader,
+    _R.SEARCH_OFFSET_BY_TIMESTAMP: OffsetResponseHeader,
+    _R.GET_MAX_OFFSET: OffsetResponseHeader,
+    _R.GET_MIN_OFFSET: OffsetResponseHeader,
+    _R.GET_EARLIEST_MSG_STORETIME: TimestampResponseHeader,
+    _R.REGISTER_BROKER: RegisterBrokerResponseHeader,
+    _R.SEND_MESSAGE_V2: SendMessageResponseHeader,
+    _R.SEND_BATCH_MESSAGE: SendMessageResponseHeader,
+    _R.QUERY_DATA_VERSION: QueryDataVersionResponseHeader,
+}

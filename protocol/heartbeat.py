@@ -1,0 +1,164 @@
+"""HeartbeatData: how clients tell a broker who they are and what they subscribe to (wire.md 9.1)."""
+
+from enum import Enum
+from typing import Any, NamedTuple, Self, TypeVar
+
+from lockstep.protocol.body_codec import as_list, as_object, take
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.filter import SUBSCRIBE_ALL, java_string_hash, parse_tags
+
+__all__ = [
+    "ConsumeFromWhere",
+    "ConsumeType",
+    "ConsumerData",
+    "HeartbeatData",
+    "MessageModel",
+    "ProducerData",
+    "SubscriptionData",
+]
+
+
+class ConsumeType(Enum):
+    """In ordinal order, as the other enums here: C++ sends ordinals."""
+
+    CONSUME_ACTIVELY = 0
+    CONSUME_PASSIVELY = 1
+
+
+class MessageModel(Enum):
+    BROADCASTING = 0
+    CLUSTERING = 1
+
+
+class ConsumeFromWhere(Enum):
+    CONSUME_FROM_LAST_OFFSET = 0
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
+    CONSUME_FROM_MIN_OFFSET = 2
+    CONSUME_FROM_MAX_OFFSET = 3
+    CONSUME_FROM_FIRST_OFFSET = 4
+    CONSUME_FROM_TIMESTAMP = 5
+
+
+E = TypeVar("E", bound=Enum)
+
+
+def _enum(enum: type[E], wire: dict[str, Any], name: str) -> E:
+    value = wire.get(name)
+    try:
+        return enum[value] if isinstance(value, str) else enum(value)
+    except (KeyError, ValueError):
+        allowed = ", ".join(member.name for member in enum)
+        raise BodyError(f"{name} must be one of {allowed}, not {value!r:.80}") from None
+
+
+class SubscriptionData(NamedTuple):
+    """What a group wants of one topic. `sub_version`: epoch ms of its last change; the higher one wins."""
+
+    topic: str
+    sub_string: str = SUBSCRIBE_ALL
+    tags_set: tuple[str, ...] = ()
+    code_set: tuple[int, ...] = ()
+    sub_version: int = 0
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+
+    @classmethod
+    def parse(cls, topic: str, expression: str | None, sub_version: int = 0) -> Self:
+        """Raises FilterError for an expression without a usable tag."""
+        tags = parse_tags(expression)
+        codes = tuple(java_string_hash(tag) for tag in tags)
+        return cls(topic, expression or SUBSCRIBE_ALL, tags, codes, sub_version)
+
+    def matches_code(self, tags_code: int) -> bool:
+        """The broker's filter, by hash: everything, or one of the tags; untagged messages (0) match none."""
+        return not self.code_set or tags_code in self.code_set
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "classFilterMode": self.class_filter_mode,
+            "codeSet": list(self.code_set),
+            "expressionType": self.expression_type,
+            "subString": self.sub_string,
+            "subVersion": self.sub_version,
+            "tagsSet": list(self.tags_set),
+            "topic": self.topic,
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a subscription")
+        tags = tuple(str(tag) for tag in as_list(wire.get("tagsSet"), "tagsSet"))
+        codes = as_list(wire.get("codeSet"), "codeSet")
+        try:
+            code_set = tuple(int(code) for code in codes)
+        except (TypeError, ValueError):
+            raise BodyError(f"codeSet must hold numbers, not {codes!r:.80}") from None
+        return cls(
+            take(wire, "topic", str),
+            take(wire, "subString", str, SUBSCRIBE_ALL),
+            tags,
+            code_set,
+            take(wire, "subVersion", int, 0),
+            take(wire, "expressionType", str, "TAG"),
+            take(wire, "classFilterMode", bool, False),
+        )
+
+
+class ProducerData(NamedTuple):
+    group_name: str
+
+
+class ConsumerData(NamedTuple):
+    group_name: str
+    consume_type: ConsumeType
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    subscriptions: tuple[SubscriptionData, ...]
+    unit_mode: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "consumeFromWhere": self.consume_from_where.name,
+            "consumeType": self.consume_type.name,
+            "groupName": self.group_name,
+            "messageModel": self.message_model.name,
+            "subscriptionDataSet": [subscription.to_wire() for subscription in self.subscriptions],
+            "unitMode": self.unit_mode,
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "consumerData")
+        subscriptions = as_list(wire.get("subscriptionDataSet"), "subscriptionDataSet")
+        return cls(
+            take(wire, "groupName", str),
+            _enum(ConsumeType, wire, "consumeType"),
+            _enum(MessageModel, wire, "messageModel"),
+            _enum(ConsumeFromWhere, wire, "consumeFromWhere"),
+            tuple(SubscriptionData.from_wire(subscription) for subscription in subscriptions),
+            take(wire, "unitMode", bool, False),
+        )
+
+
+class HeartbeatData(NamedTuple):
+    client_id: str
+    producer_data_set: tuple[ProducerData, ...] = ()
+    consumer_data_set: tuple[ConsumerData, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "clientID": self.client_id,
+            "consumerDataSet": [data.to_wire() for data in self.consumer_data_set],
+            "producerDataSet": [{"groupName": data.group_name} for data in self.producer_data_set],
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a heartbeat")
+        producers = as_list(wire.get("producerDataSet"), "producerDataSet")
+        consumers = as_list(wire.get("consumerDataSet"), "consumerDataSet")
+        return cls(
+            take(wire, "clientID", str),
+            tuple(ProducerData(take(as_object(data, "producerData"), "groupName", str)) for data in producers),
+            tuple(ConsumerData.from_wire(data) for data in consumers),
+        )

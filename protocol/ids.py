@@ -1,0 +1,71 @@
+"""Message ids: the one a broker makes from an address and an offset, and the one a producer makes (wire.md 4.6)."""
+
+import struct
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+__all__ = [
+    "OffsetMessageId",
+    "UniqueKeyMaker",
+    "decode_offset_message_id",
+    "encode_offset_message_id",
+    "pack_host",
+]
+
+_COUNTER_MASK: Final = 0xFFFF
+
+
+class OffsetMessageId(NamedTuple):
+    host: bytes  # 4 or 16 address bytes
+    port: int
+    commit_log_offset: int
+
+
+def pack_host(host: str) -> bytes:
+    """The four bytes of an IPv4 text. Raises ValueError for anything else."""
+    parts = host.split(".")
+    if len(parts) != 4:
+        raise ValueError(f"{host!r} is not an IPv4 address")
+    return bytes(int(part) for part in parts)
+
+
+def encode_offset_message_id(host: bytes, port: int, commit_log_offset: int) -> str:
+    """32 upper-case hex characters for IPv4, 56 for IPv6."""
+    return f"{host.hex().upper()}{port:08X}{commit_log_offset:016X}"
+
+
+def decode_offset_message_id(message_id: str) -> OffsetMessageId:
+    """Raises ValueError when the text is not such an id."""
+    raw = bytes.fromhex(message_id)
+    if len(raw) not in (16, 28):
+        raise ValueError(f"an offset message id has 32 or 56 hex characters, not {len(message_id)}")
+    port, offset = struct.unpack(">iq", raw[-12:])
+    return OffsetMessageId(raw[:-12], port, offset)
+
+
+class UniqueKeyMaker:
+    """UNIQ_KEYs of one producer: ip, pid, process tag, milliseconds since the month began, counter.
+
+    Tools read the time back out of it, so the layout is Java's to the bit.
+    """
+
+    __slots__ = ("_counter", "_month_end_ms", "_month_start_ms", "_prefix")
+
+    def __init__(self, host: bytes, pid: int, process_tag: int) -> None:
+        self._prefix = (host + struct.pack(">HI", pid & 0xFFFF, process_tag & 0xFFFFFFFF)).hex().upper()
+        self._counter = 0
+        self._month_start_ms = 0
+        self._month_end_ms = 0
+
+    def next(self, now_ms: int) -> str:
+        if not self._month_start_ms <= now_ms < self._month_end_ms:
+            self._month_start_ms, self._month_end_ms = _month_around(now_ms)
+        self._counter = counter = (self._counter + 1) & _COUNTER_MASK
+        return f"{self._prefix}{now_ms - self._month_start_ms & 0xFFFFFFFF:08X}{counter:04X}"
+
+
+def _month_around(now_ms: int) -> tuple[int, int]:
+    """Start of this month and of the next in epoch milliseconds (UTC, so that a replay does not depend on a zone)."""
+    start = datetime.fromtimestamp(now_ms // 1000, UTC).replace(day=1, hour=0, minute=0, second=0)
+    end = (start + timedelta(days=32)).replace(day=1)
+    return int(start.timestamp()) * 1000, int(end.timestamp()) * 1000

@@ -1,0 +1,296 @@
+"""The stored message layout (wire.md 5): what the broker writes once and everybody after only slices or reads.
+
+    totalSize i | magic I | bodyCRC i | queueId i | flag i | queueOffset q | physicalOffset q | sysFlag i
+    | bornTimestamp q | bornHost 4s i | storeTimestamp q | storeHost 4s i | reconsumeTimes i
+    | preparedTransactionOffset q | bodyLength i | body | topicLength B | topic | propertiesLength h | properties
+
+Hosts are 16 address bytes instead of 4 where the sysFlag says IPv6.
+"""
+
+import struct
+import zlib
+from typing import Any, Final, NamedTuple
+
+from lockstep.protocol import properties as names
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.ids import encode_offset_message_id
+from lockstep.protocol.properties import decode_properties
+
+__all__ = [
+    "MESSAGE_MAGIC",
+    "MESSAGE_OVERHEAD_BYTES",
+    "PADDING_MAGIC",
+    "BatchRecord",
+    "MessageExt",
+    "decode_batch",
+    "decode_messages",
+    "encode_batch",
+    "encode_stored_message",
+]
+
+MESSAGE_MAGIC: Final = 0xDAA320A7
+PADDING_MAGIC: Final = 0xCBD43194
+MESSAGE_OVERHEAD_BYTES: Final = 91  # with IPv4 hosts
+
+_FIXED = struct.Struct(">iIiiiqqiq4siq4siiqi")
+_FIXED_BYTES: Final = _FIXED.size
+_SHORT = struct.Struct(">h")
+_BATCH = struct.Struct(">iiiii")
+_COMPRESSED = int(SysFlag.COMPRESSED)
+_ANY_V6 = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_BODY_BYTES_MAX_UNZIPPED: Final = 64 * 1024 * 1024
+
+
+def encode_stored_message(
+    *,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    commit_log_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    born_port: int,
+    store_timestamp: int,
+    store_host: bytes,
+    store_port: int,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body: bytes,
+    topic: bytes,
+    properties: bytes,
+) -> bytes:
+    """One record, hosts IPv4 (4 address bytes each). Raises struct.error for a number that does not fit."""
+    body_bytes, topic_bytes = len(body), len(topic)
+    fixed = _FIXED.pack(
+        MESSAGE_OVERHEAD_BYTES + body_bytes + topic_bytes + len(properties),
+        MESSAGE_MAGIC,
+        zlib.crc32(body) & 0x7FFFFFFF,
+        queue_id,
+        flag,
+        queue_offset,
+        commit_log_offset,
+        sys_flag,
+        born_timestamp,
+        born_host,
+        born_port,
+        store_timestamp,
+        store_host,
+        store_port,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_bytes,
+    )
+    return b"".join((fixed, body, bytes((topic_bytes,)), topic, _SHORT.pack(len(properties)), properties))
+
+
+class MessageExt:
+    """A message as a consumer gets it. Topic and properties are read when asked for; the rest is plain.
+
+    Raised while decoding: BodyError. `reconsume_times` counts up with each local retry.
+    """
+
+    __slots__ = ("_buffer", "_fixed", "_properties", "_tail", "_topic", "body", "broker_name", "queue_offset",
+                 "reconsume_times")  # fmt: skip
+
+    body: bytes
+    queue_offset: int
+    reconsume_times: int
+    broker_name: str
+
+    def __init__(self, buffer: bytes, fixed: tuple[Any, ...], body: bytes, tail: int, broker_name: str) -> None:
+        self._buffer = buffer
+        self._fixed = fixed
+        self._tail = tail  # where topicLength stands
+        self._topic: str | None = None
+        self._properties: dict[str, str] | None = None
+        self.body = body
+        self.broker_name = broker_name
+        self.queue_offset = fixed[5]
+        self.reconsume_times = fixed[14]
+
+    @property
+    def topic(self) -> str:
+        if self._topic is None:
+            start = self._tail + 1
+            self._topic = self._buffer[start : start + self._buffer[self._tail]].decode("utf-8", "replace")
+        return self._topic
+
+    @topic.setter
+    def topic(self, topic: str) -> None:
+        self._topic = topic  # a retried message gets its first topic back before the listener sees it
+
+    @property
+    def properties(self) -> dict[str, str]:
+        if self._properties is None:
+            start = self._tail + 1 + self._buffer[self._tail]
+            (length,) = _SHORT.unpack_from(self._buffer, start)
+            text = self._buffer[start + 2 : start + 2 + length]
+            self._properties = decode_properties(text.decode("utf-8", "replace"))
+        return self._properties
+
+    @property
+    def stored_bytes(self) -> int:
+        size: int = self._fixed[0]
+        return size
+
+    @property
+    def body_crc(self) -> int:
+        crc: int = self._fixed[2]
+        return crc
+
+    @property
+    def queue_id(self) -> int:
+        queue_id: int = self._fixed[3]
+        return queue_id
+
+    @property
+    def flag(self) -> int:
+        flag: int = self._fixed[4]
+        return flag
+
+    @property
+    def commit_log_offset(self) -> int:
+        offset: int = self._fixed[6]
+        return offset
+
+    @property
+    def sys_flag(self) -> int:
+        flag: int = self._fixed[7]
+        return flag
+
+    @property
+    def born_timestamp(self) -> int:
+        """Epoch milliseconds by the producer's clock."""
+        timestamp: int = self._fixed[8]
+        return timestamp
+
+    @property
+    def born_host(self) -> tuple[bytes, int]:
+        return self._fixed[9], self._fixed[10]
+
+    @property
+    def store_timestamp(self) -> int:
+        """Epoch milliseconds by the broker's clock."""
+        timestamp: int = self._fixed[11]
+        return timestamp
+
+    @property
+    def store_host(self) -> tuple[bytes, int]:
+        return self._fixed[12], self._fixed[13]
+
+    @property
+    def prepared_transaction_offset(self) -> int:
+        offset: int = self._fixed[15]
+        return offset
+
+    @property
+    def offset_message_id(self) -> str:
+        return encode_offset_message_id(self._fixed[12], self._fixed[13], self._fixed[6])
+
+    @property
+    def msg_id(self) -> str:
+        """The producer's UNIQ_KEY when there is one, else the offset id, as Java's getMsgId."""
+        return self.properties.get(names.UNIQ_KEY) or self.offset_message_id
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(names.TAGS)
+
+    @property
+    def keys(self) -> str | None:
+        return self.properties.get(names.KEYS)
+
+    @property
+    def sharding_key(self) -> str | None:
+        return self.properties.get(names.SHARDING_KEY)
+
+    def __repr__(self) -> str:
+        return f"<MessageExt {self.topic}:{self.queue_id}@{self.queue_offset} {self.msg_id} {len(self.body)}B>"
+
+
+def decode_messages(buffer: bytes, broker_name: str = "") -> list[MessageExt]:
+    """The messages of a pull, back to back. Raises BodyError when the bytes are not messages."""
+    messages = []
+    position, end = 0, len(buffer)
+    unpack = _FIXED.unpack_from
+    try:
+        while position < end:
+            fixed = unpack(buffer, position)
+            size, magic, sys_flag, body_bytes = fixed[0], fixed[1], fixed[7], fixed[16]
+            if magic != MESSAGE_MAGIC:
+                raise BodyError(f"byte {position}: magic {magic:#x} is not a message's {MESSAGE_MAGIC:#x}")
+            body_start = position + _FIXED_BYTES
+            if sys_flag & _ANY_V6:
+                fixed, body_start = _unpack_v6(buffer, position, sys_flag)
+                body_bytes = fixed[16]
+            tail = body_start + body_bytes
+            if size < MESSAGE_OVERHEAD_BYTES or body_bytes < 0 or not tail < position + size <= end:
+                raise BodyError(f"byte {position}: a message of {size} bytes with a body of {body_bytes} does not fit")
+            body = buffer[body_start:tail]
+            if sys_flag & _COMPRESSED:
+                body = _unzip(body)
+            messages.append(MessageExt(buffer, fixed, body, tail, broker_name))
+            position += size
+    except struct.error as error:
+        raise BodyError(f"byte {position}: {error}") from None
+    return messages
+
+
+def _unpack_v6(buffer: bytes, position: int, sys_flag: int) -> tuple[tuple[Any, ...], int]:
+    born = "16s" if sys_flag & SysFlag.BORN_HOST_V6 else "4s"
+    store = "16s" if sys_flag & SysFlag.STORE_HOST_V6 else "4s"
+    layout = struct.Struct(f">iIiiiqqiq{born}iq{store}iiqi")
+    return layout.unpack_from(buffer, position), position + layout.size
+
+
+def _unzip(body: bytes) -> bytes:
+    """zlib only, the one codec that every 4.9 client reads (wire.md 4.5)."""
+    unzipper = zlib.decompressobj()
+    try:
+        plain = unzipper.decompress(body, _BODY_BYTES_MAX_UNZIPPED)
+    except zlib.error as error:
+        raise BodyError(f"a body flagged as compressed is not zlib: {error}") from None
+    if not unzipper.eof:
+        raise BodyError(f"a compressed body is cut short or longer than {_BODY_BYTES_MAX_UNZIPPED} bytes")
+    return plain
+
+
+class BatchRecord(NamedTuple):
+    """One message inside a SEND_BATCH_MESSAGE body (wire.md 4.4)."""
+
+    flag: int
+    body: bytes
+    properties: str
+
+
+def encode_batch(records: list[BatchRecord]) -> bytes:
+    parts: list[bytes] = []
+    for flag, body, text in records:
+        properties = text.encode("utf-8")
+        size = _BATCH.size + len(body) + 2 + len(properties)
+        parts += (_BATCH.pack(size, 0, 0, flag, len(body)), body, _SHORT.pack(len(properties)), properties)
+    return b"".join(parts)
+
+
+def decode_batch(blob: bytes) -> list[BatchRecord]:
+    """Raises BodyError when the blob is not a whole number of records, or holds none."""
+    records = []
+    position, end = 0, len(blob)
+    try:
+        while position < end:
+            size, _magic, _crc, flag, body_bytes = _BATCH.unpack_from(blob, position)
+            body_start = position + _BATCH.size
+            body_end = body_start + body_bytes
+            (properties_bytes,) = _SHORT.unpack_from(blob, body_end) if body_bytes >= 0 else (-1,)
+            if properties_bytes < 0 or body_end + 2 + properties_bytes != position + size or position + size > end:
+                raise BodyError(f"batch record at byte {position}: its lengths do not add up to {size}")
+            text = blob[body_end + 2 : position + size].decode("utf-8", "replace")
+            records.append(BatchRecord(flag, blob[body_start:body_end], text))
+            position += size
+    except struct.error as error:
+        raise BodyError(f"batch record at byte {position}: {error}") from None
+    if not records:
+        raise BodyError("a batch holds at least one message")
+    return records

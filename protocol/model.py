@@ -1,0 +1,48 @@
+"""The nouns that broker and client share. Values only; nothing here decides."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lockstep.protocol import properties as names
+
+__all__ = ["Message", "MessageQueue"]
+
+
+class MessageQueue(NamedTuple):
+    """One ordered slice of a topic. Sorts as RocketMQ sorts: topic, broker name, queue id (wire.md 12.3)."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker_name}:{self.queue_id}"
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to send.
+
+    `sharding_key` names what must stay in order: messages of one key go to one queue. `keys` are for look-ups,
+    `tags` for filters. `properties` are the user's own; reserved names are refused when sent (wire.md 4.3).
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: str | Iterable[str] | None = None
+    sharding_key: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+
+    def wire_properties(self) -> dict[str, str]:
+        """The message's property map as it goes on the wire, without UNIQ_KEY and WAIT."""
+        result = dict(self.properties)
+        if self.keys:
+            result[names.KEYS] = self.keys if isinstance(self.keys, str) else " ".join(self.keys)
+        if self.tags:
+            result[names.TAGS] = self.tags
+        if self.sharding_key is not None:
+            result[names.SHARDING_KEY] = self.sharding_key
+        return result

@@ -1,0 +1,237 @@
+"""The door: everything a shell takes from the world outside its own code.
+
+Time, chance, identity, disk, network and threads reach `broker` and `client` through a `Runtime` and through
+nothing else, so that `lockstep.simulation` can put the very same code on virtual time. Cores do not see even
+this: they take `now_ms`, an `rng` and bytes as arguments.
+"""
+
+import asyncio
+import contextlib
+import os
+import queue
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+__all__ = [
+    "AppendFile",
+    "AsyncioRuntime",
+    "Identity",
+    "Listening",
+    "Runtime",
+    "Storage",
+    "TimerHandle",
+    "WorkerPool",
+]
+
+T = TypeVar("T")
+ProtocolFactory = Callable[[], asyncio.Protocol]
+
+
+class Identity(NamedTuple):
+    """Who a client is. Two identities of one runtime are never equal, in one process either."""
+
+    host: str  # IPv4 text, e.g. "127.0.0.1"
+    pid: int
+    serial: int  # nanoseconds at start plus a counter, as Java's `pid#nanoTime` (wire.md 12.1)
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Listening(Protocol):
+    """A bound server socket."""
+
+    @property
+    def port(self) -> int: ...
+    def close(self) -> None: ...
+    async def wait_closed(self) -> None: ...
+
+
+class AppendFile(Protocol):
+    def write(self, data: bytes) -> None:
+        """Hand `data` to the operating system before returning; it survives a SIGKILL of this process."""
+
+    def close(self) -> None: ...
+
+
+class Storage(Protocol):
+    def open_append(self, path: str) -> AppendFile: ...
+
+
+class WorkerPool(Protocol):
+    """Daemon threads for plain (blocking) listeners; never the loop's default executor."""
+
+    def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]": ...
+    def resize(self, threads: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Runtime(Protocol):
+    @property
+    def rng(self) -> random.Random: ...
+    @property
+    def storage(self) -> Storage: ...
+
+    def now_ms(self) -> int:
+        """Wall clock in epoch milliseconds: the epoch at start plus loop time, so it never steps back."""
+
+    def monotonic_ns(self) -> int:
+        """A clock for intervals, comparable between processes of one host."""
+
+    def new_identity(self) -> Identity: ...
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> TimerHandle: ...
+
+    def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]": ...
+
+    async def create_connection(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        """Raises OSError when nobody listens there."""
+
+    async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> Listening:
+        """Port 0 picks a free one. Raises OSError when the port is taken."""
+
+    def new_worker_pool(self, name: str, threads: int) -> WorkerPool: ...
+
+
+# The real one ------------------------------------------------------------------------------------------------
+
+
+class _SocketListening:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self.port: int = server.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        self._server.close()
+
+    async def wait_closed(self) -> None:
+        await self._server.wait_closed()
+
+
+class _OsAppendFile:
+    def __init__(self, path: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class _OsStorage:
+    def open_append(self, path: str) -> AppendFile:
+        return _OsAppendFile(path)
+
+
+class _ThreadPool:
+    """A pool of daemon threads: a listener that never returns cannot keep the process from exiting."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, threads: int) -> None:
+        self._loop = loop
+        self._name = name
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = 0
+        self._started = 0
+        self._idle = threading.Semaphore(0)
+        self.resize(threads)
+
+    def resize(self, threads: int) -> None:
+        assert threads >= 0
+        for _ in range(min(self._threads, self._started) - threads):
+            self._jobs.put(None)
+        self._started = min(self._started, threads)
+        self._threads = threads
+
+    def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        future: asyncio.Future[T] = self._loop.create_future()
+        if not self._idle.acquire(blocking=False) and self._started < self._threads:
+            self._started += 1
+            threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
+        self._jobs.put(lambda: self._run(fn, future))
+        return future
+
+    def _run(self, fn: Callable[[], T], future: "asyncio.Future[T]") -> None:
+        try:
+            result = fn()
+        except BaseException as error:  # noqa: BLE001 - whatever a listener raises belongs to its future
+            self._post(self._fail, future, error)
+        else:
+            self._post(self._finish, future, result)
+
+    def _post(self, callback: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    @staticmethod
+    def _finish(future: "asyncio.Future[T]", result: T) -> None:
+        if not future.done():
+            future.set_result(result)
+
+    @staticmethod
+    def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            self._idle.release()
+
+    def close(self) -> None:
+        self.resize(0)
+
+
+class AsyncioRuntime:
+    """The runtime of a real process. Make it inside the running loop."""
+
+    def __init__(self, *, host: str = "127.0.0.1", seed: int | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._epoch_ns = time.time_ns() - int(self._loop.time() * 1e9)
+        self._host = host
+        self._serial = time.monotonic_ns()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.rng = random.Random(seed)
+        self.storage: Storage = _OsStorage()
+
+    def now_ms(self) -> int:
+        return (self._epoch_ns + int(self._loop.time() * 1e9)) // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def new_identity(self) -> Identity:
+        self._serial += 1
+        return Identity(self._host, os.getpid(), self._serial)
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback, *args)
+
+    def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
+        task = self._loop.create_task(coroutine, name=name)
+        self._tasks.add(task)  # the loop itself keeps only weak references
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def create_connection(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        return await self._loop.create_connection(factory, host, port)
+
+    async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> Listening:
+        server = await self._loop.create_server(factory, host, port, family=socket.AF_INET, backlog=1024)
+        return _SocketListening(server)
+
+    def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
+        return _ThreadPool(self._loop, name, threads)
