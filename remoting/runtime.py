@@ -165,7 +165,7 @@ class _ThreadPool:
     def _run(self, fn: Callable[[], T], future: "asyncio.Future[T]") -> None:
         try:
             result = fn()
-        except BaseException as error:  # noqa: BLE001 - whatever a listener raises belongs to its future
+        except BaseException as error:
             self._post(self._fail, future, error)
         else:
             self._post(self._finish, future, result)

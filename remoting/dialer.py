@@ -1,0 +1,98 @@
+"""Outgoing connections by address: one at a time each, opened when first needed and again after they were lost."""
+
+import asyncio
+from collections.abc import Callable
+
+from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.command import RemotingCommand
+from lockstep.remoting.endpoint import Endpoint, EndpointSettings, RequestHandler
+from lockstep.remoting.errors import ConnectFailed
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.settings import SettingError, parse_address
+
+__all__ = ["Dialer"]
+
+
+class Dialer:
+    """`on_closed(address)` is told of every connection that ends."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        on_request: RequestHandler,
+        log: EventLog,
+        offer: SerializeType | None = None,
+        connect_timeout_ms: int = 3000,
+        idle_close_ms: int = 120_000,
+        on_closed: Callable[[str], None] | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._settings = EndpointSettings(server=False, idle_close_ms=idle_close_ms)
+        self._on_request = on_request
+        self._log = log
+        self._offer = offer
+        self._connect_timeout_ms = connect_timeout_ms
+        self._on_closed = on_closed
+        self._open: dict[str, Endpoint] = {}
+        self._connecting: dict[str, asyncio.Task[Endpoint]] = {}
+        self._closed = False
+
+    def open_endpoint(self, address: str) -> Endpoint | None:
+        """The connection to `address` if there is one now."""
+        return self._open.get(address)
+
+    async def endpoint(self, address: str) -> Endpoint:
+        """The connection to `address`, made if need be. Raises ConnectFailed."""
+        endpoint = self._open.get(address)
+        if endpoint is not None and endpoint.is_open:
+            return endpoint
+        task = self._connecting.get(address)
+        if task is None:
+            task = self._runtime.create_task(self._connect(address), name=f"connect {address}")
+            self._connecting[address] = task
+            task.add_done_callback(lambda _: self._connecting.pop(address, None))
+        return await asyncio.shield(task)
+
+    async def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """One request over the connection to `address`. Raises RemotingError; an error code is a reply, not raised."""
+        return await (await self.endpoint(address)).request(command, timeout_ms)
+
+    async def _connect(self, address: str) -> Endpoint:
+        if self._closed:
+            raise ConnectFailed(address, "this client is shut down")
+        endpoint = Endpoint(
+            self._runtime,
+            self._settings,
+            on_request=self._on_request,
+            log=self._log,
+            on_closed=lambda closed: self._forget(address, closed),
+            offer=self._offer,
+        )
+        try:
+            host, port = parse_address(address)
+            connecting = self._runtime.create_connection(lambda: endpoint, host, port)
+            await asyncio.wait_for(connecting, self._connect_timeout_ms / 1000)
+        except TimeoutError:
+            raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
+        except (OSError, SettingError) as error:
+            raise ConnectFailed(address, str(error)) from None
+        if self._closed:
+            endpoint.abort("this client is shut down")
+            raise ConnectFailed(address, "this client is shut down")
+        self._open[address] = endpoint
+        self._log.debug("connected", peer=address)
+        return endpoint
+
+    def _forget(self, address: str, closed: Endpoint) -> None:
+        if self._open.get(address) is closed:
+            del self._open[address]
+        if self._on_closed is not None:
+            self._on_closed(address)
+
+    def close(self) -> None:
+        """Close every connection; later calls raise ConnectFailed."""
+        self._closed = True
+        for endpoint in list(self._open.values()):
+            endpoint.close("this client is shut down")

@@ -1,0 +1,348 @@
+"""One end of a connection: frames, the opaque table, timeouts, the agreed encoding, back-pressure.
+
+Both sides of a connection are the same class, because requests travel in both directions. What differs is a role:
+a server stops reading, and stops working on what it has read, while its peer does not take replies; a client must
+go on reading replies, or the two would wait for each other.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType, request_name
+from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
+from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError, RemoteProtocolError
+from lockstep.protocol.frame import FrameDecoder
+from lockstep.remoting.errors import ConnectionLost, RequestTimeout
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime, TimerHandle
+
+__all__ = ["Endpoint", "EndpointSettings", "RequestHandler"]
+
+_REPLY: Final = int(RemotingFlag.REPLY)
+_ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
+_OPAQUE_MASK: Final = 0x7FFFFFFF
+_JOIN_BYTES_MAX: Final = 16 * 1024  # below, one copy is cheaper than one more buffer in a writev
+_AGREEABLE: Final = {"JSON": SerializeType.JSON, "MSGPACK": SerializeType.MSGPACK}
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """`idle_close_ms`: a connection without traffic either way is closed (wire.md 1.1)."""
+
+    server: bool
+    idle_close_ms: int = 120_000
+    write_high_water_bytes: int = 1024 * 1024
+    frame_bytes_max: int = FRAME_BYTES_MAX
+
+
+class _Pending(NamedTuple):
+    future: "asyncio.Future[RemotingCommand]"
+    deadline_ms: int
+    code: int
+    timeout_ms: int
+
+
+RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
+
+
+class Endpoint(asyncio.Protocol):
+    """`on_request` answers at once by returning a reply, or later through `reply`. `on_closed` is called once.
+
+    `offer` is the encoding a client asks for with its first two-way requests; `agreed` says that the peer knows
+    it, and then it is one of ours. `read_at_ms` is the time of the read that is being worked on.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: EndpointSettings,
+        *,
+        on_request: RequestHandler,
+        log: EventLog,
+        on_opened: Callable[["Endpoint"], None] | None = None,
+        on_closed: Callable[["Endpoint"], None] | None = None,
+        after_read: Callable[[], None] | None = None,
+        offer: SerializeType | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._on_request = on_request
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self._after_read = after_read
+        self._log = log
+        self._offer = offer
+        self._offered_opaque = -1
+        self._echo: tuple[int, str] | None = None  # an offer of the peer's that its reply must repeat
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder(settings.frame_bytes_max)
+        self._pending: dict[int, _Pending] = {}
+        self._opaque = 0
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._idle_timer: TimerHandle | None = None
+        self._last_write_ms = 0
+        self._write_paused = False
+        self._resumed: asyncio.Future[None] | None = None
+        self._close_reason = ""
+        self._working = False
+        self.agreed = False
+        self.serialize_type: int = SerializeType.JSON
+        self.read_at_ms = 0
+        self.address = "?"
+
+    # Calls ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def write_paused(self) -> bool:
+        """The peer does not take what we write as fast as we write it."""
+        return self._write_paused
+
+    async def writable(self) -> None:
+        """Wait until the write buffer has drained, or the connection is gone."""
+        while self._write_paused and self.is_open:
+            if self._resumed is None:
+                self._resumed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._resumed)
+
+    def request_nowait(self, command: RemotingCommand, timeout_ms: int) -> "asyncio.Future[RemotingCommand]":
+        """Send a request; the future brings its reply, or ConnectionLost or RequestTimeout.
+
+        Requests leave in call order. Raises ConnectionLost at once when the connection is closed, and
+        LocalProtocolError for a frame over the limit; nothing was sent then.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise ConnectionLost(self.address, self._close_reason or "it is closed")
+        self._opaque = opaque = (self._opaque + 1) & _OPAQUE_MASK
+        command.opaque = opaque
+        command.serialize_type = self.serialize_type
+        offers = self._offer is not None and self._offered_opaque not in self._pending
+        if offers:
+            command.ext_fields = {**(command.ext_fields or {}), SERIALIZE_FIELD: self._offer.name}
+        head = encode_command(command)
+        if offers:
+            self._offered_opaque = opaque
+        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        now_ms = self._last_write_ms = self._runtime.now_ms()
+        deadline_ms = now_ms + timeout_ms
+        self._pending[opaque] = _Pending(future, deadline_ms, command.code, timeout_ms)
+        if self._timer is None or deadline_ms < self._timer_at_ms:
+            self._arm_timer(now_ms, deadline_ms)
+        self._write(transport, head, command.body)
+        return future
+
+    async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """As `request_nowait`, waiting for the reply."""
+        return await self.request_nowait(command, timeout_ms)
+
+    def send_one_way(self, command: RemotingCommand) -> None:
+        """Send a request that wants no reply; on a closed connection it is dropped, as a one-way call may be."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
+        command.opaque = self._opaque
+        command.flag |= _ONE_WAY
+        command.serialize_type = self.serialize_type
+        self._last_write_ms = self._runtime.now_ms()
+        self._write(self._transport, encode_command(command), command.body)
+
+    def reply(self, reply: RemotingCommand) -> None:
+        """Answer a request later than from within `on_request`; dropped when the connection is gone."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._last_write_ms = self._runtime.now_ms()
+        self._transport.writelines(self._encode_reply(reply))
+
+    def close(self, reason: str) -> None:
+        """Close once what was written has left."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._close_reason = reason
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once, dropping what was not written yet."""
+        if self._transport is not None:
+            self._close_reason = self._close_reason or reason
+            self._transport.abort()
+
+    # asyncio.Protocol ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        high = self._settings.write_high_water_bytes
+        self._transport.set_write_buffer_limits(high, high // 4)
+        peer = transport.get_extra_info("peername")
+        self.address = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self.read_at_ms = self._last_write_ms = self._runtime.now_ms()
+        self._idle_timer = self._runtime.call_later_ms(self._settings.idle_close_ms, self._check_idle)
+        if self._on_opened is not None:
+            self._on_opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        reason = self._close_reason = self._close_reason or (str(exc) if exc else "the peer closed it")
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._idle_timer = None
+        self.resume_writing()
+        pending, self._pending = self._pending, {}
+        for entry in pending.values():
+            if not entry.future.done():
+                entry.future.set_exception(ConnectionLost(self.address, reason))
+        if self._on_closed is not None:
+            self._on_closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.read_at_ms = self._runtime.now_ms()
+        self._decoder.feed(data)
+        self._work()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        if self._settings.server and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._resumed is not None:
+            self._resumed.set_result(None)
+            self._resumed = None
+        if self._settings.server and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            if not self._working:
+                self._work()
+
+    # One read ------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Handle every whole frame there is; all replies leave with one `writelines`."""
+        replies: list[bytes] = []
+        reply_bytes = 0
+        next_frame, server = self._decoder.next_frame, self._settings.server
+        self._working = True
+        try:
+            while not (server and self._write_paused):
+                frame = next_frame()
+                if frame is None:
+                    break
+                command = decode_command(frame)
+                if command.flag & _REPLY:
+                    self._on_reply(command)
+                    continue
+                reply = self._answer(command)
+                if reply is not None and not command.flag & _ONE_WAY:
+                    encoded = self._encode_reply(reply)
+                    replies += encoded
+                    reply_bytes += len(encoded[0]) + len(reply.body)
+                    if reply_bytes > self._settings.write_high_water_bytes:  # let the transport say when it is full
+                        self._flush(replies)
+                        reply_bytes = 0
+        except (FrameError, HeaderError) as error:
+            self._log.warning("connection closed: unreadable frame", peer=self.address, reason=str(error))
+            self._flush(replies)
+            self.abort(str(error))
+        else:
+            self._flush(replies)
+        finally:
+            self._working = False
+        if self._after_read is not None:
+            self._after_read()
+
+    def _flush(self, replies: list[bytes]) -> None:
+        if replies and self._transport is not None:
+            self._last_write_ms = self.read_at_ms
+            self._transport.writelines(replies)
+        replies.clear()
+
+    def _answer(self, command: RemotingCommand) -> RemotingCommand | None:
+        ext_fields = command.ext_fields
+        if ext_fields and SERIALIZE_FIELD in ext_fields:
+            offer = ext_fields[SERIALIZE_FIELD]
+            if offer in _AGREEABLE and not command.flag & _ONE_WAY:
+                self._echo = (command.opaque, str(offer))
+        try:
+            return self._on_request(self, command)
+        except RemoteProtocolError as error:
+            remark = f"{request_name(command.code)}: {error}"
+            self._log.info("request refused", peer=self.address, reason=remark)
+        except Exception as error:
+            remark = f"{request_name(command.code)}: {type(error).__name__}: {error}"
+            self._log.error("request failed", peer=self.address, reason=remark, exc_info=True)
+        return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+    def _encode_reply(self, reply: RemotingCommand) -> list[bytes]:
+        if self._echo is not None and reply.opaque == self._echo[0]:
+            offered = self._echo[1]
+            self._echo = None
+            reply.ext_fields = {**(reply.ext_fields or {}), SERIALIZE_FIELD: offered}
+            self._agree(offered)
+        try:
+            head = encode_command(reply)
+        except ProtocolError as error:
+            reply = RemotingCommand(
+                ResponseCode.SYSTEM_ERROR,
+                flag=_REPLY,
+                opaque=reply.opaque,
+                serialize_type=reply.serialize_type,
+                remark=str(error),
+            )
+            head = encode_command(reply)
+        return [head, reply.body] if reply.body else [head]
+
+    def _on_reply(self, reply: RemotingCommand) -> None:
+        entry = self._pending.pop(reply.opaque, None)
+        if self._offer is not None and reply.opaque == self._offered_opaque:
+            offered, self._offer = self._offer, None
+            if (reply.ext_fields or {}).get(SERIALIZE_FIELD) == offered.name:
+                self._agree(offered.name)
+        if entry is not None and not entry.future.done():
+            entry.future.set_result(reply)
+
+    def _agree(self, name: str) -> None:
+        self.agreed = True
+        self.serialize_type = _AGREEABLE[name]
+
+    # Writing and timers --------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _write(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
+        if len(body) <= _JOIN_BYTES_MAX:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+
+    def _arm_timer(self, now_ms: int, deadline_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        self._timer = self._runtime.call_later_ms(max(deadline_ms - now_ms, 0), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._runtime.now_ms()
+        expired = [opaque for opaque, entry in self._pending.items() if entry.deadline_ms <= now_ms]
+        for opaque in expired:
+            entry = self._pending.pop(opaque)
+            if not entry.future.done():
+                entry.future.set_exception(RequestTimeout(self.address, request_name(entry.code), entry.timeout_ms))
+        if self._pending:
+            self._arm_timer(now_ms, min(entry.deadline_ms for entry in self._pending.values()))
+
+    def _check_idle(self) -> None:
+        now_ms = self._runtime.now_ms()
+        idle_ms = now_ms - max(self.read_at_ms, self._last_write_ms)
+        remaining_ms = self._settings.idle_close_ms - idle_ms
+        if remaining_ms > 0:
+            self._idle_timer = self._runtime.call_later_ms(remaining_ms, self._check_idle)
+            return
+        self._idle_timer = None
+        self._log.info("connection closed: idle", peer=self.address, idle_ms=idle_ms)
+        self.abort(f"idle for {idle_ms} ms")

@@ -1,0 +1,47 @@
+"""What can go wrong between two endpoints.
+
+RemotingError              `retriable` says whether the same call may simply be made again
+├── ConnectFailed          nothing was sent
+├── ConnectionLost         the connection ended with the call under way: its outcome is unknown
+├── RequestTimeout         no reply in time: its outcome is unknown
+└── RequestRefused         the peer answered with an error code; `code` and `remark` hold it
+"""
+
+from lockstep.protocol.codes import response_name
+
+__all__ = ["ConnectFailed", "ConnectionLost", "RemotingError", "RequestRefused", "RequestTimeout"]
+
+
+class RemotingError(Exception):
+    retriable = True
+
+
+class ConnectFailed(RemotingError):
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"cannot connect to {address}: {reason}")
+        self.address = address
+
+
+class ConnectionLost(RemotingError):
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"the connection to {address} ended: {reason}")
+        self.address = address
+
+
+class RequestTimeout(RemotingError):
+    def __init__(self, address: str, what: str, timeout_ms: int) -> None:
+        super().__init__(f"no reply to {what} from {address} within {timeout_ms} ms")
+        self.address = address
+        self.timeout_ms = timeout_ms
+
+
+class RequestRefused(RemotingError):
+    """A reply whose code says no."""
+
+    retriable = False
+
+    def __init__(self, address: str, what: str, code: int, remark: str | None) -> None:
+        super().__init__(f"{address} answered {what} with {response_name(code)}: {remark or 'no reason given'}")
+        self.address = address
+        self.code = code
+        self.remark = remark

@@ -1,0 +1,71 @@
+"""Settings: frozen dataclasses whose fields may also be given under RocketMQ's own property names."""
+
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
+from typing import Any, NamedTuple, TypeVar
+
+__all__ = ["Address", "SettingError", "parse_address", "parse_addresses", "setting", "with_properties"]
+
+C = TypeVar("C")
+
+PORT_MAX = 65535
+
+
+class SettingError(ValueError):
+    """A setting that cannot be; the text names it and says what is allowed."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """ "host:port". Raises SettingError."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
+        raise SettingError(f"{text!r} is not an address; write host:port, for example 127.0.0.1:9876")
+    return Address(host, int(port))
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """Addresses separated by semicolons, as in NAMESRV_ADDR; commas do too. Raises SettingError."""
+    addresses = tuple(parse_address(part) for part in text.replace(",", ";").split(";") if part.strip())
+    if not addresses:
+        raise SettingError("at least one address is needed; write host:port, for example 127.0.0.1:9876")
+    return addresses
+
+
+def setting(default: Any, *, name: str | None = None) -> Any:
+    """A dataclass field with a default and, in `name`, RocketMQ's own name of the same property."""
+    return field(default=default, metadata={"property": name} if name else {})
+
+
+def with_properties(config: C, properties: Mapping[str, str]) -> C:
+    """`config` with properties given as text under our names or RocketMQ's. Raises SettingError naming a wrong one."""
+    by_name = {f.name: f for f in fields(config)}  # type: ignore[arg-type]
+    by_name.update({f.metadata["property"]: f for f in by_name.copy().values() if "property" in f.metadata})
+    changes: dict[str, Any] = {}
+    for name, text in properties.items():
+        if name not in by_name:
+            raise SettingError(f"unknown property {name!r}; known are {', '.join(sorted(by_name))}")
+        known = by_name[name]
+        changes[known.name] = _parse(name, text, type(known.default))
+    changed: C = replace(config, **changes)  # type: ignore[type-var]
+    return changed
+
+
+def _parse(name: str, text: str, kind: type) -> Any:
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise SettingError(f"property {name!r} must be true or false, not {text!r}")
+        return text.lower() == "true"
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise SettingError(f"property {name!r} must be a whole number, not {text!r}") from None
+    return text
