@@ -37,7 +37,7 @@ class Dialer:
         self._on_closed = on_closed
         self._open: dict[str, Endpoint] = {}
         self._connecting: dict[str, asyncio.Task[Endpoint]] = {}
-        self._closed = False
+        self._stopped = asyncio.Event()
 
     def open_endpoint(self, address: str) -> Endpoint | None:
         """The connection to `address` if there is one now."""
@@ -60,7 +60,7 @@ class Dialer:
         return await (await self.endpoint(address)).request(command, timeout_ms)
 
     async def _connect(self, address: str) -> Endpoint:
-        if self._closed:
+        if self._stopped.is_set():
             raise ConnectFailed(address, "this client is shut down")
         endpoint = Endpoint(
             self._runtime,
@@ -78,7 +78,7 @@ class Dialer:
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
         except (OSError, SettingError) as error:
             raise ConnectFailed(address, str(error)) from None
-        if self._closed:
+        if self._stopped.is_set():
             endpoint.abort("this client is shut down")
             raise ConnectFailed(address, "this client is shut down")
         self._open[address] = endpoint
@@ -93,6 +93,6 @@ class Dialer:
 
     def close(self) -> None:
         """Close every connection; later calls raise ConnectFailed."""
-        self._closed = True
+        self._stopped.set()
         for endpoint in list(self._open.values()):
             endpoint.close("this client is shut down")

@@ -123,12 +123,10 @@ class Endpoint(asyncio.Protocol):
         self._opaque = opaque = (self._opaque + 1) & _OPAQUE_MASK
         command.opaque = opaque
         command.serialize_type = self.serialize_type
-        offers = self._offer is not None and self._offered_opaque not in self._pending
-        if offers:
+        if self._offer is not None and self._offered_opaque not in self._pending:
             command.ext_fields = {**(command.ext_fields or {}), SERIALIZE_FIELD: self._offer.name}
-        head = encode_command(command)
-        if offers:
             self._offered_opaque = opaque
+        head = encode_command(command)
         future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         now_ms = self._last_write_ms = self._runtime.now_ms()
         deadline_ms = now_ms + timeout_ms
