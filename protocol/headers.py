@@ -39,8 +39,8 @@ __all__ = [
 class SendMessageRequestHeader(NamedTuple):
     """SEND_MESSAGE (10), long names.
 
-    `lane_generation` and `lane_sequence` are ours, sent only to a peer that agreed: they number the sends of one
-    producer to one queue, so that the broker can refuse what would overtake a send that failed.
+    The `lane_` fields are ours, sent only to a peer that agreed: `lane_id` names a producer, the other two number its
+    sends to one queue, so that the broker can refuse what would overtake a send that failed.
     """
 
     producer_group: str
@@ -59,6 +59,7 @@ class SendMessageRequestHeader(NamedTuple):
     broker_name: str | None = None
     lane_generation: int | None = None
     lane_sequence: int | None = None
+    lane_id: str | None = None
 
 
 class SendMessageRequestHeaderV2(SendMessageRequestHeader):
@@ -201,6 +202,7 @@ rename_on_wire(
         zip(SendMessageRequestHeader._fields, "abcdefghijklmn", strict=False),
         lane_generation="lg",
         lane_sequence="ls",
+        lane_id="li",
     ),
 )
 rename_on_wire(SendMessageResponseHeader, {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"})
