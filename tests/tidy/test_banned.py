@@ -1,0 +1,165 @@
+"""The second law: time, chance, identity, disk, network and threads come in through `remoting.runtime.Runtime`.
+
+A ban that is right in general and wrong in one place is lifted for that file in ALLOWED, with the reason.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from tests.tidy.source import Source, entry_points, modules, report, sources
+
+THROUGH_THE_DOOR = ("protocol", "remoting", "broker", "client")
+
+CLOCK = "take now_ms as an argument, or ask Runtime.now_ms() / monotonic_ns()"
+CHANCE = "take an rng as an argument, or use Runtime.rng"
+IDENTITY = "use Runtime.new_identity()"
+THREADS = "use Runtime.new_worker_pool()"
+NETWORK = "use Runtime.create_connection() / create_server(); for addresses, ipaddress"
+DISK = "use Runtime.storage"
+SEEDED_HASH = "str hashes change with PYTHONHASHSEED; use zlib.crc32 or lockstep.protocol's Java hash"
+
+# A qualified name, or a prefix ending in a dot that stands for all below it -> the cure.
+BANS: dict[str, str] = {
+    "time.": CLOCK,
+    "datetime.datetime.now": CLOCK,
+    "datetime.datetime.utcnow": CLOCK,
+    "datetime.datetime.today": CLOCK,
+    "datetime.date.today": CLOCK,
+    "random.": CHANCE,
+    "secrets.": CHANCE,
+    "os.urandom": CHANCE,
+    "uuid.": IDENTITY,
+    "os.getpid": IDENTITY,
+    "socket.gethostname": IDENTITY,
+    "threading.": THREADS,
+    "concurrent.": THREADS,
+    "multiprocessing.": THREADS,
+    "subprocess.": THREADS,
+    "asyncio.to_thread": THREADS,
+    "signal.": "signals live in __main__ alone",
+    "socket.": NETWORK,
+    "select.": NETWORK,
+    "selectors.": NETWORK,
+    "asyncio.open_connection": NETWORK,
+    "asyncio.start_server": NETWORK,
+    "builtins.open": DISK,
+    "io.open": DISK,
+    "os.open": DISK,
+    "pathlib.": DISK,
+    "shutil.": DISK,
+    "tempfile.": DISK,
+    "builtins.hash": SEEDED_HASH,
+    "asyncio.wait": "it hands back sets; await the tasks one by one, or asyncio.gather",
+    "asyncio.as_completed": "its order is an accident; await the tasks one by one, or asyncio.gather",
+    "asyncio.create_task": "use Runtime.create_task, which keeps and names the task",
+    "asyncio.ensure_future": "use Runtime.create_task, which keeps and names the task",
+    "asyncio.get_event_loop": "use asyncio.get_running_loop",
+    "asyncio.new_event_loop": "only __main__ makes a loop",
+    "asyncio.run": "only __main__ runs a loop",
+}
+
+# Methods of any object -> the cure.
+BANNED_METHODS: dict[str, str] = {
+    "run_in_executor": THREADS,
+    "read_text": DISK,
+    "write_text": DISK,
+    "read_bytes": DISK,
+    "write_bytes": DISK,
+}
+
+# Names whose mention is harmless: a type to annotate with. Calling them is still banned.
+TYPES_ONLY = {"random.Random", "pathlib.Path", "socket.socket"}
+
+# File -> (names allowed there, why).
+ALLOWED: dict[str, tuple[set[str], str]] = {
+    "remoting/runtime.py": ({"time.", "random.", "threading.", "socket.", "os.", "pathlib."}, "it is the door"),
+}
+
+# A process begins at `__main__` or at a command of pyproject.toml; there, and only there, it makes its loop.
+ENTRY_MAY = {"asyncio.run", "asyncio.new_event_loop", "signal."}
+
+
+def matches(name: str, patterns: set[str] | dict[str, str]) -> str | None:
+    """The pattern that covers `name`: itself, or a prefix "time." of it."""
+    return next((p for p in patterns if name == p or (p.endswith(".") and f"{name}.".startswith(p))), None)
+
+
+def uses(source: Source) -> Iterator[tuple[str, int]]:
+    """(qualified name, line) for every imported or builtin name that the file mentions, calls marked with ()."""
+    called = {id(node.func) for node in ast.walk(source.tree) if isinstance(node, ast.Call)}
+    inner = {id(node.value) for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Name | ast.Attribute) and id(node) not in inner:
+            name = source.qualified(node)
+            if name and not (name in TYPES_ONLY and id(node) not in called) and name not in MODULES:
+                yield name, node.lineno
+
+
+MODULES = {pattern.rstrip(".") for pattern in BANS if pattern.endswith(".")}
+
+
+def banned_names(source: Source) -> Iterator[str]:
+    allowed = ALLOWED.get(source.path.as_posix(), (set(), ""))[0]
+    if source.path.name == "__main__.py" or source.module in entry_points():
+        allowed = allowed | ENTRY_MAY
+    for name, line in uses(source):
+        pattern = matches(name, BANS)
+        if pattern and not matches(name, allowed):
+            yield source.at(line, f"{name.removeprefix('builtins.')} is banned here: {BANS[pattern]}")
+
+
+def banned_methods(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in BANNED_METHODS:
+            yield source.at(node.lineno, f".{node.func.attr}() is banned here: {BANNED_METHODS[node.func.attr]}")
+
+
+def set_iterations(source: Source) -> Iterator[str]:
+    """Loops over what is plainly a set; the order would follow PYTHONHASHSEED."""
+    loops = (ast.For, ast.AsyncFor, ast.comprehension)
+    for node in ast.walk(source.tree):
+        if isinstance(node, loops) and is_set(node.iter):
+            yield source.at(node.iter.lineno, "iterates over a set; use sorted(...) or a dict")
+
+
+def is_set(node: ast.expr) -> bool:
+    makes_set = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+    return makes_set or isinstance(node, ast.Set | ast.SetComp)
+
+
+def test_the_world_comes_in_through_the_door() -> None:
+    """No clock, chance, identity, disk, network or thread but through the Runtime, in all that must run simulated."""
+    offences = [
+        offence
+        for source in modules().values()
+        if source.top in THROUGH_THE_DOOR
+        for check in (banned_names, banned_methods, set_iterations)
+        for offence in check(source)
+    ]
+    assert not offences, report(offences)
+
+
+def test_every_exception_is_still_needed() -> None:
+    """ALLOWED shrinks: an entry for a file that is gone, or a name the file no longer uses, must go too."""
+    files = {source.path.as_posix(): source for source in modules().values()}
+    offences = []
+    for path, (names, _) in ALLOWED.items():
+        used = {name for name, _ in uses(files[path])} if path in files else set()
+        offences += [
+            f"{path}:1: no longer uses {allowed}; take it out of ALLOWED"
+            for allowed in sorted(names)
+            if not any(matches(name, {allowed}) for name in used)
+        ]
+    assert not offences, report(offences)
+
+
+def test_tests_do_not_sleep() -> None:
+    """time.sleep in a test waits for the wall clock; move virtual time, or wait for a condition."""
+    offences = [
+        source.at(line, "time.sleep in a test: move virtual time, or wait for a condition")
+        for source in sources()
+        if source.top == "tests"
+        for name, line in uses(source)
+        if name == "time.sleep"
+    ]
+    assert not offences, report(offences)
