@@ -20,11 +20,11 @@ class DebugLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        super().set_debug(True)
         self.slow_callback_duration = 1.0  # debug mode is slow by itself, and a loaded machine is no finding
 
     def set_debug(self, enabled: bool) -> None:
-        """Stay in debug mode."""
+        """Debug mode, whatever is asked for."""
+        super().set_debug(True)
 
 
 LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
