@@ -50,7 +50,7 @@ lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with 
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find $(PACKAGES) scripts examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(PACKAGES) $(wildcard scripts examples tests) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What the targets stand on ---------------------------------------------------------------------------------
 
