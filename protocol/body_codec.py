@@ -11,8 +11,9 @@ from typing import Any, Protocol, Self, TypeVar
 
 import msgpack
 
+from lockstep.protocol.codecs.json_header import loads_text
 from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.errors import BodyError
+from lockstep.protocol.errors import BodyError, LocalProtocolError, shown
 
 __all__ = ["WireBody", "as_list", "as_object", "decode_body", "encode_body", "take"]
 
@@ -33,11 +34,15 @@ T = TypeVar("T")
 
 
 def encode_body(body: WireBody, serialize_type: int) -> bytes:
+    """Raises LocalProtocolError for values that have no form on the wire."""
     wire = body.to_wire()
-    if serialize_type == _MSGPACK:
-        packed: bytes = msgpack.packb(wire)
-        return packed
-    return _encode_json(wire).encode("utf-8")
+    try:
+        if serialize_type == _MSGPACK:
+            packed: bytes = msgpack.packb(wire)
+            return packed
+        return _encode_json(wire).encode("utf-8")
+    except (ValueError, TypeError, OverflowError) as error:
+        raise LocalProtocolError(f"a {type(body).__name__} cannot be written: {error}") from None
 
 
 def decode_body(body_class: type[B], data: bytes, serialize_type: int) -> B:
@@ -49,26 +54,26 @@ def decode_body(body_class: type[B], data: bytes, serialize_type: int) -> B:
     return body_class.from_wire(value)
 
 
-# A string, which is kept as it is, or a number that stands as a member's name without quotes (wire.md 1.5).
-_BARE_KEY = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<=[{,])(\s*)(-?\d+)(?=\s*:)')
+# A string, which is kept as it is, or a number that stands as a member's name without quotes (wire.md 1.5). A string
+# that never ends is matched to its end, and nothing is tried twice, so that hostile text costs linear time.
+_BARE_KEY = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|(?<=[{,])\s*+(-?\d++)(?=\s*+:)', re.DOTALL)
 
 
 def _loads(data: bytes) -> Any:
     """JSON, or fastjson's dialect of it with integer keys unquoted, as Apache's brokers send to old clients."""
     try:
-        return json.loads(data)
+        return loads_text(data)
     except json.JSONDecodeError:
-        if not _BARE_KEY.search(data):
-            raise
-        return json.loads(_BARE_KEY.sub(lambda found: b'"%b"' % found[2] if found[2] else found[0], data))
+        return loads_text(_BARE_KEY.sub(lambda found: b'"%b"' % found[1] if found[1] else found[0], data))
 
 
 _MISSING: Any = object()
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def as_object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BodyError(f"{what} must be an object, not {value!r:.80}")
+        raise BodyError(f"{what} must be an object, not {shown(value)}")
     return value
 
 
@@ -77,7 +82,7 @@ def as_list(value: Any, what: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise BodyError(f"{what} must be a list, not {value!r:.80}")
+        raise BodyError(f"{what} must be a list, not {shown(value)}")
     return value
 
 
@@ -88,11 +93,14 @@ def take(wire: dict[str, Any], name: str, kind: type[T], default: T = _MISSING) 
         if default is _MISSING:
             raise BodyError(f"the member {name} is missing")
         return default
-    if type(value) is kind:
+    if type(value) is kind and kind is not int:
         return value
-    if kind is int and isinstance(value, str):
+    number: Any = value
+    if type(value) is str and kind is int:
         try:
-            return int(value)  # type: ignore[return-value]
+            number = int(value)
         except ValueError:
-            pass
-    raise BodyError(f"the member {name} must be of type {kind.__name__}, not {value!r:.80}")
+            number = None
+    if kind is not int or type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX:
+        raise BodyError(f"the member {name} must be of type {kind.__name__}, not {shown(value)}")
+    return number  # type: ignore[return-value]

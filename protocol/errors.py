@@ -15,7 +15,10 @@ __all__ = [
     "LocalProtocolError",
     "ProtocolError",
     "RemoteProtocolError",
+    "shown",
 ]
+
+_SHOWN_MAX = 80
 
 
 class ProtocolError(Exception):
@@ -40,3 +43,13 @@ class HeaderError(RemoteProtocolError):
 
 class BodyError(RemoteProtocolError):
     pass
+
+
+def shown(value: object) -> str:
+    """A peer's value for the text of an error, which becomes a remark and a log line: short, however long or deep."""
+    if isinstance(value, (str, bytes)):
+        return repr(value) if len(value) <= _SHOWN_MAX else f"{value[:_SHOWN_MAX]!r}..."
+    if value is None or isinstance(value, (bool, int, float)):
+        text = repr(value)
+        return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
+    return f"a {type(value).__name__}"

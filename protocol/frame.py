@@ -78,7 +78,7 @@ class FrameDecoder:
             self._buffer = b"".join(self._pieces)
             self._position = 0
             self._pieces = []
-            self._have = 0
+            self._have = self._need = 0
         buffer, start = self._buffer, self._position
         available = len(buffer) - start
         if available < 4:

@@ -10,7 +10,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple
 
-from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.errors import HeaderError, shown
 
 __all__ = ["HeaderSpec", "Int32", "rename_on_wire", "spec_of"]
 
@@ -92,7 +92,9 @@ class HeaderSpec:
             values.append(field.default)
         for field, value in zip(self.fields, values, strict=True):
             if type(value) is not field.kind and not (value is None and field.optional):
-                raise HeaderError(f"the field {field.wire_name} must be of type {field.kind.__name__}, not {value!r}")
+                raise HeaderError(
+                    f"the field {field.wire_name} must be of type {field.kind.__name__}, not {shown(value)}"
+                )
         return values
 
 
@@ -132,25 +134,30 @@ def _out_of_range(field: _Field, value: int) -> HeaderError:
 
 
 def _to_int(field: _Field, value: Any) -> int:
-    try:
-        number = int(value) if type(value) is not str or value.isascii() else None
-    except (ValueError, TypeError, OverflowError):
-        number = None
-    if number is None or (type(value) is str and ("_" in value or value != value.strip())):
-        raise HeaderError(f"the field {field.wire_name} must be a number, not {value!r}")
+    """Java's parser takes ASCII digits with a sign; ali-ons sends numbers as they are."""
+    number = value
+    if type(value) is str and value.isascii() and (value.isdecimal() or (value[1:].isdecimal() and value[0] in "+-")):
+        try:
+            number = int(value)
+        except ValueError:  # thousands of digits
+            number = None
+    if type(number) is not int:
+        raise HeaderError(f"the field {field.wire_name} must be a number, not {shown(value)}")
     if not -(1 << field.bits - 1) <= number < 1 << field.bits - 1:
         raise _out_of_range(field, number)
     return number
 
 
-def _to_bool(_field: _Field, value: Any) -> bool:
+def _to_bool(field: _Field, value: Any) -> bool:
     """Java's rule: true is only the text "true" in any case; "1" is false (wire.md 1.2)."""
-    return value if type(value) is bool else str(value).lower() == "true"
+    return value if type(value) is bool else _to_str(field, value).lower() == "true"
 
 
-def _to_str(_field: _Field, value: Any) -> str:
+def _to_str(field: _Field, value: Any) -> str:
     if type(value) is str:
         return value
+    if type(value) not in (int, float, bool):
+        raise HeaderError(f"the field {field.wire_name} must be text, not {shown(value)}")
     return "true" if value is True else "false" if value is False else str(value)
 
 

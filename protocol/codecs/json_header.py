@@ -1,6 +1,7 @@
 """The JSON header, type 0 (wire.md 1.2): what every RocketMQ client and broker speaks.
 
-We write extFields values as strings, as Go and C++ demand, and read raw numbers and booleans too.
+We write extFields values as strings, as Go and C++ demand, and read raw numbers and booleans too. Text that no
+UTF-8 can hold (lone surrogates) is written as question marks, as Java does, and refused when it comes.
 """
 
 import json
@@ -9,12 +10,13 @@ from typing import Any
 
 from lockstep.protocol.codecs.base import DecodedHeader, ExtValue
 from lockstep.protocol.codes import LanguageCode
-from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.errors import HeaderError, shown
 from lockstep.protocol.header_spec import spec_of
 
 __all__ = ["decode_header", "encode_header"]
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_decode = json.JSONDecoder().decode
 _LANGUAGES = {language.name: int(language) for language in LanguageCode}
 
 
@@ -51,9 +53,17 @@ def to_text(value: ExtValue) -> str:
     return str(value)
 
 
+def loads_text(data: bytes) -> Any:
+    """JSON in UTF-8. Raises ValueError, also for escapes that make no characters, and RecursionError."""
+    value = _decode(data.decode())
+    if b"\\ud" in data or b"\\uD" in data:  # half a surrogate pair, perhaps
+        _encode(value).encode()
+    return value
+
+
 def decode_header(data: bytes) -> DecodedHeader:
     try:
-        parts = json.loads(data)
+        parts = loads_text(data)
     except (ValueError, RecursionError) as error:
         raise HeaderError(f"the header is not JSON: {error}") from None
     if not isinstance(parts, dict):
@@ -61,10 +71,11 @@ def decode_header(data: bytes) -> DecodedHeader:
     get = parts.get
     code, language, remark, ext = get("code"), get("language"), get("remark"), get("extFields")
     if type(code) is not int:
-        raise HeaderError(f"code must be a number, not {code!r}")
+        raise HeaderError(f"code must be a number, not {shown(code)}")
     version, opaque, flag = get("version", 0), get("opaque"), get("flag", 0)
     if not (type(version) is type(opaque) is type(flag) is int):
-        raise HeaderError(f"version, opaque and flag must be numbers, not {version!r}, {opaque!r}, {flag!r}")
+        found = ", ".join(map(shown, (version, opaque, flag)))
+        raise HeaderError(f"version, opaque and flag must be numbers, not {found}")
     if ext is not None and not isinstance(ext, dict):
         raise HeaderError("extFields must be an object")
     ordinal = _LANGUAGES.get(language, LanguageCode.OTHER) if isinstance(language, str) else LanguageCode.OTHER

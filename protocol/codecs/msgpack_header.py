@@ -16,7 +16,8 @@ from lockstep.protocol.errors import HeaderError
 
 __all__ = ["decode_header", "encode_header"]
 
-_pack = msgpack.Packer(use_bin_type=True, autoreset=True, unicode_errors="surrogatepass").pack
+_pack = msgpack.Packer().pack
+_pack_replacing = msgpack.Packer(unicode_errors="replace").pack
 _unpack = msgpack.unpackb
 _PYTHON = int(LanguageCode.PYTHON)
 _SHAPES = {
@@ -36,7 +37,11 @@ def encode_header(
     header: tuple[Any, ...] | None,
     ext_fields: Mapping[str, ExtValue] | None,
 ) -> bytes:
-    packed: bytes = _pack((code, flag, opaque, version, remark, header, ext_fields))
+    parts = (code, flag, opaque, version, remark, header, ext_fields)
+    try:
+        packed: bytes = _pack(parts)
+    except UnicodeEncodeError:  # lone surrogates become question marks, as in JSON
+        packed = _pack_replacing(parts)
     return packed
 
 

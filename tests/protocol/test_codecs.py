@@ -1,0 +1,200 @@
+"""The header encodings: JSON as RocketMQ's clients write it, and the msgpack array of our own."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import msgpack
+import pytest
+
+from lockstep.protocol.codecs import CODECS, HeaderCodec, json_header, msgpack_header
+from lockstep.protocol.codes import LanguageCode
+from lockstep.protocol.command import decode_command
+from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.frame import Frame
+from lockstep.protocol.headers import QueueRequestHeader
+
+GOOD: dict[str, Any] = {"code": 11, "language": "JAVA", "version": 409, "opaque": 5, "flag": 0}
+both = pytest.mark.parametrize("codec", CODECS.values(), ids=["json", "msgpack"])
+REFUSED = "^(the header|code must|version, opaque|extFields must)"
+
+
+def json_bytes(**members: Any) -> bytes:
+    return json.dumps({name: value for name, value in (GOOD | members).items() if value is not ...}).encode()
+
+
+def test_json_is_written_as_fastjson_writes_it() -> None:
+    """Members in alphabetical order, no blanks, extFields as text, null members left out."""
+    data = json_header.encode_header(30, 409, 7, 2, None, QueueRequestHeader("TopicO", 3), {"x": True, "n": 5})
+    assert data == (
+        b'{"code":30,"extFields":{"topic":"TopicO","queueId":"3","x":"true","n":"5"},"flag":2,"language":"PYTHON",'
+        b'"opaque":7,"serializeTypeCurrentRPC":"JSON","version":409}'
+    )
+    bare = json.loads(json_header.encode_header(0, 409, 7, 1, "ok", None, None))
+    assert "extFields" not in bare
+    assert bare["remark"] == "ok"
+
+
+def test_json_keeps_text_as_utf8() -> None:
+    """Non-ASCII goes as UTF-8, and a lone surrogate, which UTF-8 cannot hold, as a question mark."""
+    data = json_header.encode_header(0, 409, 0, 1, "ä中😀\ud800", None, None)
+    assert "ä中😀?".encode() in data
+
+
+@both
+def test_lone_surrogates_are_sent_as_question_marks(codec: HeaderCodec) -> None:
+    """A file name read with surrogateescape must reach the peer as a readable header, in either encoding."""
+    decoded = codec.decode_header(codec.encode_header(0, 409, 3, 1, "a\udcffb", None, {"k": "\ud800"}))
+    assert (decoded.opaque, decoded.remark, decoded.ext_fields) == (3, "a?b", {"k": "?"})
+    assert codec.decode_header(codec.encode_header(0, 409, 4, 1, "plain", None, None)).remark == "plain"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [json_bytes(remark="\ud800"), json_bytes(extFields={"topic": "\udfff"}), json_bytes(extFields={"\uDBFFx": "1"}),
+     json_bytes(remark="raw").replace(b"raw", b"\xed\xa0\x80")],
+    ids=["remark", "value", "name", "raw bytes"],
+)  # fmt: skip
+def test_json_with_lone_surrogates_is_refused(data: bytes) -> None:
+    """What is no Unicode text would fail later, where it is stored or passed on to others."""
+    with pytest.raises(HeaderError):
+        json_header.decode_header(data)
+
+
+def test_json_surrogate_pairs_are_characters() -> None:
+    """Writers that escape non-ASCII send pairs; they are one character."""
+    assert json_header.decode_header(json_bytes(remark="😀 \\ud800 ü")).remark == "😀 \\ud800 ü"
+
+
+def test_json_takes_what_clients_send() -> None:
+    """A newline behind it (C++), raw numbers and booleans (ali-ons), null members, and members nobody knows."""
+    data = (
+        json_bytes(extFields={"a": 1, "b": True, "c": "x"}, remark=None, serializeTypeCurrentRPC="JSON", more=[1])
+        + b"\n"
+    )
+    decoded = json_header.decode_header(data)
+    assert (decoded.code, decoded.version, decoded.opaque, decoded.flag) == (11, 409, 5, 0)
+    assert decoded.ext_fields == {"a": 1, "b": True, "c": "x"}
+    assert (decoded.remark, decoded.language, decoded.positional) == (None, LanguageCode.JAVA, None)
+
+
+@pytest.mark.parametrize(
+    ("language", "ordinal"), [("CPP", 1), ("GO", 9), ("RUST", 12), ("COBOL", 7), (5, 7), (None, 7), ([], 7), (..., 7)]
+)
+def test_json_languages(language: Any, ordinal: int) -> None:
+    """Known names get their ordinal; anything else is OTHER."""
+    assert json_header.decode_header(json_bytes(language=language)).language == ordinal
+
+
+def test_json_defaults() -> None:
+    """Version and flag may be absent; code and opaque may not."""
+    decoded = json_header.decode_header(json_bytes(version=..., flag=...))
+    assert (decoded.version, decoded.flag) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"code": ...}, {"code": "11"}, {"code": True}, {"code": 1.0}, {"code": None}, {"opaque": ...}, {"opaque": "5"},
+     {"opaque": None}, {"flag": "0"}, {"flag": False}, {"version": None}, {"version": 1.5}, {"extFields": []},
+     {"extFields": "x"}, {"extFields": 5}],
+    ids=str,
+)  # fmt: skip
+def test_json_headers_that_are_refused(members: dict[str, Any]) -> None:
+    """A header whose numbers are no numbers, or whose extFields are no object, is unreadable."""
+    with pytest.raises(HeaderError, match=REFUSED):
+        json_header.decode_header(json_bytes(**members))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"null", b"5", b"[]", b'"x"', b"{", b"\xff\xfe", b"{}x", b"\xef\xbb\xbf{}", b"[" * 100_000,
+             b'{"a":' * 50_000, b'{"code":' + b"9" * 5000 + b"}", "{}".encode("utf-16")],
+    ids=lambda data: repr(data)[:16],
+)  # fmt: skip
+def test_bytes_that_are_no_json_header(data: bytes) -> None:
+    """Whatever is wrong with the bytes, depth included, it is a HeaderError."""
+    with pytest.raises(HeaderError):
+        json_header.decode_header(data)
+
+
+def test_a_header_nested_to_the_limit_of_the_parser() -> None:
+    """No depth exists that the JSON parser takes and the error text, or the typed header, cannot."""
+    for depth in range(300, 1100, 1):
+        data = (
+            b'{"code":11,"opaque":1,"flag":0,"extFields":{"topic":' + b"[" * depth + b"]" * depth + b',"queueId":"1"}}'
+        )
+        with pytest.raises(HeaderError):
+            _decode_typed(data)
+        with pytest.raises(HeaderError):
+            json_header.decode_header(b'{"code":' + b"[" * depth + b"]" * depth + b"}")
+
+
+def _decode_typed(data: bytes) -> None:
+    decode_command(Frame(0, data, b"")).decode_header(QueueRequestHeader)
+
+
+def test_an_error_text_is_short() -> None:
+    """A peer's megabytes never become ours: they would go into a remark and a log."""
+    for members in ({"code": "x" * 100_000}, {"opaque": ["x" * 100_000]}, {"flag": "y" * 100_000}):
+        with pytest.raises(HeaderError) as raised:
+            json_header.decode_header(json_bytes(**members))
+        assert len(str(raised.value)) < 400
+
+
+def test_msgpack_is_the_documented_array() -> None:
+    """[code, flag, opaque, version, remark, fields, ext], fields in the order of the class."""
+    data = msgpack_header.encode_header(30, 409, 7, 2, "r", QueueRequestHeader("TopicO", 3), {"x": "y"})
+    assert msgpack.unpackb(data) == [30, 2, 7, 409, "r", ["TopicO", 3], {"x": "y"}]
+    assert msgpack.unpackb(msgpack_header.encode_header(0, 409, 7, 1, None, None, None)) == [
+        0,
+        1,
+        7,
+        409,
+        None,
+        None,
+        None,
+    ]
+    decoded = msgpack_header.decode_header(data)
+    assert (decoded.code, decoded.flag, decoded.opaque, decoded.version, decoded.remark) == (30, 2, 7, 409, "r")
+    assert (decoded.positional, decoded.ext_fields) == (["TopicO", 3], {"x": "y"})
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [[], [1] * 6, [1] * 8, [1, 0, 1, 409, None, None, None, None], ["1", 0, 1, 409, None, None, None],
+     [1, False, 1, 409, None, None, None], [1, 0, 1.0, 409, None, None, None], [1, 0, None, 409, None, None, None],
+     [1, 0, 1, 409, 5, None, None], [1, 0, 1, 409, b"r", None, None], [1, 0, 1, 409, None, {}, None],
+     [1, 0, 1, 409, None, "x", None], [1, 0, 1, 409, None, None, []], {}, "x", 5, None],
+    ids=repr,
+)  # fmt: skip
+def test_msgpack_headers_that_are_refused(parts: Any) -> None:
+    """Every part has its type; nothing is converted."""
+    with pytest.raises(HeaderError, match="the header is not"):
+        msgpack_header.decode_header(msgpack.packb(parts))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x97", b"\x97\x01", b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\x91" * 5000,
+             b"\xa1\xff", b"\x81\x91\x01\x01", b"\xd7\xff" + b"\xff" * 8, b"\x90\x90",
+             b"\x97\x01\x00\x01\x00\xa3\xed\xa0\x80\xc0\xc0"],
+    ids=lambda data: data[:8].hex(),
+)  # fmt: skip
+def test_bytes_that_are_no_msgpack_header(data: bytes) -> None:
+    """Cut short, nested too deep, lengths that lie, bad UTF-8, bad extension types: HeaderError."""
+    with pytest.raises(HeaderError):
+        msgpack_header.decode_header(data)
+
+
+def test_the_msgpack_writer_survives_its_own_error() -> None:
+    """A value that cannot be written spoils one command and not those after it."""
+    for wrong in (object(), 2**64, "\ud800"):
+        with suppress(TypeError, OverflowError):
+            msgpack_header.encode_header(0, 409, 1, 1, None, (1, wrong), None)
+        assert msgpack.unpackb(msgpack_header.encode_header(0, 409, 2, 1, None, (5,), None)) == [
+            0,
+            1,
+            2,
+            409,
+            None,
+            [5],
+            None,
+        ]

@@ -1,0 +1,109 @@
+"""RemotingCommand: flags, replies, and what of it survives the wire."""
+
+import pytest
+
+from lockstep.protocol.codes import (
+    FRAME_BYTES_MAX,
+    LanguageCode,
+    RequestCode,
+    ResponseCode,
+    SerializeType,
+    request_name,
+    response_name,
+)
+from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
+from lockstep.protocol.errors import HeaderError, LocalProtocolError
+from lockstep.protocol.frame import Frame, FrameDecoder
+from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader
+
+both_types = pytest.mark.parametrize(
+    "serialize_type", [SerializeType.JSON, SerializeType.MSGPACK], ids=lambda t: t.name
+)
+
+
+def through_the_wire(command: RemotingCommand) -> RemotingCommand:
+    decoder = FrameDecoder()
+    decoder.feed(encode_command(command) + command.body)
+    frame = decoder.next_frame()
+    assert frame is not None
+    return decode_command(frame)
+
+
+@both_types
+def test_a_request_survives_the_wire(serialize_type: SerializeType) -> None:
+    """Code, opaque, flag, remark, version, header and body arrive as they were sent, from PYTHON."""
+    header = QueueRequestHeader("TopicO", 3)
+    command = RemotingCommand(
+        30, header, b"body", remark="näh \u4e2d 😀", flag=2, opaque=77, version=401, serialize_type=serialize_type
+    )
+    again = through_the_wire(command)
+    assert (again.code, again.opaque, again.flag, again.version) == (30, 77, 2, 401)
+    assert (again.remark, again.body, again.serialize_type) == ("näh \u4e2d 😀", b"body", serialize_type)
+    assert again.language == LanguageCode.PYTHON
+    assert again.decode_header(QueueRequestHeader) == header
+
+
+@both_types
+def test_ext_fields_travel_beside_the_header(serialize_type: SerializeType) -> None:
+    """The offer of an encoding is an extField beside the typed fields, and neither disturbs the other."""
+    header = QueueRequestHeader("TopicO", 3)
+    command = RemotingCommand(30, header, ext_fields={SERIALIZE_FIELD: "MSGPACK"}, serialize_type=serialize_type)
+    again = through_the_wire(command)
+    assert again.ext_fields is not None
+    assert again.ext_fields[SERIALIZE_FIELD] == "MSGPACK"
+    assert again.decode_header(QueueRequestHeader) == header
+
+
+@both_types
+def test_a_reply_answers_its_request(serialize_type: SerializeType) -> None:
+    """A reply takes opaque and encoding from its request and carries the reply flag, not the one-way flag."""
+    request = through_the_wire(RemotingCommand(30, opaque=9, flag=2, serialize_type=serialize_type))
+    reply = request.reply(ResponseCode.SUCCESS, OffsetResponseHeader(5), b"b", remark="fine")
+    assert (reply.opaque, reply.serialize_type, reply.flag, reply.remark) == (9, serialize_type, 1, "fine")
+    assert reply.is_reply
+    assert not reply.is_one_way
+    assert through_the_wire(reply).decode_header(OffsetResponseHeader) == OffsetResponseHeader(5)
+
+
+def test_flags() -> None:
+    """Bit 0 says reply, bit 1 one-way, other bits nothing."""
+    kinds = {
+        flag: (RemotingCommand(1, flag=flag).is_reply, RemotingCommand(1, flag=flag).is_one_way) for flag in range(5)
+    }
+    assert kinds == {0: (False, False), 1: (True, False), 2: (False, True), 3: (True, True), 4: (False, False)}
+
+
+def test_a_header_that_never_left_the_process() -> None:
+    """A command handed over without the wire gives its header back as it is."""
+    header = QueueRequestHeader("T", 0)
+    assert RemotingCommand(30, header).decode_header(QueueRequestHeader) is header
+
+
+def test_encodings_that_cannot_be_written_or_read() -> None:
+    """Type 1 has no codec yet: writing is our error, reading is the peer's and leaves the stream usable."""
+    with pytest.raises(LocalProtocolError, match="type 1"):
+        encode_command(RemotingCommand(10, serialize_type=SerializeType.ROCKETMQ))
+    with pytest.raises(HeaderError, match="type 1"):
+        decode_command(Frame(1, b"", b""))
+
+
+def test_a_command_over_the_frame_limit_is_not_written() -> None:
+    """The sender learns of an oversized body here, before the peer closes the connection."""
+    with pytest.raises(LocalProtocolError, match="over the limit"):
+        encode_command(RemotingCommand(10, body=bytes(FRAME_BYTES_MAX)))
+
+
+def test_repr_says_what_a_log_needs() -> None:
+    """Kind, code, opaque, fields and the body's size, not the body."""
+    assert repr(RemotingCommand(10, body=b"secret", opaque=4)) == "<request code=10 opaque=4 None body=6B remark=None>"
+    assert "one-way" in repr(RemotingCommand(10, flag=2))
+    assert "reply" in repr(RemotingCommand(0, OffsetResponseHeader(5), flag=1))
+    assert "offset=5" in repr(RemotingCommand(0, OffsetResponseHeader(5), flag=1))
+
+
+def test_names_of_codes() -> None:
+    """Logs name known codes and keep unknown ones as numbers."""
+    assert request_name(RequestCode.LOCK_BATCH_MQ) == "LOCK_BATCH_MQ (41)"
+    assert response_name(ResponseCode.PULL_NOT_FOUND) == "PULL_NOT_FOUND (19)"
+    assert request_name(9999) == "request code 9999"
+    assert response_name(9999) == "response code 9999"
