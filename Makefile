@@ -79,8 +79,9 @@ $(VENV)/.core: requirements/core.txt $(VENV)/.made
 	$(PIP_INSTALL) --require-hashes -r requirements/core.txt
 	@touch $@
 
+# setuptools warns that folders of the tree may shadow a package; none here is named lockstep.
 $(VENV)/.project: pyproject.toml $(VENV)/.core
-	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	PYTHONWARNINGS="ignore:Editable installation" $(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.project
