@@ -1,7 +1,7 @@
 """Outgoing connections by address: one at a time each, opened when first needed and again after they were lost."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import RemotingCommand
@@ -15,7 +15,9 @@ __all__ = ["Dialer"]
 
 
 class Dialer:
-    """`on_closed(address)` is told of every connection that ends."""
+    """`greet(address, endpoint)` runs on a new connection before anybody else may use it; its failure is the
+    connection's. `on_closed(address)` is told of every connection that ends.
+    """
 
     def __init__(
         self,
@@ -26,6 +28,7 @@ class Dialer:
         offer: SerializeType | None = None,
         connect_timeout_ms: int = 3000,
         idle_close_ms: int = 120_000,
+        greet: Callable[[str, Endpoint], Awaitable[None]] | None = None,
         on_closed: Callable[[str], None] | None = None,
     ) -> None:
         self._runtime = runtime
@@ -34,6 +37,7 @@ class Dialer:
         self._log = log
         self._offer = offer
         self._connect_timeout_ms = connect_timeout_ms
+        self._greet = greet
         self._on_closed = on_closed
         self._open: dict[str, Endpoint] = {}
         self._connecting: dict[str, asyncio.Task[Endpoint]] = {}
@@ -81,6 +85,14 @@ class Dialer:
         if self._stopped.is_set():
             endpoint.abort("this client is shut down")
             raise ConnectFailed(address, "this client is shut down")
+        if self._greet is not None:
+            try:
+                await self._greet(address, endpoint)
+            except BaseException:
+                endpoint.abort("its greeting failed")
+                raise
+        if not endpoint.is_open:
+            raise ConnectFailed(address, "it closed at once")
         self._open[address] = endpoint
         self._log.debug("connected", peer=address)
         return endpoint

@@ -198,7 +198,9 @@ class AsyncioRuntime:
 
     def __init__(self, *, host: str = "127.0.0.1", seed: int | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._epoch_ns = time.time_ns() - int(self._loop.time() * 1e9)
+        # Not loop.time(): uvloop reads its clock once an iteration, and a listener that blocked the loop past its
+        # lease must see that on the very next look.
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._host = host
         self._serial = time.monotonic_ns()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -206,7 +208,7 @@ class AsyncioRuntime:
         self.storage: Storage = _OsStorage()
 
     def now_ms(self) -> int:
-        return (self._epoch_ns + int(self._loop.time() * 1e9)) // 1_000_000
+        return (self._epoch_ns + time.monotonic_ns()) // 1_000_000
 
     def monotonic_ns(self) -> int:
         return time.monotonic_ns()

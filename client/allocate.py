@@ -1,0 +1,22 @@
+"""Strategies that share a topic's queues among the members of a group (wire.md 12.4). Sorted in, disjoint out."""
+
+from collections.abc import Callable, Sequence
+
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["AllocateMessageQueueStrategy", "allocate_averagely"]
+
+AllocateMessageQueueStrategy = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
+"""`(group, client_id, sorted queues, sorted client ids) -> the queues of client_id`."""
+
+
+def allocate_averagely(
+    _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+) -> list[MessageQueue]:
+    """AVG: contiguous runs, the first members one queue longer. A client that is not a member gets none."""
+    if client_id not in client_ids:
+        return []
+    index, members = client_ids.index(client_id), len(client_ids)
+    size, longer = divmod(len(queues), members)
+    start = index * size + min(index, longer)
+    return list(queues[start : start + size + (index < longer)])

@@ -1,0 +1,95 @@
+"""Settings of the clients, with RocketMQ's defaults and its own name of each (wire.md 7.3, 12)."""
+
+from dataclasses import dataclass
+
+from lockstep.protocol.codes import BODY_BYTES_MAX, SerializeType
+from lockstep.protocol.heartbeat import ConsumeFromWhere
+from lockstep.remoting.settings import SettingError, setting
+
+__all__ = ["ClientConfig", "ConsumerConfig", "ProducerConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """What every client has. `serialize_type` is what it asks Lockstep brokers for; others always get JSON."""
+
+    serialize_type: SerializeType = SerializeType.MSGPACK
+    connect_timeout_ms: int = 3000
+    request_timeout_ms: int = setting(3000, name="mqClientApiTimeout")
+    poll_name_server_interval_ms: int = setting(30_000, name="pollNameServerInterval")
+    heartbeat_broker_interval_ms: int = setting(30_000, name="heartbeatBrokerInterval")
+    idle_close_ms: int = 120_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """`retry_keyed`: a keyed send whose outcome is unknown is repeated in order, with the same UNIQ_KEY."""
+
+    send_timeout_ms: int = setting(3000, name="sendMsgTimeout")
+    retry_times: int = setting(2, name="retryTimesWhenSendFailed")
+    retry_keyed: bool = False
+    body_bytes_max: int = setting(BODY_BYTES_MAX, name="maxMessageSize")
+    default_topic_queue_nums: int = setting(4, name="defaultTopicQueueNums")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """Times in milliseconds. Raises SettingError when times contradict each other or a number is out of range."""
+
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp_ms: int | None = None  # for CONSUME_FROM_TIMESTAMP; default: 30 minutes before the start
+    consume_message_batch_max_size: int = setting(1, name="consumeMessageBatchMaxSize")
+    consume_thread_count: int = setting(20, name="consumeThreadMax")
+    max_reconsume_times: int = setting(-1, name="maxReconsumeTimes")  # -1: without end, as in orderly RocketMQ
+    suspend_current_queue_time_ms: int = setting(1000, name="suspendCurrentQueueTimeMillis")
+    await_termination_ms: int = setting(5000, name="awaitTerminationMillisWhenShutdown")
+
+    pull_batch_size: int = setting(32, name="pullBatchSize")
+    pull_interval_ms: int = setting(0, name="pullInterval")
+    pull_threshold_for_queue: int = setting(1000, name="pullThresholdForQueue")
+    pull_threshold_bytes_for_queue: int = 100 * 1024 * 1024  # pullThresholdSizeForQueue, there in MiB
+    pull_suspend_ms: int = setting(15_000, name="brokerSuspendMaxTimeMillis")
+    pull_timeout_ms: int = setting(30_000, name="consumerTimeoutMillisWhenSuspend")
+    pull_max_idle_ms: int = setting(120_000, name="rocketmq.client.pull.pullMaxIdleTime")
+    pull_delay_when_exception_ms: int = setting(1000, name="pullTimeDelayMillsWhenException")
+    pull_delay_when_flow_control_ms: int = 50
+    pull_delay_when_broker_flow_control_ms: int = 20
+    offset_illegal_delay_ms: int = 10_000
+
+    rebalance_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.waitInterval")
+    lock_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.lockInterval")
+    lock_first_delay_ms: int = 1000
+    lock_max_live_time_ms: int = setting(30_000, name="rocketmq.client.rebalance.lockMaxLiveTime")
+    lock_timeout_ms: int = 1000
+    unlock_delay_ms: int = setting(20_000, name="rocketmq.client.unlockDelayTimeMills")
+    consume_continuously_max_ms: int = setting(60_000, name="rocketmq.client.maxTimeConsumeContinuously")
+    persist_consumer_offset_interval_ms: int = setting(5_000, name="persistConsumerOffsetInterval")
+
+    def __post_init__(self) -> None:
+        # A lock must be renewed before its holder stops believing in it, or every queue would pause each round.
+        if self.lock_interval_ms >= self.lock_max_live_time_ms:
+            raise SettingError(
+                f"lock_interval_ms ({self.lock_interval_ms}) must be below lock_max_live_time_ms "
+                f"({self.lock_max_live_time_ms}): a lock is renewed before its holder stops believing in it"
+            )
+        # The broker holds a pull for its suspend time and up to one 5 s sweep more (wire.md 6.4).
+        if self.pull_suspend_ms + 5000 >= self.pull_timeout_ms:
+            raise SettingError(
+                f"pull_timeout_ms ({self.pull_timeout_ms}) must be over pull_suspend_ms + 5000 "
+                f"({self.pull_suspend_ms + 5000}): the broker may hold a pull that long"
+            )
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise SettingError(f"{name} must be from {low} to {high}, not {value}")
+
+
+# wire.md 12.2
+_RANGES = (
+    ("consume_message_batch_max_size", 1, 1024),
+    ("pull_batch_size", 1, 1024),
+    ("pull_threshold_for_queue", 1, 65535),
+    ("pull_interval_ms", 0, 65535),
+    ("consume_thread_count", 1, 1000),
+    ("max_reconsume_times", -1, 2**31 - 1),
+)

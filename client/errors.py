@@ -1,0 +1,41 @@
+"""What a client's caller can meet.
+
+    ClientError
+    ├── NoRouteError         no name server knows the topic, or none could be asked
+    ├── SendError            a message was not sent, or nobody knows: `outcome` says which
+    └── ConsumerError        a consumer that cannot start, or is used in the wrong state
+
+Errors of one call to one broker are `lockstep.remoting.errors`: RequestRefused, RequestTimeout, ConnectionLost.
+"""
+
+from enum import Enum
+
+__all__ = ["ClientError", "ConsumerError", "NoRouteError", "SendError", "SendOutcome"]
+
+
+class SendOutcome(Enum):
+    NOT_SENT = "not sent"  # nothing left this process for it
+    REFUSED = "refused"  # the broker said no: it is not stored
+    UNKNOWN = "unknown"  # it left, and no answer came: it may be stored
+
+
+class ClientError(Exception):
+    pass
+
+
+class NoRouteError(ClientError):
+    pass
+
+
+class ConsumerError(ClientError):
+    pass
+
+
+class SendError(ClientError):
+    """`code` is the broker's response code when it answered, `msg_id` the message's UNIQ_KEY."""
+
+    def __init__(self, reason: str, outcome: SendOutcome, *, msg_id: str, code: int | None = None) -> None:
+        super().__init__(f"message {msg_id} {outcome.value}: {reason}")
+        self.outcome = outcome
+        self.msg_id = msg_id
+        self.code = code

@@ -1,0 +1,55 @@
+"""Where a queue's first pull under a new lock begins: computePullFromWhere (wire.md 12.3)."""
+
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader, SearchOffsetRequestHeader
+from lockstep.protocol.heartbeat import ConsumeFromWhere
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.errors import RequestRefused
+
+__all__ = ["FirstOffset"]
+
+_FIRST, _TIMESTAMP = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+_DEFAULT_LOOK_BACK_MS = 30 * 60 * 1000
+
+
+class FirstOffset:
+    """Asked once per ownership period, after the lock was granted.
+
+    RocketMQ computes the offset twice, before and after, and under CONSUME_FROM_LAST_OFFSET the second look reads a
+    later maximum: messages that came between are skipped (wire.md 14, #10955). Once is enough and exact.
+    """
+
+    def __init__(self, instance: MQClientInstance, config: ConsumerConfig, offsets: RemoteBrokerOffsetStore) -> None:
+        self._instance = instance
+        self._offsets = offsets
+        self._from_where = config.consume_from_where
+        self._timestamp_ms = (
+            config.consume_timestamp_ms
+            if config.consume_timestamp_ms is not None
+            else instance.runtime.now_ms() - _DEFAULT_LOOK_BACK_MS
+        )
+
+    async def __call__(self, process_queue: ProcessQueue) -> int:
+        """Raises RemotingError, NoRouteError; the caller tries again."""
+        queue = process_queue.queue
+        stored = await self._offsets.read_from_broker(queue)
+        if stored >= 0:
+            return stored
+        is_retry = is_retry_topic(queue.topic)
+        if self._from_where is _FIRST or (is_retry and self._from_where is not _TIMESTAMP):
+            return 0
+        if self._from_where is _TIMESTAMP and not is_retry:
+            header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, self._timestamp_ms)
+            return await self._offset(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, header)
+        return await self._offset(RequestCode.GET_MAX_OFFSET, queue, QueueRequestHeader(queue.topic, queue.queue_id))
+
+    async def _offset(self, code: RequestCode, queue: MessageQueue, header: tuple[object, ...]) -> int:
+        reply = await self._instance.call(queue.broker_name, code, header)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
+        return reply.decode_header(OffsetResponseHeader).offset

@@ -1,0 +1,181 @@
+"""MQClientInstance: what one client has whatever it does: an id, connections, routes, heartbeats."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lockstep.client.config import ClientConfig
+from lockstep.client.errors import NoRouteError
+from lockstep.client.routes import Routes
+from lockstep.client.schedule import Schedule
+from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader, UnregisterClientRequestHeader
+from lockstep.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from lockstep.remoting.dialer import Dialer
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Identity, Runtime
+from lockstep.remoting.settings import Address, SettingError, parse_addresses
+
+__all__ = ["MQClientInstance", "name_server_addresses"]
+
+B = TypeVar("B", bound=WireBody)
+
+NAME_SERVER_VARIABLE = "NAMESRV_ADDR"
+
+
+def name_server_addresses(given: str | None) -> tuple[Address, ...]:
+    """`given`, or the environment's NAMESRV_ADDR as every RocketMQ client reads it. Raises SettingError."""
+    text = given or os.environ.get(NAME_SERVER_VARIABLE)
+    if not text:
+        raise SettingError(f"no name server: give name_server='host:port' or set {NAME_SERVER_VARIABLE}")
+    return parse_addresses(text)
+
+
+class MQClientInstance:
+    """`producer_group` or `consumer_data` (asked at each heartbeat) say what this client is to its brokers.
+
+    `on_ids_changed(group)` hears NOTIFY_CONSUMER_IDS_CHANGED; `on_broker_connected(address)` hears of every new
+    connection to a broker, after its heartbeat.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name_servers: tuple[Address, ...],
+        config: ClientConfig,
+        log: EventLog,
+        *,
+        producer_group: str | None = None,
+        consumer_data: Callable[[], ConsumerData] | None = None,
+        on_ids_changed: Callable[[str], None] | None = None,
+        on_broker_connected: Callable[[str], None] | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.log = log
+        self.identity: Identity = runtime.new_identity()
+        self.client_id = f"{self.identity.host}@{self.identity.pid}#{self.identity.serial}"
+        self._producer_group = producer_group
+        self._consumer_data = consumer_data
+        self._on_ids_changed = on_ids_changed
+        self._on_broker_connected = on_broker_connected
+        self._name_servers = frozenset(str(address) for address in name_servers)
+        self.dialer = Dialer(
+            runtime,
+            on_request=self._on_request,
+            log=log,
+            offer=config.serialize_type,
+            connect_timeout_ms=config.connect_timeout_ms,
+            idle_close_ms=config.idle_close_ms,
+            greet=self._greet,
+        )
+        self.routes = Routes(name_servers, self.dialer, log, config.request_timeout_ms)
+        self.schedule = Schedule(runtime, log)
+
+    def start(self) -> None:
+        poll_ms, beat_ms = self.config.poll_name_server_interval_ms, self.config.heartbeat_broker_interval_ms
+        self.schedule.every(poll_ms, self.routes.refresh, first_ms=poll_ms, name="route refresh")
+        if self._producer_group or self._consumer_data:
+            self.schedule.every(beat_ms, self.heartbeat_all, first_ms=1000, name="heartbeat")
+
+    async def shutdown(self, consumer_group: str | None = None) -> None:
+        """Unregister from the brokers that still can be reached, and close."""
+        await self.schedule.stop()
+        header = UnregisterClientRequestHeader(self.client_id, self._producer_group, consumer_group)
+        for address in self.routes.broker_addresses(masters_only=False):
+            endpoint = self.dialer.open_endpoint(address)
+            if endpoint is None or not endpoint.is_open:
+                continue
+            try:
+                await endpoint.request(RemotingCommand(RequestCode.UNREGISTER_CLIENT, header), 3000)
+            except RemotingError as error:
+                self.log.warning("unregister failed", broker=address, error=str(error))
+        self.dialer.close()
+
+    # Brokers -------------------------------------------------------------------------------------------------
+
+    def address_of(self, broker_name: str) -> str:
+        """Raises NoRouteError when no route named a master of that broker yet."""
+        address = self.routes.master_address(broker_name)
+        if address is None:
+            raise NoRouteError(f"no route names a master of broker {broker_name!r}")
+        return address
+
+    async def call(
+        self,
+        broker_name: str,
+        code: int,
+        header: tuple[Any, ...] | None = None,
+        *,
+        body: WireBody | None = None,
+        timeout_ms: int | None = None,
+    ) -> RemotingCommand:
+        """A request to a broker's master; the reply, whatever its code. Raises NoRouteError and RemotingError."""
+        return await self.call_address(self.address_of(broker_name), code, header, body=body, timeout_ms=timeout_ms)
+
+    async def call_address(
+        self,
+        address: str,
+        code: int,
+        header: tuple[Any, ...] | None = None,
+        *,
+        body: WireBody | None = None,
+        timeout_ms: int | None = None,
+    ) -> RemotingCommand:
+        endpoint = await self.dialer.endpoint(address)
+        data = b"" if body is None else encode_body(body, endpoint.serialize_type)
+        timeout_ms = timeout_ms or self.config.request_timeout_ms
+        return await endpoint.request(RemotingCommand(code, header, data), timeout_ms)
+
+    async def call_for(
+        self, body_class: type[B], broker_name: str, code: int, header: tuple[Any, ...] | None = None, **kwargs: Any
+    ) -> B:
+        """As `call`, for a reply with a structured body. Raises RequestRefused for any code but SUCCESS."""
+        reply = await self.call(broker_name, code, header, **kwargs)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(self.address_of(broker_name), request_name(code), reply.code, reply.remark)
+        return decode_body(body_class, reply.body, reply.serialize_type)
+
+    # Heartbeats ----------------------------------------------------------------------------------------------
+
+    async def heartbeat_all(self) -> None:
+        """Tell every broker of the known routes who we are (wire.md 12.1)."""
+        for address in self.routes.broker_addresses(masters_only=self._consumer_data is None):
+            try:
+                endpoint = self.dialer.open_endpoint(address)
+                if endpoint is None:
+                    await self.dialer.endpoint(address)  # greets with a heartbeat
+                else:
+                    await self._heartbeat(endpoint)
+            except RemotingError as error:
+                self.log.warning("heartbeat failed", broker=address, error=str(error))
+
+    async def _heartbeat(self, endpoint: Endpoint) -> None:
+        producers = (ProducerData(self._producer_group),) if self._producer_group else ()
+        consumers = (self._consumer_data(),) if self._consumer_data else ()
+        data = HeartbeatData(self.client_id, producers, consumers)
+        command = RemotingCommand(RequestCode.HEART_BEAT, body=encode_body(data, endpoint.serialize_type))
+        reply = await endpoint.request(command, self.config.request_timeout_ms)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(endpoint.address, "HEART_BEAT", reply.code, reply.remark)
+
+    async def _greet(self, address: str, endpoint: Endpoint) -> None:
+        """A new connection to a broker is registered there before anything else uses it (wire.md 6.2)."""
+        if address in self._name_servers or not (self._producer_group or self._consumer_data):
+            return
+        await self._heartbeat(endpoint)
+        if self._on_broker_connected is not None:
+            self._on_broker_connected(address)
+
+    def _on_request(self, _endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            header = command.decode_header(NotifyConsumerIdsChangedRequestHeader)
+            if self._on_ids_changed is not None:
+                self._on_ids_changed(header.consumer_group)
+            return None
+        remark = f"{request_name(command.code)} is not supported by this client"
+        return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

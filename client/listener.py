@@ -1,0 +1,80 @@
+"""The listener contract (DESIGN, "A consumer's queue") and what a listener's answer means (wire.md 12.7)."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import WorkerPool
+
+__all__ = ["ConsumeOrderlyContext", "ConsumeOrderlyStatus", "Listener", "ListenerCall", "OrderlyListener"]
+
+
+class ConsumeOrderlyStatus(Enum):
+    SUCCESS = "SUCCESS"
+    ROLLBACK = "ROLLBACK"  # with auto_commit off: take back everything since the last COMMIT
+    COMMIT = "COMMIT"  # with auto_commit off: everything since the last one is done
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+
+
+@dataclass(slots=True)
+class ConsumeOrderlyContext:
+    """What a listener is told, and may set. `suspend_current_queue_time_ms` -1 means the consumer's setting."""
+
+    message_queue: MessageQueue
+    auto_commit: bool = True
+    suspend_current_queue_time_ms: int = -1
+
+
+Listener = Callable[[list[MessageExt], ConsumeOrderlyContext], Any]
+OrderlyListener = Callable[
+    [list[MessageExt], ConsumeOrderlyContext],
+    ConsumeOrderlyStatus | Awaitable[ConsumeOrderlyStatus | None] | None,
+]
+
+_SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+
+
+class ListenerCall:
+    """Calls a listener, `async def` on the loop and plain on the pool, and turns whatever comes back into a status.
+
+    None is SUCCESS; an exception is SUSPEND; anything else is SUSPEND with an error that names it.
+    """
+
+    def __init__(self, listener: OrderlyListener, pool: WorkerPool, log: EventLog) -> None:
+        self._listener: Listener = listener
+        self._pool = pool
+        self._log = log
+        self._is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
+            getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+
+    async def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus:
+        try:
+            if self._is_async:
+                result = await self._listener(messages, context)
+            else:
+                result = await self._pool.submit(lambda: self._listener(messages, context))
+        except Exception as error:
+            self._log.warning(
+                "listener failed: queue suspended",
+                queue=str(context.message_queue),
+                offset=messages[0].queue_offset,
+                error=f"{type(error).__name__}: {error}",
+            )
+            return _SUSPEND
+        if result is None:
+            return ConsumeOrderlyStatus.SUCCESS
+        if type(result) is ConsumeOrderlyStatus:
+            return result
+        self._log.error(
+            "listener returned nonsense: queue suspended",
+            queue=str(context.message_queue),
+            returned=f"{type(result).__name__} {result!r:.80}",
+            allowed="None or a ConsumeOrderlyStatus",
+        )
+        return _SUSPEND

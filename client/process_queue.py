@@ -1,0 +1,153 @@
+"""ProcessQueue: a consumer's buffer and state of one message queue it owns (wire.md 12.5). Synchronous.
+
+Three independent facts, never folded into one: the lock (`locked`, `last_lock_ms`), consumption (`consuming`,
+`listener_running`) and `dropped`. A rebalance makes a new ProcessQueue; an old one is never used again, and once
+dropped it commits nothing.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from sortedcontainers import SortedDict
+
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["ProcessQueue"]
+
+
+class ProcessQueue:
+    """`period` numbers the ownership periods of one client. Times are epoch milliseconds."""
+
+    def __init__(self, queue: MessageQueue, period: int, now_ms: int) -> None:
+        self.queue = queue
+        self.period = period
+        self.dropped = False
+        self.locked = False
+        self.last_lock_ms = now_ms
+        self.last_pull_ms = now_ms
+        self.consuming = False  # a consume task is running or due
+        self.listener_running = False
+        self.positioned = False  # the first offset was fixed from the broker under the lock
+        self.next_offset = -1  # of the next pull
+        self.try_unlock_times = 0
+        self.message_count = 0
+        self.message_bytes = 0
+        self._messages: SortedDict[int, MessageExt] = SortedDict()
+        self._in_hand: SortedDict[int, MessageExt] = SortedDict()  # taken by the listener, not committed yet
+        self._offset_max = -1
+        self._idle: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._room_below = 0
+
+    # Content -------------------------------------------------------------------------------------------------
+
+    def put_messages(self, messages: Sequence[MessageExt]) -> bool:
+        """Take pulled messages in. True when a consume task must be started for them."""
+        pairs = {message.queue_offset: message for message in messages}
+        for offset, message in pairs.items():
+            if offset not in self._messages:
+                self.message_count += 1
+                self.message_bytes += len(message.body)
+        self._messages.update(pairs)
+        if messages:
+            self._offset_max = messages[-1].queue_offset
+        if self._messages and not self.consuming:
+            self.consuming = True
+            return True
+        return False
+
+    def take_messages(self, count: int) -> list[MessageExt]:
+        """The next `count` messages in offset order, kept in hand until commit or rollback.
+
+        Nothing to take ends the consumption: the next put starts it again.
+        """
+        messages, in_hand = self._messages, self._in_hand
+        taken = []
+        for _ in range(min(count, len(messages))):
+            offset, message = messages.popitem(0)
+            in_hand[offset] = message
+            taken.append(message)
+        if not taken:
+            self.consuming = False
+        return taken
+
+    def commit(self) -> int:
+        """Everything in hand is done. The offset to commit, or -1 when nothing was in hand."""
+        in_hand = self._in_hand
+        if not in_hand:
+            return -1
+        offset: int = in_hand.peekitem(-1)[0] + 1
+        self.message_count -= len(in_hand)
+        self.message_bytes -= sum(len(message.body) for message in in_hand.values())
+        in_hand.clear()
+        if self._room is not None and self.message_count < self._room_below:
+            self._room.set_result(None)
+            self._room = None
+        return offset
+
+    def rollback(self) -> None:
+        """Everything in hand goes back."""
+        self._messages.update(self._in_hand)
+        self._in_hand.clear()
+
+    def make_messages_to_consume_again(self, messages: Sequence[MessageExt]) -> None:
+        """Only these go back; what else is in hand stays there (manual commit)."""
+        for message in messages:
+            self._messages[message.queue_offset] = self._in_hand.pop(message.queue_offset)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._messages and not self._in_hand
+
+    @property
+    def span(self) -> int:
+        return self._messages.peekitem(-1)[0] - self._messages.peekitem(0)[0] if self._messages else 0
+
+    def clear(self) -> None:
+        self._messages.clear()
+        self._in_hand.clear()
+        self.message_count = self.message_bytes = 0
+
+    # State ---------------------------------------------------------------------------------------------------
+
+    def granted(self, now_ms: int) -> None:
+        self.locked = True
+        self.last_lock_ms = now_ms
+
+    def holds_lock(self, now_ms: int, lock_max_live_time_ms: int) -> bool:
+        """Does this client still believe in its lock? It must stop before the broker gives the queue away."""
+        return self.locked and now_ms - self.last_lock_ms <= lock_max_live_time_ms
+
+    def pull_expired(self, now_ms: int, pull_max_idle_ms: int) -> bool:
+        return now_ms - self.last_pull_ms > pull_max_idle_ms
+
+    # Waiting -------------------------------------------------------------------------------------------------
+
+    def listener_returned(self) -> None:
+        self.listener_running = False
+        if self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+    async def listener_idle(self, timeout_ms: int) -> bool:
+        """Wait up to `timeout_ms` for the running listener to return: the consume lock as a rebalance tries it."""
+        if not self.listener_running:
+            return True
+        if self._idle is None:
+            self._idle = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.wait_for(asyncio.shield(self._idle), timeout_ms / 1000)
+        except TimeoutError:
+            return False
+        return not self.listener_running
+
+    async def room_below(self, count: int, timeout_ms: int) -> None:
+        """Wait until fewer than `count` messages are cached, `timeout_ms` at most."""
+        if self._room is None:
+            self._room = asyncio.get_running_loop().create_future()
+        self._room_below = count
+        try:
+            await asyncio.wait_for(asyncio.shield(self._room), timeout_ms / 1000)
+        except TimeoutError:
+            pass

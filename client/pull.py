@@ -1,0 +1,176 @@
+"""The pull loop of one process queue: a long poll after the other, while the queue is locked (wire.md 12.6)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.errors import ClientError
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.remoting.errors import RemotingError, RequestRefused
+
+__all__ = ["PullLoop", "PullResult"]
+
+_COMMIT, _SUSPEND = int(PullSysFlag.COMMIT_OFFSET), int(PullSysFlag.SUSPEND)
+_ANSWERS = frozenset({
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+})  # fmt: skip
+
+
+class PullResult(NamedTuple):
+    """`code` is one of SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED."""
+
+    code: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[MessageExt]
+
+
+class PullLoop:
+    """`subscription(topic)` is the present one; `submit` starts consumption; `offset_illegal` takes the queue out."""
+
+    def __init__(
+        self,
+        instance: MQClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        offsets: RemoteBrokerOffsetStore,
+        *,
+        subscription: Callable[[str], SubscriptionData | None],
+        first_offset: Callable[[ProcessQueue], Awaitable[int]],
+        submit: Callable[[ProcessQueue], None],
+        offset_illegal: Callable[[ProcessQueue], Awaitable[None]],
+        trace: TraceWriter | None,
+    ) -> None:
+        self._instance = instance
+        self._runtime = instance.runtime
+        self._group = group
+        self._config = config
+        self._offsets = offsets
+        self._subscription = subscription
+        self._first_offset = first_offset
+        self._submit = submit
+        self._offset_illegal = offset_illegal
+        self._trace = trace
+
+    async def run(self, process_queue: ProcessQueue) -> None:
+        """Until the process queue is dropped."""
+        config = self._config
+        while not process_queue.dropped:
+            process_queue.last_pull_ms = self._runtime.now_ms()
+            if await self._flow_controlled(process_queue):
+                continue
+            try:
+                if not await self._positioned(process_queue):
+                    await asyncio.sleep(config.pull_delay_when_exception_ms / 1000)
+                    continue
+                result = await self._pull(process_queue)
+            except (RemotingError, ProtocolError, ClientError) as error:
+                await self._after_failure(process_queue, error)
+                continue
+            await self._take(process_queue, result)
+            if config.pull_interval_ms:
+                await asyncio.sleep(config.pull_interval_ms / 1000)
+
+    async def _flow_controlled(self, process_queue: ProcessQueue) -> bool:
+        """Wait while enough is cached: 50 ms as RocketMQ does, or until half of it is consumed, if that is sooner."""
+        config = self._config
+        if (
+            process_queue.message_count <= config.pull_threshold_for_queue
+            and process_queue.message_bytes <= config.pull_threshold_bytes_for_queue
+        ):
+            return False
+        await process_queue.room_below(
+            max(config.pull_threshold_for_queue // 2, 1), config.pull_delay_when_flow_control_ms
+        )
+        return True
+
+    async def _positioned(self, process_queue: ProcessQueue) -> bool:
+        """May this queue be pulled? Only while locked, and from the offset the broker names under that lock."""
+        if not process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):
+            return False
+        if process_queue.positioned:
+            return True
+        process_queue.next_offset = await self._first_offset(process_queue)
+        process_queue.positioned = True
+        if self._trace is not None:
+            self._trace.queue_event(
+                "positioned", process_queue.queue, period=process_queue.period, offset=process_queue.next_offset
+            )
+        return True
+
+    async def _pull(self, process_queue: ProcessQueue) -> PullResult:
+        """Raises RemotingError, ProtocolError, ClientError."""
+        queue, config = process_queue.queue, self._config
+        subscription = self._subscription(queue.topic)
+        if subscription is None:
+            raise ClientError(f"topic {queue.topic!r} is not subscribed any more")
+        commit_offset = self._offsets.in_memory(queue)
+        commits = commit_offset > 0
+        header = PullMessageRequestHeader(
+            self._group,
+            queue.topic,
+            queue.queue_id,
+            process_queue.next_offset,
+            config.pull_batch_size,
+            _SUSPEND | _COMMIT if commits else _SUSPEND,
+            commit_offset if commits else 0,
+            config.pull_suspend_ms,
+            subscription.sub_version,
+        )
+        address = self._instance.address_of(queue.broker_name)
+        endpoint = self._instance.dialer.open_endpoint(address) or await self._instance.dialer.endpoint(address)
+        if commits and self._trace is not None:
+            self._trace.queue_event("committed", queue, period=process_queue.period, offset=commit_offset)
+        command = RemotingCommand(RequestCode.PULL_MESSAGE, header)
+        reply = await endpoint.request_nowait(command, config.pull_timeout_ms)
+        if reply.code not in _ANSWERS:
+            raise RequestRefused(endpoint.address, request_name(command.code), reply.code, reply.remark)
+        bounds = reply.decode_header(PullMessageResponseHeader)
+        messages = decode_messages(reply.body, queue.broker_name) if reply.code == ResponseCode.SUCCESS else []
+        if messages and subscription.tags_set and not subscription.class_filter_mode:
+            wanted = subscription.tags_set  # the broker matched hashes only; untagged messages are dropped
+            messages = [message for message in messages if message.tags in wanted]
+        return PullResult(reply.code, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset, messages)
+
+    async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        if process_queue.dropped:
+            return  # what came belongs to a later owner
+        process_queue.next_offset = result.next_begin_offset
+        if result.messages:
+            if process_queue.put_messages(result.messages):
+                self._submit(process_queue)
+        elif result.code == ResponseCode.PULL_OFFSET_MOVED:
+            process_queue.dropped = True
+            self._instance.log.warning(
+                "offset illegal: queue taken out",
+                queue=str(process_queue.queue),
+                next_offset=result.next_begin_offset,
+                min_offset=result.min_offset,
+                max_offset=result.max_offset,
+            )
+            await self._offset_illegal(process_queue)
+        elif result.code != ResponseCode.SUCCESS and process_queue.is_empty:
+            self._offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
+
+    async def _after_failure(self, process_queue: ProcessQueue, error: Exception) -> None:
+        if process_queue.dropped:
+            return
+        busy = isinstance(error, RequestRefused) and error.code == ResponseCode.FLOW_CONTROL
+        self._instance.log.info("pull failed", queue=str(process_queue.queue), error=str(error))
+        config = self._config
+        delay_ms = config.pull_delay_when_broker_flow_control_ms if busy else config.pull_delay_when_exception_ms
+        await asyncio.sleep(delay_ms / 1000)

@@ -1,0 +1,119 @@
+"""The client's side of the broker's queue locks (wire.md 7.3): lock, renew, unlock."""
+
+import asyncio
+from collections.abc import Iterable
+
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.errors import NoRouteError
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.bodies import LockBatchBody, LockOkBody
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RemotingError
+
+__all__ = ["QueueLocks"]
+
+
+class QueueLocks:
+    """`table` is the consumer's: its process queues by message queue."""
+
+    def __init__(
+        self,
+        instance: MQClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        table: dict[MessageQueue, ProcessQueue],
+        trace: TraceWriter | None,
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._config = config
+        self._table = table
+        self._trace = trace
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Ask for these queues, one request a broker; those granted. A ProcessQueue that exists is marked locked.
+
+        A broker that does not answer grants nothing.
+        """
+        granted: set[MessageQueue] = set()
+        for broker_name, wanted in _by_broker(queues).items():
+            won = await self._lock_batch(broker_name, wanted)
+            now_ms = self._instance.runtime.now_ms()
+            for queue in won or ():
+                granted.add(queue)
+                process_queue = self._table.get(queue)
+                if process_queue is not None:
+                    process_queue.granted(now_ms)
+        return granted
+
+    async def lock_all(self) -> None:
+        """Renew the locks of every queue in the table that is not dropped: the 20 s task.
+
+        Asked for and not granted means lost; a broker that does not answer changes nothing, and the local view
+        of the lock runs out by itself.
+        """
+        held = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
+        batches = _by_broker(held).items()
+        await asyncio.gather(*[self._renew(broker_name, queues) for broker_name, queues in batches])
+
+    async def _renew(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        asked = [(queue, self._table[queue]) for queue in queues]
+        won = await self._lock_batch(broker_name, queues)
+        if won is None:
+            return
+        now_ms = self._instance.runtime.now_ms()
+        for queue, process_queue in asked:
+            if queue in won:
+                process_queue.granted(now_ms)
+            elif process_queue.locked:
+                process_queue.locked = False
+                self._instance.log.warning("lock lost", queue=str(queue), group=self._group)
+                if self._trace is not None:
+                    self._trace.queue_event("lock_lost", queue, period=process_queue.period)
+
+    async def _lock_batch(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+        body = LockBatchBody(self._group, self._instance.client_id, tuple(queues))
+        try:
+            reply = await self._instance.call_for(
+                LockOkBody,
+                broker_name,
+                RequestCode.LOCK_BATCH_MQ,
+                body=body,
+                timeout_ms=self._config.lock_timeout_ms,
+            )
+        except (RemotingError, NoRouteError, BodyError) as error:
+            self._instance.log.warning("lock request failed", broker=broker_name, group=self._group, error=str(error))
+            return None
+        return set(reply.lock_ok_mq_set)
+
+    def unlock_one_way(self, queue: MessageQueue) -> None:
+        """As a rebalance unlocks: nobody waits for it."""
+        address = self._instance.routes.master_address(queue.broker_name)
+        endpoint = self._instance.dialer.open_endpoint(address) if address else None
+        if endpoint is not None:
+            body = encode_body(LockBatchBody(self._group, self._instance.client_id, (queue,)), endpoint.serialize_type)
+            endpoint.send_one_way(RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, body=body))
+
+    async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
+        """As a shutdown unlocks: each broker's answer is waited for."""
+        for broker_name, held in _by_broker(queues).items():
+            body = LockBatchBody(self._group, self._instance.client_id, tuple(held))
+            try:
+                await self._instance.call(
+                    broker_name, RequestCode.UNLOCK_BATCH_MQ, body=body, timeout_ms=self._config.lock_timeout_ms
+                )
+            except (RemotingError, NoRouteError) as error:
+                self._instance.log.warning("unlock failed", broker=broker_name, error=str(error))
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    batches: dict[str, list[MessageQueue]] = {}
+    for queue in sorted(queues):
+        batches.setdefault(queue.broker_name, []).append(queue)
+    return batches

@@ -1,0 +1,181 @@
+"""Rebalance: which queues this client owns, and how one changes hands (wire.md 12.3)."""
+
+from collections.abc import Awaitable, Callable
+
+from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.errors import NoRouteError
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.bodies import ConsumerIdList, TopicRouteData
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.errors import RemotingError
+
+__all__ = ["Rebalance"]
+
+_LISTENER_WAIT_MS = 1000
+
+
+class Rebalance:
+    """`table` is the consumer's process queues; `on_added` starts pulling, `on_changed(topic)` tells the brokers."""
+
+    def __init__(
+        self,
+        instance: MQClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        table: dict[MessageQueue, ProcessQueue],
+        *,
+        locks: QueueLocks,
+        offsets: RemoteBrokerOffsetStore,
+        strategy: AllocateMessageQueueStrategy,
+        topics: Callable[[], list[str]],
+        on_added: Callable[[ProcessQueue], None],
+        on_changed: Callable[[str], Awaitable[None]],
+        trace: TraceWriter | None,
+    ) -> None:
+        self._instance = instance
+        self._runtime = instance.runtime
+        self._log = instance.log
+        self._group = group
+        self._config = config
+        self._table = table
+        self._locks = locks
+        self._offsets = offsets
+        self._strategy = strategy
+        self._topics = topics
+        self._on_added = on_added
+        self._on_changed = on_changed
+        self._trace = trace
+        self._periods = 0
+
+    async def run(self) -> None:
+        """One round over every subscribed topic."""
+        topics = self._topics()
+        for topic in topics:
+            try:
+                await self._rebalance(topic)
+            except (RemotingError, NoRouteError) as error:
+                self._log.warning("rebalance failed: queues stay as they are", topic=topic, error=str(error))
+        for queue in [queue for queue in self._table if queue.topic not in topics]:
+            self._drop(queue, "the topic is not subscribed any more")
+            del self._table[queue]
+
+    async def _rebalance(self, topic: str) -> None:
+        route = await self._instance.routes.get(topic)
+        if route is None:
+            if not is_retry_topic(topic):
+                self._log.warning("topic has no route yet", topic=topic)
+            return
+        client_ids = await self._consumer_ids(route)
+        if not client_ids:
+            return
+        if self._instance.client_id not in client_ids:
+            # Java drops everything here. The broker merely does not know us yet, as after its restart, and to drop
+            # and re-take all queues would only stop consumption: register, and look again next time.
+            self._log.info("not registered yet: queues stay as they are", topic=topic)
+            await self._instance.heartbeat_all()
+            return
+        queues = route.readable_queues(topic)
+        mine = self._strategy(self._group, self._instance.client_id, queues, sorted(client_ids))
+        if await self._update(topic, mine):
+            self._log.info("rebalanced", topic=topic, queues=len(mine), members=len(client_ids))
+            await self._on_changed(topic)
+
+    async def _consumer_ids(self, route: TopicRouteData) -> tuple[str, ...]:
+        """The group's members as a random broker of the topic knows them; () when it knows none."""
+        addresses = [address for broker in route.broker_datas if (address := broker.master_addr)]
+        if not addresses:
+            return ()
+        address = self._runtime.rng.choice(addresses)
+        header = GetConsumerListByGroupRequestHeader(self._group)
+        reply = await self._instance.call_address(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        if reply.code != ResponseCode.SUCCESS:
+            return ()
+        return decode_body(ConsumerIdList, reply.body, reply.serialize_type).consumer_id_list
+
+    # Changes -------------------------------------------------------------------------------------------------
+
+    async def _update(self, topic: str, mine: list[MessageQueue]) -> bool:
+        changed = False
+        now_ms = self._runtime.now_ms()
+        for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic == topic]:
+            why = "allocated to another consumer" if queue not in mine else ""
+            if not why and process_queue.pull_expired(now_ms, self._config.pull_max_idle_ms):
+                why = f"not pulled for {self._config.pull_max_idle_ms} ms"
+            if why:
+                changed |= await self._remove(queue, process_queue, why)
+        wanted = [queue for queue in mine if queue not in self._table]
+        granted = await self._locks.lock(wanted) if wanted else set()
+        for queue in wanted:
+            if queue in granted:
+                self._add(queue)
+                changed = True
+            else:
+                self._log.info("lock refused: asked again at the next rebalance", queue=str(queue))
+        return changed
+
+    def _add(self, queue: MessageQueue) -> None:
+        """Its first offset is fixed by the first pull, under this lock."""
+        self._offsets.forget(queue)
+        self._periods += 1
+        now_ms = self._runtime.now_ms()
+        process_queue = ProcessQueue(queue, self._periods, now_ms)
+        process_queue.granted(now_ms)
+        self._table[queue] = process_queue
+        self._log.info("queue acquired", queue=str(queue), period=process_queue.period)
+        if self._trace is not None:
+            self._trace.queue_event("acquired", queue, period=process_queue.period)
+        self._on_added(process_queue)
+
+    async def _remove(self, queue: MessageQueue, process_queue: ProcessQueue, why: str) -> bool:
+        """Drop a queue; False when its listener still runs, and the next round must try again."""
+        self._drop(queue, why)
+        if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
+            process_queue.try_unlock_times += 1
+            self._log.warning("listener still runs: queue not unlocked yet", queue=str(queue), why=why)
+            return False
+        self._persist(process_queue)
+        self._offsets.forget(queue)
+        if self._table.get(queue) is process_queue:
+            del self._table[queue]
+        if process_queue.is_empty:
+            self._locks.unlock_one_way(queue)
+        else:
+            self._runtime.call_later_ms(self._config.unlock_delay_ms, self._unlock_if_gone, queue)
+        return True
+
+    def _persist(self, process_queue: ProcessQueue) -> None:
+        """The offset of what was handled, unless the lock may be another's by now."""
+        if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):
+            self.persist([process_queue])
+
+    def persist(self, process_queues: list[ProcessQueue]) -> None:
+        """Send the offsets of queues this client owns to their brokers."""
+        known = {process_queue.queue: process_queue for process_queue in process_queues}
+        if self._trace is not None:
+            for queue, process_queue in known.items():
+                offset = self._offsets.in_memory(queue)
+                if offset >= 0:
+                    self._trace.queue_event("committed", queue, period=process_queue.period, offset=offset)
+        self._offsets.persist(known)
+
+    def _drop(self, queue: MessageQueue, why: str) -> None:
+        process_queue = self._table[queue]
+        if not process_queue.dropped:
+            process_queue.dropped = True
+            self._log.info("queue dropped", queue=str(queue), why=why, period=process_queue.period)
+            if self._trace is not None:
+                self._trace.queue_event("dropped", queue, period=process_queue.period, why=why)
+
+    def _unlock_if_gone(self, queue: MessageQueue) -> None:
+        """RocketMQ does not look whether the queue came back meanwhile, and frees a lock in use (wire.md 12.3)."""
+        if queue not in self._table:
+            self._locks.unlock_one_way(queue)

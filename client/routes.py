@@ -1,0 +1,98 @@
+"""Which broker holds which queue: asked from the name servers, remembered, asked again every 30 s."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from lockstep.client.errors import NoRouteError
+from lockstep.protocol.bodies import TopicRouteData
+from lockstep.protocol.body_codec import WireBody, decode_body
+from lockstep.protocol.codes import MASTER_ID, RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import GetRouteInfoRequestHeader
+from lockstep.remoting.dialer import Dialer
+from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.settings import Address
+
+__all__ = ["Routes"]
+
+B = TypeVar("B", bound=WireBody)
+
+
+class Routes:
+    """One name server is kept while it works; on a failure the next one is asked (wire.md 12.1)."""
+
+    def __init__(self, name_servers: tuple[Address, ...], dialer: Dialer, log: EventLog, timeout_ms: int) -> None:
+        self._name_servers = [str(address) for address in name_servers]
+        self._chosen = 0
+        self._dialer = dialer
+        self._log = log
+        self._timeout_ms = timeout_ms
+        self._routes: dict[str, TopicRouteData] = {}
+        self._brokers: dict[str, dict[int, str]] = {}
+        self.on_changed: list[Callable[[str], None]] = []
+
+    def known(self, topic: str) -> TopicRouteData | None:
+        return self._routes.get(topic)
+
+    @property
+    def topics(self) -> list[str]:
+        return list(self._routes)
+
+    def master_address(self, broker_name: str) -> str | None:
+        """Where the broker's master is, as far as the routes fetched so far say."""
+        return self._brokers.get(broker_name, {}).get(MASTER_ID)
+
+    def broker_addresses(self, *, masters_only: bool) -> list[str]:
+        return [
+            address
+            for by_id in self._brokers.values()
+            for broker_id, address in sorted(by_id.items())
+            if broker_id == MASTER_ID or not masters_only
+        ]
+
+    async def fetch(self, topic: str) -> TopicRouteData | None:
+        """Ask a name server now. None when it does not know the topic. Raises NoRouteError when none answers."""
+        header = GetRouteInfoRequestHeader(topic)
+        reply = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if reply.code != ResponseCode.SUCCESS:
+            raise NoRouteError(f"the name server answered for topic {topic!r}: {reply.remark}")
+        route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
+        self._remember(topic, route)
+        return route
+
+    async def get(self, topic: str) -> TopicRouteData | None:
+        return self._routes.get(topic) or await self.fetch(topic)
+
+    async def refresh(self) -> None:
+        for topic in list(self._routes):
+            await self.fetch(topic)
+
+    async def ask(self, code: int, header: tuple[object, ...] | None = None) -> RemotingCommand:
+        """A request to a name server, any that answers. Raises NoRouteError when none does."""
+        failures = []
+        for _ in self._name_servers:
+            address = self._name_servers[self._chosen]
+            try:
+                return await self._dialer.call(address, RemotingCommand(code, header), self._timeout_ms)
+            except RemotingError as error:
+                failures.append(str(error))
+                self._chosen = (self._chosen + 1) % len(self._name_servers)
+        raise NoRouteError("no name server answered: " + "; ".join(failures))
+
+    async def ask_for(self, body_class: type[B], code: int) -> B:
+        reply = await self.ask(code)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(self._name_servers[self._chosen], request_name(code), reply.code, reply.remark)
+        return decode_body(body_class, reply.body, reply.serialize_type)
+
+    def _remember(self, topic: str, route: TopicRouteData) -> None:
+        for broker in route.broker_datas:
+            self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+        if self._routes.get(topic) != route:
+            self._routes[topic] = route
+            self._log.info("route changed", topic=topic, queues=[tuple(data) for data in route.queue_datas])
+            for callback in self.on_changed:
+                callback(topic)

@@ -1,0 +1,163 @@
+"""Sends that must keep their order: through the lane of their queue."""
+
+import asyncio
+
+from lockstep.client.config import ProducerConfig
+from lockstep.client.errors import NoRouteError, SendError, SendOutcome
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.send_lane import LaneBrokenError, LaneNumber, SendLane
+from lockstep.client.send_request import Outgoing, SendRequests, SendResult, read_send_reply
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.errors import ConnectFailed, RemotingError
+
+__all__ = ["OrderedSender"]
+
+# Answers to a retried send after which the same send may succeed: the broker could not, or its order was broken.
+_RETRIED_CODES = frozenset(
+    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SEND_OUT_OF_SEQUENCE}
+)
+_RETRY_DELAY_MS = 100
+_BROKEN = "an earlier send to its queue failed, and it must not overtake that one"
+
+
+class OrderedSender:
+    """One lane a queue. See `send_lane` for the rules."""
+
+    def __init__(
+        self, instance: MQClientInstance, requests: SendRequests, config: ProducerConfig, trace: TraceWriter | None
+    ) -> None:
+        self._instance = instance
+        self._requests = requests
+        self._config = config
+        self._trace = trace
+        self._lanes: dict[MessageQueue, SendLane] = {}
+
+    async def send(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
+        """Raises SendError."""
+        lane = self._lanes.get(queue)
+        if lane is None:
+            lane = self._lanes[queue] = SendLane(queue)
+        ticket = lane.ticket()
+        deadline_ms = self._instance.runtime.now_ms() + timeout_ms
+        attempts = 1 + (self._config.retry_times if self._config.retry_keyed else 0)
+        grounded = False
+        while True:
+            try:
+                result = await self._attempt(lane, ticket, outgoing, timeout_ms, grounded)
+                break
+            except LaneBrokenError:
+                failure = SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
+                self._note_failure(outgoing, failure)
+                raise failure from None
+            except SendError as error:
+                failure, grounded = error, True
+            attempts -= failure.outcome is not SendOutcome.NOT_SENT
+            late = self._instance.runtime.now_ms() >= deadline_ms
+            if attempts <= 0 or late or not self._config.retry_keyed or not _may_retry(failure):
+                lane.give_up(ticket)
+                self._note_failure(outgoing, failure)
+                raise failure
+            await self._pause(lane, ticket)
+        if self._trace is not None:
+            self._trace.sent(result, outgoing)
+        return result
+
+    async def _pause(self, lane: SendLane, ticket: int) -> None:
+        """Between attempts; the lane stays closed to later sends meanwhile."""
+        try:
+            await asyncio.sleep(_RETRY_DELAY_MS / 1000)
+        except asyncio.CancelledError:
+            lane.give_up(ticket)
+            raise
+
+    def _note_failure(self, outgoing: Outgoing, failure: SendError) -> None:
+        if self._trace is not None:
+            self._trace.send_failed(outgoing, failure.outcome)
+
+    async def send_one_way(self, queue: MessageQueue, outgoing: Outgoing) -> None:
+        """In call order with the rest of its lane, as far as it gets. Raises SendError when it could not leave."""
+        lane = self._lanes.setdefault(queue, SendLane(queue))
+        ticket = lane.ticket()
+        lane.ground(ticket)
+        try:
+            await lane.turn(ticket)
+        except LaneBrokenError:
+            raise SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+        try:
+            endpoint = await self._open(queue, outgoing)
+            endpoint.send_one_way(self._requests.command(queue, outgoing))
+            lane.settled(lane.depart(ticket, endpoint))
+        except SendError:
+            lane.give_up(ticket)
+            raise
+        finally:
+            lane.release()
+
+    # One attempt ---------------------------------------------------------------------------------------------
+
+    async def _attempt(
+        self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int, grounded: bool
+    ) -> SendResult:
+        address = self._instance.routes.master_address(lane.queue.broker_name)
+        endpoint = self._instance.dialer.open_endpoint(address) if address is not None else None
+        if endpoint is not None and endpoint.agreed and not endpoint.write_paused and lane.free_for(endpoint):
+            number, future = self._depart(lane, ticket, endpoint, outgoing, timeout_ms)
+            return await self._outcome(lane, number, future, outgoing)
+        if not grounded:
+            lane.ground(ticket)
+        await lane.turn(ticket)
+        held = True
+        try:
+            endpoint = await self._open(lane.queue, outgoing)
+            number, future = self._depart(lane, ticket, endpoint, outgoing, timeout_ms)
+            if endpoint.agreed:
+                held = False
+                lane.release()  # the next one may leave; the broker keeps them in order
+            return await self._outcome(lane, number, future, outgoing)
+        finally:
+            if held:
+                lane.release()
+
+    async def _open(self, queue: MessageQueue, outgoing: Outgoing) -> Endpoint:
+        try:
+            endpoint = await self._instance.dialer.endpoint(self._instance.address_of(queue.broker_name))
+            await endpoint.writable()
+        except (ConnectFailed, NoRouteError, RemotingError) as error:
+            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+        return endpoint
+
+    def _depart(
+        self, lane: SendLane, ticket: int, endpoint: Endpoint, outgoing: Outgoing, timeout_ms: int
+    ) -> tuple[LaneNumber, "asyncio.Future[RemotingCommand]"]:
+        number = lane.depart(ticket, endpoint)
+        command = self._requests.command(lane.queue, outgoing, number if endpoint.agreed else None)
+        try:
+            return number, endpoint.request_nowait(command, timeout_ms)
+        except RemotingError as error:
+            lane.broke(number)
+            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+
+    async def _outcome(
+        self, lane: SendLane, number: LaneNumber, future: "asyncio.Future[RemotingCommand]", outgoing: Outgoing
+    ) -> SendResult:
+        try:
+            result = read_send_reply(await future, lane.queue, outgoing)
+        except SendError:
+            lane.broke(number)
+            raise
+        except RemotingError as error:
+            lane.broke(number)
+            raise SendError(str(error), SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
+        except asyncio.CancelledError:
+            lane.settled(number)  # it left in its place; the caller no longer wants to know
+            raise
+        lane.settled(number)
+        return result
+
+
+def _may_retry(failure: SendError) -> bool:
+    return failure.outcome is not SendOutcome.REFUSED or failure.code in _RETRIED_CODES

@@ -1,0 +1,147 @@
+"""From a message to the command that carries it, and from the broker's answer to a SendResult."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lockstep.client.config import ProducerConfig
+from lockstep.client.errors import SendError, SendOutcome
+from lockstep.client.send_lane import LaneNumber
+from lockstep.protocol import properties as names
+from lockstep.protocol.codes import RequestCode, ResponseCode, response_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import HeaderError, LocalProtocolError
+from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.ids import UniqueKeyMaker
+from lockstep.protocol.message import BatchRecord, encode_batch
+from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.names import DEFAULT_TOPIC, RESERVED_TOPICS, check_topic
+from lockstep.protocol.properties import check_user_properties, encode_properties
+from lockstep.remoting.runtime import Runtime
+
+__all__ = ["Outgoing", "SendRequests", "SendResult", "SendStatus", "read_send_reply"]
+
+# The four answers that mean "stored" (wire.md 3), under the names of Java's SendStatus.
+SendStatus = {
+    int(ResponseCode.SUCCESS): "SEND_OK",
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): "FLUSH_DISK_TIMEOUT",
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): "SLAVE_NOT_AVAILABLE",
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): "FLUSH_SLAVE_TIMEOUT",
+}
+
+
+class SendResult(NamedTuple):
+    """`msg_id` is the producer's UNIQ_KEY, `offset_msg_id` the broker's id; a batch has them with commas between."""
+
+    status: str
+    msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+    offset_msg_id: str
+
+    @property
+    def queue_id(self) -> int:
+        return self.queue.queue_id
+
+
+class Outgoing(NamedTuple):
+    """A message ready to leave; a repeat of it carries the same UNIQ_KEY."""
+
+    code: int
+    topic: str
+    body: bytes
+    flag: int
+    properties: str
+    msg_id: str
+    sharding_key: str | None
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+
+
+class SendRequests:
+    """Makes `Outgoing`s and their commands for one producer."""
+
+    def __init__(
+        self, group: str, config: ProducerConfig, client_id: str, unique_keys: UniqueKeyMaker, runtime: Runtime
+    ) -> None:
+        self._group = group
+        self._config = config
+        self._lane_id = f"{group}@{client_id}"
+        self._unique_keys = unique_keys
+        self._runtime = runtime
+
+    def outgoing(self, message: Message) -> Outgoing:
+        """Raises LocalProtocolError for a message that must not be sent (wire.md 12.11)."""
+        topic, body = message.topic, message.body
+        self._check(topic, len(body))
+        if message.properties:
+            check_user_properties(message.properties)
+        msg_id = self._unique_keys.next(self._runtime.now_ms())
+        properties = message.wire_properties()
+        properties[names.UNIQ_KEY] = msg_id
+        properties[names.WAIT] = "true"
+        return Outgoing(
+            RequestCode.SEND_MESSAGE_V2, topic, body, message.flag, encode_properties(properties), msg_id,
+            message.sharding_key,
+        )  # fmt: skip
+
+    def outgoing_batch(self, messages: Sequence[Message], sharding_key: str | None) -> Outgoing:
+        """Raises LocalProtocolError likewise, and for an empty batch or one of several topics (wire.md 4.4)."""
+        if not messages:
+            raise LocalProtocolError("a batch holds at least one message")
+        topic = messages[0].topic
+        records, ids = [], []
+        for message in messages:
+            if message.topic != topic:
+                raise LocalProtocolError(f"a batch has one topic, not both {topic!r} and {message.topic!r}")
+            if sharding_key is not None:
+                message.sharding_key = sharding_key
+            single = self.outgoing(message)
+            records.append(BatchRecord(single.flag, single.body, single.properties))
+            ids.append(single.msg_id)
+        blob = encode_batch(records)
+        self._check(topic, len(blob))
+        return Outgoing(RequestCode.SEND_BATCH_MESSAGE, topic, blob, 0, "", ",".join(ids), sharding_key)
+
+    def _check(self, topic: str, body_bytes: int) -> None:
+        if topic in RESERVED_TOPICS:
+            raise LocalProtocolError(f"topic {topic!r} is RocketMQ's own; nobody may send to it")
+        check_topic(topic)
+        if not 0 < body_bytes <= self._config.body_bytes_max:
+            raise LocalProtocolError(f"a body must have 1 to {self._config.body_bytes_max} bytes, not {body_bytes}")
+
+    def command(self, queue: MessageQueue, outgoing: Outgoing, lane: LaneNumber | None = None) -> RemotingCommand:
+        header = SendMessageRequestHeaderV2(
+            self._group,
+            outgoing.topic,
+            DEFAULT_TOPIC,
+            self._config.default_topic_queue_nums,
+            queue.queue_id,
+            0,
+            self._runtime.now_ms(),
+            outgoing.flag,
+            outgoing.properties,
+            outgoing.reconsume_times,
+            False,
+            outgoing.max_reconsume_times,
+            outgoing.code == RequestCode.SEND_BATCH_MESSAGE,
+            queue.broker_name,
+            None if lane is None else lane.generation,
+            None if lane is None else lane.sequence,
+            None if lane is None else self._lane_id,
+        )
+        return RemotingCommand(outgoing.code, header, outgoing.body)
+
+
+def read_send_reply(reply: RemotingCommand, queue: MessageQueue, outgoing: Outgoing) -> SendResult:
+    """Raises SendError unless the message is stored."""
+    status = SendStatus.get(reply.code)
+    if status is None:
+        reason = f"{response_name(reply.code)}: {reply.remark}"
+        raise SendError(reason, SendOutcome.REFUSED, msg_id=outgoing.msg_id, code=reply.code)
+    try:
+        header = reply.decode_header(SendMessageResponseHeader)
+    except HeaderError as error:
+        raise SendError(f"the broker's answer: {error}", SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
+    if header.queue_id != queue.queue_id:
+        queue = queue._replace(queue_id=header.queue_id)
+    return SendResult(status, outgoing.msg_id, queue, header.queue_offset, header.msg_id)

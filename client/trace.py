@@ -1,0 +1,83 @@
+"""Traces: what a client did, as JSON lines that outlive it. `lockstep.simulation.checkers` judges order from them.
+
+Every record has `event`, `wall_ms` (epoch), `mono_ns` (the host's monotonic clock), `host`, `client_id`, `group`;
+those about a queue have `topic`, `broker`, `queue_id`. A record reaches the operating system before the call
+returns, so a `handled` record is in the file before its offset may be committed; a torn last line is what a killed
+process leaves behind.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from lockstep.client.errors import SendOutcome
+from lockstep.client.send_request import Outgoing, SendResult
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.runtime import Runtime
+
+__all__ = ["TraceWriter"]
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+class TraceWriter:
+    def __init__(self, runtime: Runtime, path: str, client_id: str, group: str) -> None:
+        self._runtime = runtime
+        self._file = runtime.storage.open_append(path)
+        self._who = {"host": client_id.partition("@")[0], "client_id": client_id, "group": group}
+
+    def close(self) -> None:
+        self._file.close()
+
+    def queue_event(self, event: str, queue: MessageQueue, **fields: Any) -> None:
+        """`acquired`, `positioned`, `committed`, `reset`, `dropped`, `lock_lost`, `dead_lettered`."""
+        self._write([{**self._head(event), **_queue(queue), **fields}])
+
+    def handled(
+        self, queue: MessageQueue, period: int, messages: Sequence[MessageExt], status: str, begin: tuple[int, int]
+    ) -> None:
+        """One record a message of a listener call; `begin` is (wall_ms, mono_ns) before the call."""
+        head = {**self._head("handled"), **_queue(queue), "period": period, "status": status}
+        head["begin_wall_ms"], head["begin_mono_ns"] = begin
+        self._write([
+            {
+                **head,
+                "offset": message.queue_offset,
+                "key": message.sharding_key,
+                "msg_id": message.msg_id,
+                "reconsume_times": message.reconsume_times,
+            }
+            for message in messages
+        ])  # fmt: skip
+
+    def now(self) -> tuple[int, int]:
+        return self._runtime.now_ms(), self._runtime.monotonic_ns()
+
+    def sent(self, result: SendResult, outgoing: Outgoing) -> None:
+        """One record a message, of a batch too: its messages have consecutive offsets."""
+        head = {**self._head("sent"), **_queue(result.queue), "key": outgoing.sharding_key}
+        self._write([
+            {**head, "offset": result.queue_offset + i, "msg_id": msg_id}
+            for i, msg_id in enumerate(outgoing.msg_id.split(","))
+        ])  # fmt: skip
+
+    def send_failed(self, outgoing: Outgoing, outcome: SendOutcome) -> None:
+        head = {**self._head("send_failed"), "topic": outgoing.topic, "key": outgoing.sharding_key}
+        head["outcome"] = outcome.name.lower()
+        self._write([{**head, "msg_id": msg_id} for msg_id in outgoing.msg_id.split(",")])
+
+    def _head(self, event: str) -> dict[str, Any]:
+        return {
+            "event": event,
+            "wall_ms": self._runtime.now_ms(),
+            "mono_ns": self._runtime.monotonic_ns(),
+            **self._who,
+        }
+
+    def _write(self, records: Sequence[dict[str, Any]]) -> None:
+        self._file.write("".join([_encode(record) + "\n" for record in records]).encode("utf-8", "replace"))
+
+
+def _queue(queue: MessageQueue) -> dict[str, Any]:
+    return {"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id}
