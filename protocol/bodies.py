@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
-from lockstep.protocol.body_codec import as_list, as_object, take
+from lockstep.protocol.body_codec import as_int, as_list, as_object, as_table, as_texts, take
 from lockstep.protocol.codes import MASTER_ID, Permission
-from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
 
 __all__ = [
@@ -117,13 +116,6 @@ class LockTableBody(NamedTuple):
         return cls(tuple(LockTableRow.from_wire(row) for row in rows))
 
 
-def _texts(value: Any, name: str) -> tuple[str, ...]:
-    texts = as_list(as_object(value, "the body").get(name), name)
-    if not all(isinstance(text, str) for text in texts):
-        raise BodyError(f"{name} must hold texts only")
-    return tuple(texts)
-
-
 class ConsumerIdList(NamedTuple):
     """Reply to GET_CONSUMER_LIST_BY_GROUP."""
 
@@ -134,7 +126,7 @@ class ConsumerIdList(NamedTuple):
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        return cls(_texts(value, "consumerIdList"))
+        return cls(as_texts(as_object(value, "the body").get("consumerIdList"), "consumerIdList"))
 
 
 class TopicList(NamedTuple):
@@ -145,7 +137,7 @@ class TopicList(NamedTuple):
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        return cls(_texts(value, "topicList"))
+        return cls(as_texts(as_object(value, "the body").get("topicList"), "topicList"))
 
 
 class ConsumerGroupList(NamedTuple):
@@ -158,8 +150,8 @@ class ConsumerGroupList(NamedTuple):
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        groups = as_object(as_object(value, "the body").get("groups"), "groups")
-        return cls({group: _texts(groups, group) for group in groups})
+        groups = as_table(as_object(value, "the body").get("groups"), "groups")
+        return cls({group: as_texts(topics, "the topics of a group") for group, topics in groups.items()})
 
 
 class QueueData(NamedTuple):
@@ -219,11 +211,8 @@ class BrokerData(NamedTuple):
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "brokerData")
-        addrs = as_object(wire.get("brokerAddrs"), "brokerAddrs")
-        try:
-            by_id = {int(broker_id): str(addr) for broker_id, addr in addrs.items()}
-        except ValueError:
-            raise BodyError(f"brokerAddrs must map broker ids to addresses, not {addrs!r:.80}") from None
+        addrs = as_table(wire.get("brokerAddrs"), "brokerAddrs")
+        by_id = {as_int(broker_id, "a broker id"): take(addrs, broker_id, str) for broker_id in addrs}
         return cls(take(wire, "brokerName", str), take(wire, "cluster", str, ""), by_id)
 
 
@@ -286,7 +275,7 @@ class ClusterInfo(NamedTuple):
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        table = as_object(as_object(value, "cluster info").get("brokerAddrTable"), "brokerAddrTable")
+        table = as_table(as_object(value, "cluster info").get("brokerAddrTable"), "brokerAddrTable")
         return cls(tuple(BrokerData.from_wire(table[name]) for name in sorted(table)))
 
 
@@ -358,6 +347,6 @@ class TopicConfigs(NamedTuple):
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "a registration")
         wrapper = as_object(wire.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
-        table = as_object(wrapper.get("topicConfigTable"), "topicConfigTable")
+        table = as_table(wrapper.get("topicConfigTable"), "topicConfigTable")
         configs = tuple(TopicConfig.from_wire(config) for config in table.values())
         return cls(DataVersion.from_wire(wrapper.get("dataVersion")), configs)

@@ -15,7 +15,17 @@ from lockstep.protocol.codecs.json_header import loads_text
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError, shown
 
-__all__ = ["WireBody", "as_list", "as_object", "decode_body", "encode_body", "take"]
+__all__ = [
+    "WireBody",
+    "as_int",
+    "as_list",
+    "as_object",
+    "as_table",
+    "as_texts",
+    "decode_body",
+    "encode_body",
+    "take",
+]
 
 _MSGPACK = int(SerializeType.MSGPACK)
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, check_circular=False).encode
@@ -86,21 +96,43 @@ def as_list(value: Any, what: str) -> list[Any]:
     return value
 
 
+def as_table(value: Any, what: str) -> dict[str, Any]:
+    """An object whose members' names are values too; msgpack could bring names that are no text."""
+    table = as_object(value, what)
+    if not all(type(name) is str for name in table):
+        raise BodyError(f"{what} must have names of text")
+    return table
+
+
+def as_texts(value: Any, what: str) -> tuple[str, ...]:
+    texts = as_list(value, what)
+    if not all(type(text) is str for text in texts):
+        raise BodyError(f"{what} must hold texts only")
+    return tuple(texts)
+
+
+def as_int(value: Any, what: str) -> int:
+    """A number of 64 bits, the most that can be written again; it may come as text (C++)."""
+    number = value
+    if type(value) is str:
+        try:
+            number = int(value)
+        except ValueError:
+            number = None
+    if type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX:
+        raise BodyError(f"{what} must be of type int, not {shown(value)}")
+    return number
+
+
 def take(wire: dict[str, Any], name: str, kind: type[T], default: T = _MISSING) -> T:
-    """Member `name` as `kind`; numbers may come as text (C++). Raises BodyError."""
+    """Member `name` as `kind`; numbers may come as text. Raises BodyError."""
     value = wire.get(name)
     if value is None:
         if default is _MISSING:
             raise BodyError(f"the member {name} is missing")
         return default
-    if type(value) is kind and kind is not int:
-        return value
-    number: Any = value
-    if type(value) is str and kind is int:
-        try:
-            number = int(value)
-        except ValueError:
-            number = None
-    if kind is not int or type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX:
+    if kind is int:
+        return as_int(value, f"the member {name}")  # type: ignore[return-value]
+    if type(value) is not kind:
         raise BodyError(f"the member {name} must be of type {kind.__name__}, not {shown(value)}")
-    return number  # type: ignore[return-value]
+    return value

@@ -3,8 +3,8 @@
 from enum import Enum
 from typing import Any, NamedTuple, Self, TypeVar
 
-from lockstep.protocol.body_codec import as_list, as_object, take
-from lockstep.protocol.errors import BodyError
+from lockstep.protocol.body_codec import as_int, as_list, as_object, as_texts, take
+from lockstep.protocol.errors import BodyError, shown
 from lockstep.protocol.filter import SUBSCRIBE_ALL, java_string_hash, parse_tags
 
 __all__ = [
@@ -48,7 +48,7 @@ def _enum(enum: type[E], wire: dict[str, Any], name: str) -> E:
         return enum[value] if isinstance(value, str) else enum(value)
     except (KeyError, ValueError):
         allowed = ", ".join(member.name for member in enum)
-        raise BodyError(f"{name} must be one of {allowed}, not {value!r:.80}") from None
+        raise BodyError(f"{name} must be one of {allowed}, not {shown(value)}") from None
 
 
 class SubscriptionData(NamedTuple):
@@ -87,17 +87,11 @@ class SubscriptionData(NamedTuple):
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "a subscription")
-        tags = tuple(str(tag) for tag in as_list(wire.get("tagsSet"), "tagsSet"))
-        codes = as_list(wire.get("codeSet"), "codeSet")
-        try:
-            code_set = tuple(int(code) for code in codes)
-        except (TypeError, ValueError):
-            raise BodyError(f"codeSet must hold numbers, not {codes!r:.80}") from None
         return cls(
             take(wire, "topic", str),
             take(wire, "subString", str, SUBSCRIBE_ALL),
-            tags,
-            code_set,
+            as_texts(wire.get("tagsSet"), "tagsSet"),
+            tuple(as_int(code, "a member of codeSet") for code in as_list(wire.get("codeSet"), "codeSet")),
             take(wire, "subVersion", int, 0),
             take(wire, "expressionType", str, "TAG"),
             take(wire, "classFilterMode", bool, False),

@@ -31,7 +31,7 @@ def pack_host(host: str) -> bytes:
 
 def encode_offset_message_id(host: bytes, port: int, commit_log_offset: int) -> str:
     """32 upper-case hex characters for IPv4, 56 for IPv6."""
-    return f"{host.hex().upper()}{port:08X}{commit_log_offset:016X}"
+    return f"{host.hex().upper()}{port & 0xFFFFFFFF:08X}{commit_log_offset & 0xFFFFFFFFFFFFFFFF:016X}"
 
 
 def decode_offset_message_id(message_id: str) -> OffsetMessageId:

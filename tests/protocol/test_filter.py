@@ -1,0 +1,71 @@
+"""Tags by hash and by text."""
+
+import pytest
+
+from lockstep.protocol.errors import RemoteProtocolError
+from lockstep.protocol.filter import FilterError, java_string_hash, parse_tags, tags_code
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("ab", 3105),
+        ("TagA", 2598919),
+        ("TagB", 2598920),
+        ("Hello, world!", -1880044555),
+        ("polygenelubricants", -2147483648),
+        ("Aa", 2112),
+        ("BB", 2112),
+        ("ä", 228),
+        ("中", 20013),
+        ("中文", 646394),
+        ("\U0001f600", 1772899),
+        ("a\U0001f600", 97 * 31 * 31 + 1772899),
+        ("\ud83d", 0xD83D),
+    ],
+)
+def test_java_string_hash(text: str, value: int) -> None:
+    """String.hashCode over UTF-16 units with a 32-bit wrap: a character outside the BMP is two units."""
+    assert java_string_hash(text) == value
+
+
+def test_hash_wraps_to_a_signed_int() -> None:
+    """However long the text, the hash is one of Java's ints, and follows h = 31 h + unit."""
+    value = 0
+    for length in range(1, 200):
+        value = (31 * value + ord("z")) % 2**32
+        assert java_string_hash("z" * length) == (value - 2**32 if value >= 2**31 else value)
+
+
+def test_tags_code() -> None:
+    """No tag and an empty tag are 0 in a consume queue."""
+    assert [tags_code(tags) for tags in (None, "", "TagA")] == [0, 0, 2598919]
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        (None, ()),
+        ("", ()),
+        ("*", ()),
+        ("TagA", ("TagA",)),
+        ("TagA||TagB", ("TagA", "TagB")),
+        (" TagB || TagA || ", ("TagB", "TagA")),
+        ("TagA || TagA", ("TagA",)),
+        ("a | b", ("a | b",)),
+        ("|||a", ("|a",)),
+    ],
+)
+def test_parse_tags(expression: str | None, tags: tuple[str, ...]) -> None:
+    """Tags between ||, trimmed, in order and each once; nothing, "" and * stand for everything."""
+    assert parse_tags(expression) == tags
+
+
+@pytest.mark.parametrize("expression", [" ", "||", " || ", "||||"])
+def test_an_expression_without_a_tag(expression: str) -> None:
+    """It is refused, not taken for everything: the broker answers 23."""
+    with pytest.raises(FilterError, match="names no tag"):
+        parse_tags(expression)
+    assert issubclass(FilterError, RemoteProtocolError)
