@@ -1,0 +1,21 @@
+"""Pure observers of a history: was every message of a key handled in order, by one owner at a time, and none lost?"""
+
+from lockstep.simulation.checkers.findings import Cause, Handover, Kind, OrderReport, Violation
+from lockstep.simulation.checkers.order import OrderChecker, check_files, check_traces
+from lockstep.simulation.checkers.trace_files import Record, TimedRecord, TraceError, TraceFile, merge_traces
+
+__all__ = [
+    "Cause",
+    "Handover",
+    "Kind",
+    "OrderChecker",
+    "OrderReport",
+    "Record",
+    "TimedRecord",
+    "TraceError",
+    "TraceFile",
+    "Violation",
+    "check_files",
+    "check_traces",
+    "merge_traces",
+]

@@ -1,0 +1,64 @@
+"""A queue in a consumer group over all the stores it lived in, and what became of the messages sent to it."""
+
+from dataclasses import dataclass
+
+from lockstep.protocol.model import MessageQueue
+from lockstep.simulation.checkers.offset_set import OffsetSet
+from lockstep.simulation.checkers.queue_history import QueueHistory, Shared
+
+__all__ = ["Losses", "OwnedQueue"]
+
+
+class OwnedQueue:
+    """One history for each store; `homes` says which of them an ownership period belongs to."""
+
+    def __init__(self, group: str, queue: MessageQueue, shared: Shared) -> None:
+        self.histories: dict[int, QueueHistory] = {}
+        self.homes: dict[tuple[str, int], QueueHistory] = {}
+        self._group = group
+        self._queue = queue
+        self._shared = shared
+
+    def history(self, generation: int) -> QueueHistory:
+        """The history in one store, begun when first asked for."""
+        history = self.histories.get(generation)
+        if history is None:
+            history = self.histories[generation] = QueueHistory(self._group, self._queue, self._shared)
+        return history
+
+    def key_count(self) -> int:
+        """How many keys the queue carried."""
+        return len({key for history in self.histories.values() for key in history.last_of_key if key is not None})
+
+
+@dataclass(slots=True)
+class Losses:
+    """Messages that were sent and not handled, by what became of them (see OrderReport)."""
+
+    lost: int = 0
+    before_start: int = 0
+    skipped: int = 0
+    emptied: int = 0
+
+    def weigh(self, sent: OffsetSet, history: QueueHistory | None, emptied: bool) -> None:
+        """Add one queue of one store. `history` is the group's, None if it never touched the queue."""
+        if history is None:
+            if emptied:
+                self.emptied += len(sent)
+            else:
+                self.lost += len(sent)
+            return
+        unhandled = sent.minus(history.done)
+        open_ends = unhandled.minus(history.skipped)
+        self.skipped += len(unhandled) - len(open_ends)
+        early = OffsetSet()
+        early.add_range(0, history.start)
+        late = open_ends.minus(early)
+        self.before_start += len(open_ends) - len(late)
+        below_commit = history.lost_below_commit(sent)
+        self.lost += len(below_commit)
+        rest = len(late.minus(below_commit))
+        if emptied:
+            self.emptied += rest
+        else:
+            self.lost += rest

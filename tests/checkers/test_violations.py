@@ -1,0 +1,248 @@
+"""Each kind of violation is found in a minimal trace, by its name, with the records that prove it."""
+
+from lockstep.simulation.checkers import Kind
+from tests.checkers.stories import SUSPEND, Story, kinds
+
+
+def test_a_key_handled_out_of_order_is_found() -> None:
+    """A first handling of offset 1 after offset 2 of one key breaks rule (a); both records are the evidence."""
+    story = Story()
+    story.own("a", 1, 0)
+    records = story.handle("a", 1, 0, 2, 1)
+    report = story.report()
+    assert kinds(report) == [Kind.NONMONOTONIC_POLL]
+    assert report.violations[0].evidence == (records[1], records[2])
+    assert "offset 1" in report.violations[0].sentence
+    assert not report.in_order
+
+
+def test_1_3_2_3_is_not_in_order() -> None:
+    """A late message followed by a repeat is no order, though 1, 2, 3 is a subsequence of 1, 3, 2, 3."""
+    story = Story()
+    story.own("a", 1, 1)
+    story.handle("a", 1, 1, 3, 2, 3)
+    assert Kind.NONMONOTONIC_POLL in kinds(story.report())
+
+
+def test_3_2_1_2_3_is_not_in_order() -> None:
+    """The other history that a subsequence test lets pass."""
+    story = Story()
+    story.own("a", 1, 1)
+    story.handle("a", 1, 3, 2, 1, 2, 3)
+    report = story.report()
+    assert report.violation_counts[Kind.NONMONOTONIC_POLL] == 2
+
+
+def test_different_keys_owe_each_other_nothing() -> None:
+    """Rule (a) is by key: offset 1 of one key may come after offset 2 of another."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 2, 1, 3, keys="XY")
+    assert kinds(story.report()) == []
+
+
+def test_messages_without_a_key_are_in_queue_order() -> None:
+    """Messages without a key share one key per queue."""
+    story = Story()
+    story.own("a", 1, 0)
+    for record in story.handle("a", 1, 1, 0):
+        record["key"] = None
+    assert kinds(story.report()) == [Kind.NONMONOTONIC_POLL]
+
+
+def test_a_repeat_without_a_failure_is_found() -> None:
+    """In one period a repeat after a success is a violation."""
+    story = Story()
+    story.own("a", 1, 0)
+    records = story.handle("a", 1, 0, 1, 1)
+    report = story.report()
+    assert kinds(report) == [Kind.UNEXPLAINED_REPEAT]
+    assert report.violations[0].evidence == (records[1], records[2])
+
+
+def test_a_suspended_call_does_not_excuse_an_older_repeat() -> None:
+    """A suspension brings back its own call, not what was handled before it."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1)
+    story.handle("a", 1, 2, status=SUSPEND)
+    story.handle("a", 1, 1, 2)
+    assert kinds(story.report()) == [Kind.UNEXPLAINED_REPEAT]
+
+
+def test_a_rollback_does_not_reach_below_the_last_commit() -> None:
+    """What was committed with COMMIT stays committed."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0)
+    story.handle("a", 1, 1, status="COMMIT")
+    story.handle("a", 1, 2, status="ROLLBACK")
+    story.handle("a", 1, 1, 2)
+    assert kinds(story.report()) == [Kind.UNEXPLAINED_REPEAT]
+
+
+def test_a_takeover_below_the_stored_commit_is_found() -> None:
+    """A new period that begins below what was stored repeats what nobody may repeat; the commit is the evidence."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1, 2, 3)
+    commit = story.commit("a", 1, 3)
+    story.own("b", 1, 1)
+    repeat = story.handle("b", 1, 1, 2, 3, 4)[0]
+    report = story.report()
+    assert kinds(report) == [Kind.REWIND_BELOW_COMMIT]
+    assert report.violations[0].evidence == (commit, repeat)
+
+
+def test_a_stored_record_outweighs_the_grace() -> None:
+    """Where the broker's own word exists, a commit counts from that record on, and only then."""
+    for is_stored, expected in ((True, [Kind.REWIND_BELOW_COMMIT]), (False, [])):
+        story = Story()
+        story.own("a", 1, 0)
+        story.handle("a", 1, 0, 1, 2)
+        story.record("broker", "stored", offset=0)
+        story.record("a", "committed", period=1, offset=3)
+        if is_stored:
+            story.record("broker", "stored", offset=3)
+        story.own("b", 1, 1)
+        story.handle("b", 1, 1, 2, 3)
+        assert kinds(story.report()) == expected
+
+
+def test_a_rewind_with_a_hole_is_found() -> None:
+    """A takeover that repeats 1 and 3 but not 2 is no contiguous rewind."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1, 2, 3)
+    story.own("b", 1, 1)
+    story.handle("b", 1, 1, 3)
+    assert kinds(story.report()) == [Kind.POLL_SKIP]
+
+
+def test_a_stale_owner_that_repeats_is_found() -> None:
+    """An owner that was replaced and repeats what its successor handled has no right to."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1)
+    story.own("b", 1, 2)
+    story.handle("b", 1, 2, 3)
+    story.handle("a", 1, 2, 3)
+    report = story.report()
+    assert kinds(report) == [Kind.STALE_REPEAT]
+    assert report.violations[0].evidence[-1]["client_id"] == "a"
+
+
+def test_two_owners_at_once_are_found() -> None:
+    """A listener that still runs when the new owner's begins is an overlap, whoever ends first."""
+    story = Story()
+    story.own("a", 1, 0)
+    slow = story.handle("a", 1, 0)[0]
+    story.own("b", 1, 0)
+    quick = story.handle("b", 1, 0)[0]
+    slow["mono_ns"] = quick["begin_mono_ns"] + 1  # a's call ended inside b's
+    story.traces["a"].sort(key=lambda record: record["mono_ns"])
+    report = story.report()
+    assert kinds(report) == [Kind.OVERLAP]
+    assert report.violations[0].evidence == (slow, quick)
+
+    slow["mono_ns"] = quick["mono_ns"] + 1  # and now after b's
+    report = story.report()
+    assert Kind.OVERLAP in kinds(report)
+
+
+def test_two_periods_of_one_process_may_not_overlap_either() -> None:
+    """One process never runs two listeners on one queue."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0)
+    story.own("a", 2, 1)
+    story.handle("a", 2, 1)[0]["begin_mono_ns"] = 0
+    assert kinds(story.report()) == [Kind.OVERLAP]
+
+
+def test_overlap_is_not_judged_across_machines() -> None:
+    """Monotonic clocks of two machines have nothing to say about each other."""
+    story = Story()
+    story.hosts["b"] = "other"
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0)
+    story.own("b", 1, 1)
+    story.handle("b", 1, 1)[0]["begin_mono_ns"] = 0
+    assert kinds(story.report()) == []
+
+
+def test_a_message_below_a_commit_that_nobody_handled_is_lost() -> None:
+    """A commit of 3 with offset 1 never handled is a loss, with or without a producer's trace."""
+    for with_producer in (True, False):
+        story = Story()
+        if with_producer:
+            story.sent(0, 1, 2)
+        story.own("a", 1, 0)
+        story.handle("a", 1, 0, 2, keys="XYZ")
+        commit = story.commit("a", 1, 3)
+        report = story.report()
+        assert kinds(report) == [Kind.LOST_WRITE]
+        assert report.violations[0].evidence == (commit,)
+        assert report.lost == 1
+
+
+def test_a_message_whose_attempts_all_failed_is_lost_when_committed() -> None:
+    """A suspended attempt is no handling: going on behind it loses the message."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, status=SUSPEND)
+    story.handle("a", 1, 1)
+    story.commit("a", 1, 2)
+    report = story.report()
+    assert kinds(report) == [Kind.LOST_WRITE]
+    assert "attempts that failed" in report.violations[0].sentence
+
+
+def test_a_message_sent_and_never_handled_is_lost_without_any_commit() -> None:
+    """At the end of a run every message sent must have been handled."""
+    story = Story()
+    story.sent(0, 1, 2)
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1)
+    report = story.report()
+    assert (report.lost, kinds(report), report.in_order) == (1, [], False)
+
+
+def test_messages_of_a_queue_that_nobody_owned_are_lost() -> None:
+    """A queue without an owner loses all it has."""
+    story = Story()
+    story.sent(0, 1)
+    assert story.report().lost == 2
+
+
+def test_a_commit_that_goes_back_is_found() -> None:
+    """Without a reset a commit never goes back; both commits are the evidence."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1)
+    commits = story.commit("a", 1, 2), story.commit("a", 1, 1)
+    report = story.report()
+    assert kinds(report) == [Kind.COMMIT_REGRESS]
+    assert report.violations[0].evidence == commits
+
+
+def test_a_stale_owner_that_moves_the_commit_back_is_named() -> None:
+    """The same by an owner whose period is over is a stale commit."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0)
+    story.own("b", 1, 0)
+    story.handle("b", 1, 0, 1)
+    story.commit("b", 1, 2)
+    story.commit("a", 1, 1)
+    assert kinds(story.report()) == [Kind.STALE_COMMIT]
+
+
+def test_many_violations_are_all_counted_and_some_kept() -> None:
+    """A history full of violations costs no more memory than a hundred of each kind."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, *reversed(range(300)))
+    report = story.report()
+    assert report.violation_counts[Kind.NONMONOTONIC_POLL] == 299
+    assert len(report.violations) == 100
