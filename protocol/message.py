@@ -61,7 +61,10 @@ def encode_stored_message(
     topic: bytes,
     properties: bytes,
 ) -> bytes:
-    """One record, hosts IPv4 (4 address bytes each). Raises struct.error for a number that does not fit."""
+    """One record, hosts IPv4 (4 address bytes each), so the sysFlag's IPv6 bits are cleared.
+
+    Raises struct.error for a number, ValueError for a topic that does not fit its field.
+    """
     body_bytes, topic_bytes = len(body), len(topic)
     fixed = _FIXED.pack(
         MESSAGE_OVERHEAD_BYTES + body_bytes + topic_bytes + len(properties),
@@ -71,7 +74,7 @@ def encode_stored_message(
         flag,
         queue_offset,
         commit_log_offset,
-        sys_flag,
+        sys_flag & ~_ANY_V6,
         born_timestamp,
         born_host,
         born_port,
@@ -214,7 +217,7 @@ def decode_messages(buffer: bytes, broker_name: str = "") -> list[MessageExt]:
     """The messages of a pull, back to back. Raises BodyError when the bytes are not messages."""
     messages = []
     position, end = 0, len(buffer)
-    unpack = _FIXED.unpack_from
+    unpack, unpack_short = _FIXED.unpack_from, _SHORT.unpack_from
     try:
         while position < end:
             fixed = unpack(buffer, position)
@@ -228,6 +231,12 @@ def decode_messages(buffer: bytes, broker_name: str = "") -> list[MessageExt]:
             tail = body_start + body_bytes
             if size < MESSAGE_OVERHEAD_BYTES or body_bytes < 0 or not tail < position + size <= end:
                 raise BodyError(f"byte {position}: a message of {size} bytes with a body of {body_bytes} does not fit")
+            text_start = tail + 3 + buffer[tail]
+            (properties_bytes,) = unpack_short(buffer, text_start - 2)
+            if properties_bytes < 0 or text_start + properties_bytes != position + size:
+                raise BodyError(
+                    f"byte {position}: topic and properties do not end where the message of {size} bytes does"
+                )
             body = buffer[body_start:tail]
             if sys_flag & _COMPRESSED:
                 body = _unzip(body)
