@@ -1,0 +1,137 @@
+"""What a broker can be told. Names of ours, and RocketMQ's own property names beside them."""
+
+from dataclasses import dataclass
+
+from lockstep.protocol.codes import BODY_BYTES_MAX, FRAME_BYTES_MAX, MASTER_ID, PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.names import DEFAULT_CLUSTER, check_topic
+from lockstep.remoting.settings import PORT_MAX, Address, SettingError, parse_addresses, setting
+
+__all__ = ["BrokerConfig"]
+
+MIB = 1024 * 1024
+_EVERYWHERE = ("", "0.0.0.0")
+_RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX
+_SEGMENTS_WANTED = 8  # so that making room costs about an eighth of what is kept
+_BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Raises SettingError for a combination that cannot work; the text says why."""
+
+    host: str = setting("127.0.0.1", name="bindAddress")
+    advertise: str = setting("", name="brokerIP1")  # in routes and message ids; empty: `host`
+    port: int = setting(10911, name="listenPort")
+    name_server_port: int = 9876
+    serve_broker: bool = True
+    serve_name_server: bool = True
+    name_servers: str = setting("", name="namesrvAddr")  # others to register with, as "host:port;host:port"
+    broker_name: str = setting("broker-a", name="brokerName")
+    cluster: str = setting(DEFAULT_CLUSTER, name="brokerClusterName")
+    broker_id: int = setting(MASTER_ID, name="brokerId")
+
+    lock_mode: str = "faithful"
+    lock_max_live_time_ms: int = setting(60_000, name="rocketmq.broker.rebalance.lockMaxLiveTime")
+
+    memory_limit_bytes: int = 1024 * MIB
+    segment_bytes: int = setting(0, name="mappedFileSizeCommitLog")  # 0: an eighth of the limit, at most 64 MiB
+    max_message_bytes: int = setting(BODY_BYTES_MAX, name="maxMessageSize")
+    pull_bytes_max: int = setting(262_144, name="maxTransferBytesOnMessageInMemory")
+    pull_messages_max: int = setting(32, name="maxTransferCountOnMessageInMemory")
+
+    auto_create_topics: bool = setting(True, name="autoCreateTopicEnable")
+    default_topic_queue_nums: int = setting(4, name="defaultTopicQueueNums")
+    accept_cpp_batches: bool = True  # librocketmq marks its batches "1", which Java reads as false (wire.md 4.4)
+    retry_queue_nums: int = setting(1, name="retryQueueNums")
+    retry_max_times: int = setting(16, name="retryMaxTimes")
+
+    long_polling: bool = setting(True, name="longPollingEnable")
+    hold_check_interval_ms: int = 5000
+    held_pulls_per_connection_max: int = 4096
+    notify_consumer_ids_changed: bool = setting(True, name="notifyConsumerIdsChangedEnable")
+    channel_expired_timeout_ms: int = 120_000
+    broker_expired_timeout_ms: int = 120_000
+    scan_interval_ms: int = 10_000
+    idle_close_ms: int = 120_000
+    register_interval_ms: int = setting(30_000, name="registerNameServerPeriod")
+    register_timeout_ms: int = setting(6000, name="registerBrokerTimeoutMills")
+
+    log_debug: bool = False
+
+    @property
+    def advertised_host(self) -> str:
+        return self.advertise or self.host
+
+    @property
+    def segment_capacity_bytes(self) -> int:
+        return self.segment_bytes or min(64 * MIB, self.memory_limit_bytes // _SEGMENTS_WANTED)
+
+    @property
+    def name_server_addresses(self) -> tuple[Address, ...]:
+        return parse_addresses(self.name_servers) if self.name_servers else ()
+
+    def __post_init__(self) -> None:
+        for name in ("port", "name_server_port"):
+            _check(0 <= getattr(self, name) <= PORT_MAX, name, f"must be a port, 0 to {PORT_MAX}")
+        for name in _POSITIVE:
+            _check(getattr(self, name) > 0, name, "must be above 0")
+        _check(self.lock_mode != "fenced", "lock_mode", "'fenced' is not there yet; use 'faithful'")
+        _check(self.lock_mode == "faithful", "lock_mode", f"must be 'faithful', not {self.lock_mode!r}")
+        self._check_addresses()
+        self._check_sizes()
+        _check(
+            self.scan_interval_ms < self.channel_expired_timeout_ms,
+            "scan_interval_ms",
+            "must be below channel_expired_timeout_ms, or a silent client would be noticed a whole life late",
+        )
+        _check(
+            self.register_interval_ms < self.broker_expired_timeout_ms,
+            "register_interval_ms",
+            "must be below broker_expired_timeout_ms, or name servers would forget a healthy broker",
+        )
+
+    def _check_addresses(self) -> None:
+        _check(self.serve_broker or self.serve_name_server, "serve_broker", "nothing is left to serve")
+        _check(
+            self.serve_name_server or not self.serve_broker or bool(self.name_server_addresses),
+            "name_servers",
+            "a broker without a name server of its own needs the address of another",
+        )
+        _check(
+            self.advertised_host not in _EVERYWHERE,
+            "advertise",
+            f"host {self.host!r} listens everywhere; say which address clients are to use",
+        )
+        for name in ("broker_name", "cluster"):
+            try:
+                check_topic(getattr(self, name))
+            except LocalProtocolError as error:
+                raise SettingError(f"{name}: {error}") from None
+
+    def _check_sizes(self) -> None:
+        _check(
+            self.max_message_bytes <= _BODY_BYTES_LIMIT,
+            "max_message_bytes",
+            f"must be at most {_BODY_BYTES_LIMIT}, or no frame could carry such a message",
+        )
+        _check(
+            self.memory_limit_bytes >= self.max_message_bytes + _RECORD_OVERHEAD_BYTES_MAX,
+            "memory_limit_bytes",
+            f"must hold at least one message of the largest size, {self.max_message_bytes} bytes and its header",
+        )
+        _check(0 <= self.segment_bytes <= self.memory_limit_bytes, "segment_bytes", "must be 0 to memory_limit_bytes")
+
+
+_POSITIVE = (
+    "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",
+    "default_topic_queue_nums", "retry_queue_nums", "hold_check_interval_ms", "held_pulls_per_connection_max",
+    "channel_expired_timeout_ms", "broker_expired_timeout_ms", "scan_interval_ms", "idle_close_ms",
+    "register_interval_ms", "register_timeout_ms",
+)  # fmt: skip
+
+
+def _check(good: bool, name: str, reason: str) -> None:
+    if not good:
+        raise SettingError(f"{name}: {reason}")

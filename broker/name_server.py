@@ -1,0 +1,129 @@
+"""The name server: which brokers live, and where the queues of each topic are (wire.md 2.7)."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lockstep.broker.connection import Connection
+from lockstep.protocol.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfigs, TopicRouteData
+from lockstep.protocol.codes import MASTER_ID
+
+__all__ = ["BrokerIdentity", "NameServer"]
+
+
+class BrokerIdentity(NamedTuple):
+    cluster: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+
+
+@dataclass(slots=True)
+class _LiveBroker:
+    identity: BrokerIdentity
+    data_version: DataVersion
+    last_update_ms: int
+    connection: Connection | None  # None: in this process, and alive as long as we are
+
+
+@dataclass(slots=True)
+class _BrokerRecord:
+    cluster: str
+    addrs: dict[int, str] = field(default_factory=dict)
+
+
+class NameServer:
+    """Topics stay once registered, until their broker has gone; only masters (id 0) tell them."""
+
+    def __init__(self, expired_timeout_ms: int = 120_000) -> None:
+        self._expired_timeout_ms = expired_timeout_ms
+        self._brokers: dict[str, _BrokerRecord] = {}  # by broker name
+        self._live: dict[tuple[str, int], _LiveBroker] = {}  # by broker name and id
+        self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
+
+    # Brokers -------------------------------------------------------------------------------------------------
+
+    def register(
+        self, identity: BrokerIdentity, configs: TopicConfigs, connection: Connection | None, now_ms: int
+    ) -> str | None:
+        """A registration. Returns the address of the name's master, when there is one."""
+        _, name, broker_id, addr = identity
+        record = self._brokers.setdefault(name, _BrokerRecord(identity.cluster))
+        record.cluster = identity.cluster
+        for other_id in [known for known, at in record.addrs.items() if at == addr and known != broker_id]:
+            del record.addrs[other_id]  # it was a slave and is the master now, or the other way round
+            self._live.pop((name, other_id), None)
+        record.addrs[broker_id] = addr
+        before = self._live.get((name, broker_id))
+        self._live[name, broker_id] = _LiveBroker(identity, configs.data_version, now_ms, connection)
+        known = before is not None and before.identity == identity and before.data_version == configs.data_version
+        if broker_id == MASTER_ID and not known:
+            for topic in configs.topics:
+                self._topics.setdefault(topic.topic_name, {})[name] = QueueData(
+                    name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
+                )
+        return record.addrs.get(MASTER_ID)
+
+    def touch(self, identity: BrokerIdentity, now_ms: int) -> DataVersion | None:
+        """A broker asks whether its topics are known in their latest version, and is alive. None: it is unknown."""
+        live = self._live.get((identity.broker_name, identity.broker_id))
+        if live is None or live.identity != identity:
+            return None
+        live.last_update_ms = now_ms
+        return live.data_version
+
+    def unregister(self, identity: BrokerIdentity) -> bool:
+        live = self._live.get((identity.broker_name, identity.broker_id))
+        if live is None or live.identity.broker_addr != identity.broker_addr:
+            return False
+        self._remove(live)
+        return True
+
+    def on_closed(self, connection: Connection) -> list[BrokerIdentity]:
+        """The brokers that registered over a connection die with it. Returns them."""
+        dead = [live for live in self._live.values() if live.connection is connection]
+        for live in dead:
+            self._remove(live)
+        return [live.identity for live in dead]
+
+    def scan(self, now_ms: int) -> list[tuple[BrokerIdentity, Connection]]:
+        """Remove brokers that were silent too long. Returns them with their connections, which are to be closed."""
+        dead = [
+            (live, live.connection)
+            for live in self._live.values()
+            if live.connection is not None and now_ms - live.last_update_ms > self._expired_timeout_ms
+        ]
+        for live, _ in dead:
+            self._remove(live)
+        return [(live.identity, connection) for live, connection in dead]
+
+    def _remove(self, live: _LiveBroker) -> None:
+        name, broker_id = live.identity.broker_name, live.identity.broker_id
+        del self._live[name, broker_id]
+        record = self._brokers[name]
+        record.addrs.pop(broker_id, None)
+        if record.addrs:
+            return
+        del self._brokers[name]
+        for topic in list(self._topics):
+            self._topics[topic].pop(name, None)
+            if not self._topics[topic]:
+                del self._topics[topic]
+
+    # Questions -----------------------------------------------------------------------------------------------
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        names = sorted(queues)
+        return TopicRouteData(tuple(queues[name] for name in names), tuple(self._data(name) for name in names))
+
+    def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo(tuple(self._data(name) for name in sorted(self._brokers)))
+
+    def topics(self) -> tuple[str, ...]:
+        return tuple(sorted(self._topics))
+
+    def _data(self, broker_name: str) -> BrokerData:
+        record = self._brokers[broker_name]
+        return BrokerData(broker_name, record.cluster, dict(record.addrs))

@@ -1,0 +1,156 @@
+"""PULL_MESSAGE: checks, statuses, parking and waking (wire.md 6)."""
+
+from functools import lru_cache
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core import Broker
+from lockstep.broker.processors.offset import commit_offset
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.pull_hold import HeldPull
+from lockstep.broker.store import GetResult, GetStatus
+from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.filter import FilterError
+from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.names import check_group
+
+__all__ = ["pull_message", "sweep_held_pulls", "wake_held_pulls"]
+
+_COMMIT: Final = int(PullSysFlag.COMMIT_OFFSET)
+_SUSPEND: Final = int(PullSysFlag.SUSPEND)
+_SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
+_READ: Final = int(Permission.READ)
+_SHORT_POLLING_MS: Final = 1000
+_MASTER_ID: Final = 0
+
+_NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
+_CODES: Final[dict[GetStatus, int]] = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # at offset 0: PULL_NOT_FOUND
+    GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # likewise
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EMPTY: Final = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
+
+
+def pull_message(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    header = command.decode_header(PullMessageRequestHeader)
+    try:
+        _check_group_and_queue(broker, header)
+        subscription = _subscription(broker, header)
+    except Refusal as refusal:
+        return command.reply(refusal.code, remark=str(refusal))
+    topic, queue_id, queue_offset, sys_flag = header.topic, header.queue_id, header.queue_offset, header.sys_flag
+    if sys_flag & _COMMIT:  # before the outcome is known, so that a pull that is parked has committed too
+        commit_offset(broker, connection, header.consumer_group, topic, queue_id, header.commit_offset)
+    result = broker.store.get(topic, queue_id, queue_offset, header.max_msg_nums, subscription)
+    code = _code_of(result, queue_offset)
+    if code == _NOT_FOUND and sys_flag & _SUSPEND and not command.is_one_way:
+        wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
+        held = HeldPull(
+            connection, command, topic, queue_id, queue_offset, header.max_msg_nums, subscription, now_ms + wait_ms
+        )
+        if broker.hold.park(held):
+            return None
+    return _reply(command, code, result)
+
+
+def _code_of(result: GetResult, queue_offset: int) -> int:
+    if queue_offset == 0 and result.status in _EMPTY:
+        return _NOT_FOUND
+    return _CODES[result.status]
+
+
+def _reply(command: RemotingCommand, code: int, result: GetResult) -> RemotingCommand:
+    header = PullMessageResponseHeader(_MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset)
+    return command.reply(code, header, result.body, remark=result.status.name)
+
+
+# Checks, in RocketMQ's order (wire.md 6.2) ----------------------------------------------------------------------
+
+
+def _check_group_and_queue(broker: Broker, header: PullMessageRequestHeader) -> None:
+    if header.consumer_group not in broker.consumers.groups:  # those that are passed this check with their heartbeat
+        try:
+            check_group(header.consumer_group)
+        except LocalProtocolError as error:
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, str(error)) from None
+    config = broker.topics.get(header.topic)
+    if config is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic!r} does not exist here")
+    if not config.perm & _READ:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {header.topic!r} may not be read")
+    if not 0 <= header.queue_id < config.read_queue_nums:
+        remark = f"topic {header.topic!r} has read queues 0 to {config.read_queue_nums - 1}, not {header.queue_id}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _subscription(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionData:
+    if header.sys_flag & _SUBSCRIPTION:
+        if header.expression_type not in (None, "", "TAG"):
+            raise _cannot_filter(header.expression_type)
+        try:
+            return _parsed(header.topic, header.subscription)
+        except FilterError as error:
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+    group = broker.consumers.groups.get(header.consumer_group)
+    if group is None:
+        remark = f"no consumer of group {header.consumer_group!r} is registered here"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    subscription = group.subscriptions.get(header.topic)
+    if subscription is None:
+        remark = f"group {header.consumer_group!r} does not subscribe to topic {header.topic!r}"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if subscription.sub_version < header.sub_version:
+        remark = f"the subscription here is of {subscription.sub_version}, the request's of {header.sub_version}"
+        raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+    if subscription.expression_type not in ("", "TAG"):
+        raise _cannot_filter(subscription.expression_type)
+    return subscription
+
+
+def _cannot_filter(expression_type: str | None) -> Refusal:
+    return Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {expression_type}; use tags")
+
+
+@lru_cache(maxsize=1024)
+def _parsed(topic: str, expression: str | None) -> SubscriptionData:
+    return SubscriptionData.parse(topic, expression)
+
+
+# Waking ----------------------------------------------------------------------------------------------------------
+
+
+def wake_held_pulls(broker: Broker) -> None:
+    """At the end of a read: run the parked pulls that its messages are for."""
+    if broker.hold.has_arrivals:
+        for pull in broker.hold.take_arrived():
+            _run_again(broker, pull)
+
+
+def sweep_held_pulls(broker: Broker, now_ms: int) -> None:
+    """Every 5 s: run those with newer data of any tag, and those whose time is up."""
+    for pull in broker.hold.sweep(now_ms, broker.store.max_offset):
+        _run_again(broker, pull)
+
+
+def _run_again(broker: Broker, pull: HeldPull) -> None:
+    """Answers, whatever comes out: a pull is parked once, and committed when it came.
+
+    Only a peer that does not take what it asked for, in this very loop, has its others parked again.
+    """
+    if pull.connection.write_paused:
+        broker.hold.park(pull)
+        return
+    result = broker.store.get(pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription)
+    pull.connection.reply(_reply(pull.command, _code_of(result, pull.queue_offset), result))

@@ -1,0 +1,59 @@
+"""The compressed body of REGISTER_BROKER, as Java brokers send it when told to (wire.md 2.7).
+
+A zlib stream of: length and DataVersion as JSON; number of topics; for each a length and the text
+"topic readNums writeNums perm filterType"; length and filter server list. Lengths are int32.
+"""
+
+import struct
+import zlib
+from typing import Final
+
+from lockstep.protocol.bodies import DataVersion, TopicConfig, TopicConfigs
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.errors import BodyError
+
+__all__ = ["decode_compressed_registration"]
+
+_INT: Final = struct.Struct(">i")
+_PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+def decode_compressed_registration(body: bytes) -> TopicConfigs:
+    """Raises BodyError."""
+    unzipper = zlib.decompressobj()
+    try:
+        plain = unzipper.decompress(body, _PLAIN_BYTES_MAX)
+    except zlib.error as error:
+        raise BodyError(f"the compressed registration is not zlib: {error}") from None
+    if not unzipper.eof:
+        raise BodyError(f"the compressed registration is cut short or longer than {_PLAIN_BYTES_MAX} bytes")
+    text, position = _text(plain, 0)
+    version = decode_body(DataVersion, text, SerializeType.JSON)
+    count, position = _int(plain, position)
+    topics = []
+    for _ in range(count):
+        text, position = _text(plain, position)
+        topics.append(_topic(text))
+    return TopicConfigs(version, tuple(topics))
+
+
+def _int(plain: bytes, position: int) -> tuple[int, int]:
+    if position + _INT.size > len(plain):
+        raise BodyError("the compressed registration ends in the middle of a length")
+    return _INT.unpack_from(plain, position)[0], position + _INT.size
+
+
+def _text(plain: bytes, position: int) -> tuple[bytes, int]:
+    length, start = _int(plain, position)
+    if length < 0 or start + length > len(plain):
+        raise BodyError(f"the compressed registration has no room for a text of {length} bytes at {start}")
+    return plain[start : start + length], start + length
+
+
+def _topic(text: bytes) -> TopicConfig:
+    try:
+        name, read_nums, write_nums, perm = text.decode("utf-8").split(" ")[:4]
+        return TopicConfig(name, int(read_nums), int(write_nums), int(perm))
+    except ValueError:
+        raise BodyError(f"{text!r:.80} is not 'topic readNums writeNums perm filterType'") from None

@@ -1,0 +1,98 @@
+"""The name server's requests: codes 103, 104, 105, 106, 206, 322 (wire.md 2.7)."""
+
+import zlib
+from typing import Any, NamedTuple, Self
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.broker.processors.registration_body import decode_compressed_registration
+from lockstep.protocol.bodies import DataVersion, TopicConfigs, TopicList
+from lockstep.protocol.body_codec import as_object, decode_body, encode_body
+from lockstep.protocol.codes import MASTER_ID, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import (
+    GetRouteInfoRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerRequestHeader,
+)
+
+__all__ = [
+    "all_topics",
+    "cluster_info",
+    "get_route",
+    "query_data_version",
+    "register_broker",
+    "unregister_broker",
+]
+
+
+class _KeyValues(NamedTuple):
+    """Reply body of REGISTER_BROKER: order configurations, of which there are none."""
+
+    table: dict[str, str]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"table": self.table}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        return cls(as_object(as_object(value, "a table").get("table"), "table"))
+
+
+def register_broker(
+    server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    header = command.decode_header(RegisterBrokerRequestHeader)
+    if header.body_crc32 and header.body_crc32 != zlib.crc32(command.body) & 0x7FFFFFFF:
+        return command.reply(ResponseCode.SYSTEM_ERROR, remark="the body's crc32 is not the one in the header")
+    if header.compressed:
+        configs = decode_compressed_registration(command.body)
+    elif command.body:
+        configs = decode_body(TopicConfigs, command.body, command.serialize_type)
+    else:
+        configs = TopicConfigs(DataVersion(0, 0), ())
+    identity = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
+    master_addr = server.register(identity, configs, connection, now_ms)
+    reply_header = RegisterBrokerResponseHeader(None, None if header.broker_id == MASTER_ID else master_addr)
+    return command.reply(ResponseCode.SUCCESS, reply_header, encode_body(_KeyValues({}), command.serialize_type))
+
+
+def _identity(command: RemotingCommand) -> BrokerIdentity:
+    header = command.decode_header(UnregisterBrokerRequestHeader)
+    return BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
+
+
+def unregister_broker(
+    server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    server.unregister(_identity(command))
+    return command.reply(ResponseCode.SUCCESS)
+
+
+def query_data_version(
+    server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    asked = decode_body(DataVersion, command.body, command.serialize_type)
+    known = server.touch(_identity(command), now_ms)
+    body = encode_body(known, command.serialize_type) if known is not None else b""
+    return command.reply(ResponseCode.SUCCESS, QueryDataVersionResponseHeader(known != asked), body)
+
+
+def get_route(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Always strict JSON, whatever the version of the asker: every client reads it (wire.md 1.5)."""
+    topic = command.decode_header(GetRouteInfoRequestHeader).topic
+    route = server.route(topic)
+    if route is None:
+        return command.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"no route to topic {topic!r} is known here")
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(route, command.serialize_type))
+
+
+def cluster_info(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(server.cluster_info(), command.serialize_type))
+
+
+def all_topics(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    body = encode_body(TopicList(server.topics()), command.serialize_type)
+    return command.reply(ResponseCode.SUCCESS, body=body)

@@ -1,0 +1,86 @@
+"""Where a send goes: RocketMQ's checks of topic and queue, in its order (wire.md 4.7), and dead letters (10.3)."""
+
+from typing import Final, NamedTuple
+
+from lockstep.broker.core import Broker
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.headers import SendMessageRequestHeader
+from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, check_group, check_topic
+
+__all__ = ["SendTarget", "send_target"]
+
+_HONOURS_MAX_RECONSUME_TIMES: Final = 121  # V3_4_9: clients before it sent no limit of their own (wire.md 1.4)
+
+
+class SendTarget(NamedTuple):
+    topic: str
+    queue_id: int
+    dead_letter: bool = False
+
+
+def send_target(broker: Broker, command: RemotingCommand, header: SendMessageRequestHeader, now_ms: int) -> SendTarget:
+    """Raises Refusal. May create the topic."""
+    topic, queue_id = header.topic, header.queue_id
+    config = broker.topics.get(topic)
+    if config is None:
+        config = _create(broker, header, now_ms)
+    if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
+        remark = f"topic {topic!r} has no queue {queue_id}: {config.write_queue_nums} may be written to"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    if queue_id < 0:
+        queue_id = _any_queue(broker, config)
+    if topic.startswith(RETRY_PREFIX):
+        return _retry_target(broker, command, header, queue_id, now_ms)
+    return SendTarget(topic, queue_id)
+
+
+def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> TopicConfig:
+    topic = header.topic
+    try:
+        check_topic(topic)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    if topic in RESERVED_TOPICS:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic!r} is the broker's own; nobody may send to it")
+    config = broker.topics.create_by_send(
+        topic, header.default_topic, header.default_topic_queue_nums, broker.config.retry_queue_nums, now_ms
+    )
+    if config is None:
+        remark = f"topic {topic!r} does not exist here and is not made by sending to it"
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+    broker.log.info("topic created by a send", topic=topic, queues=config.write_queue_nums)
+    return config
+
+
+def _any_queue(broker: Broker, config: TopicConfig) -> int:
+    if config.write_queue_nums <= 0:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {config.topic_name!r} has no queue to write to")
+    return broker.rng.randrange(config.write_queue_nums)
+
+
+def _retry_target(
+    broker: Broker, command: RemotingCommand, header: SendMessageRequestHeader, queue_id: int, now_ms: int
+) -> SendTarget:
+    """A message that its group has tried often enough becomes a dead letter.
+
+    RocketMQ means to deliver those at once but forgets to clear their delay, so they show up to two hours later
+    (wire.md 10.3); here they are there at once.
+    """
+    group = header.topic.removeprefix(RETRY_PREFIX)
+    try:
+        check_group(group)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, str(error)) from None
+    max_reconsume_times = broker.config.retry_max_times
+    if header.max_reconsume_times is not None and command.version >= _HONOURS_MAX_RECONSUME_TIMES:
+        max_reconsume_times = header.max_reconsume_times
+    reconsume_times = header.reconsume_times or 0
+    if reconsume_times < max_reconsume_times:
+        return SendTarget(header.topic, queue_id)
+    config = broker.topics.ensure_dead_letter_topic(group, now_ms)
+    broker.log.info("dead letter", group=group, topic=config.topic_name, reconsume_times=reconsume_times)
+    return SendTarget(config.topic_name, _any_queue(broker, config), dead_letter=True)

@@ -1,0 +1,110 @@
+"""Parked pulls: a long poll is an entry in a table, not a task (wire.md 6.4).
+
+Sends mark their queue and tag while a read is worked on; at its end the parked pulls that these may satisfy are
+taken out, each once, however many messages came.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from lockstep.broker.connection import Connection
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.heartbeat import SubscriptionData
+
+__all__ = ["HeldPull", "PullHold"]
+
+QueueKey = tuple[str, int]  # topic, queue id
+
+
+class HeldPull(NamedTuple):
+    connection: Connection
+    command: RemotingCommand
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    subscription: SubscriptionData
+    deadline_ms: int
+
+
+class PullHold:
+    def __init__(self, held_per_connection_max: int) -> None:
+        self._held: dict[QueueKey, list[HeldPull]] = {}
+        self._counts: dict[Connection, int] = {}
+        self._held_per_connection_max = held_per_connection_max
+        self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}  # (queue offset, tag hash) since take_arrived
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def park(self, pull: HeldPull) -> bool:
+        """False when its connection has too many parked already: a peer cannot fill our memory with questions."""
+        count = self._counts.get(pull.connection, 0)
+        if count >= self._held_per_connection_max:
+            return False
+        self._counts[pull.connection] = count + 1
+        self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
+        return True
+
+    def on_arrival(self, topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
+        """A message was stored. Costs one look-up when nobody waits for the queue."""
+        key = (topic, queue_id)
+        if key in self._held:
+            self._arrived.setdefault(key, []).append((queue_offset, tags_code))
+
+    @property
+    def has_arrivals(self) -> bool:
+        return bool(self._arrived)
+
+    def take_arrived(self) -> list[HeldPull]:
+        """Pulls whose filter passes a message that arrived since the last call, taken out; oldest first a queue.
+
+        A pull whose peer does not take what we write stays: the next sweep tries again.
+        """
+        arrived, self._arrived = self._arrived, {}
+        return [pull for key, messages in arrived.items() for pull in self._take(key, messages)]
+
+    def _take(self, key: QueueKey, messages: list[tuple[int, int]]) -> Iterator[HeldPull]:
+        kept = []
+        for pull in self._held.pop(key, ()):
+            matches, wanted = pull.subscription.matches_code, pull.queue_offset
+            if not pull.connection.write_paused and any(at >= wanted and matches(code) for at, code in messages):
+                yield self._forget(pull)
+            else:
+                kept.append(pull)
+        if kept:
+            self._held[key] = kept
+
+    def sweep(self, now_ms: int, max_offset_of: Callable[[str, int], int]) -> list[HeldPull]:
+        """Pulls with newer data of whatever tag, or past their deadline, taken out."""
+        due = []
+        for key in list(self._held):
+            kept = []
+            max_offset = max_offset_of(*key)
+            for pull in self._held.pop(key):
+                wake = max_offset > pull.queue_offset or now_ms >= pull.deadline_ms
+                if wake and not pull.connection.write_paused:
+                    due.append(self._forget(pull))
+                else:
+                    kept.append(pull)
+            if kept:
+                self._held[key] = kept
+        return due
+
+    def on_closed(self, connection: Connection) -> None:
+        """Forget the pulls of a connection that has gone."""
+        if self._counts.pop(connection, 0):
+            for key in list(self._held):
+                kept = [pull for pull in self._held[key] if pull.connection is not connection]
+                if kept:
+                    self._held[key] = kept
+                else:
+                    del self._held[key]
+
+    def _forget(self, pull: HeldPull) -> HeldPull:
+        left = self._counts[pull.connection] - 1
+        if left:
+            self._counts[pull.connection] = left
+        else:
+            del self._counts[pull.connection]
+        return pull

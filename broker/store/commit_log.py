@@ -1,0 +1,103 @@
+"""The log that all messages of a broker stand in, one after the other, in memory (wire.md 5).
+
+Segments are fixed when made and never resize. They are anonymous mappings, so a page costs memory from its first
+message on, and an idle broker stays small. When the limit is reached the oldest segment is used again.
+"""
+
+import struct
+from bisect import bisect_right
+from mmap import mmap
+from typing import Final
+
+__all__ = ["CommitLog"]
+
+_STORE_TIMESTAMP = struct.Struct(">q")
+_STORE_TIMESTAMP_AT: Final = 56  # behind an IPv4 bornHost, the only form that we write
+
+
+class _Segment:
+    __slots__ = ("buffer", "capacity", "start", "used")
+
+    def __init__(self, start: int, capacity: int) -> None:
+        self.start = start
+        self.capacity = capacity
+        self.buffer = mmap(-1, capacity)
+        self.used = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + self.used
+
+
+class CommitLog:
+    """Addressed by commit log offset, which counts the bytes ever written."""
+
+    def __init__(self, memory_limit_bytes: int, segment_bytes: int) -> None:
+        assert 0 < segment_bytes <= memory_limit_bytes
+        self._memory_limit_bytes = memory_limit_bytes
+        self._segment_bytes = segment_bytes
+        self._segments: list[_Segment] = []
+        self._starts: list[int] = []
+        self._active: _Segment | None = None
+        self.min_offset = 0
+        self.max_offset = 0  # where the next record will stand
+
+    @property
+    def reserved_bytes(self) -> int:
+        """The sum of the segments, full or not; the limit holds for this."""
+        return sum(segment.capacity for segment in self._segments)
+
+    def make_room(self, record_bytes: int) -> bool:
+        """See that the next record fits. True when old ones went: everything below `min_offset` is gone then."""
+        active = self._active
+        if active is not None and active.used + record_bytes <= active.capacity:
+            return False
+        capacity = max(self._segment_bytes, record_bytes)
+        assert capacity <= self._memory_limit_bytes, "the largest message must fit; BrokerConfig sees to it"
+        spare: _Segment | None = None
+        evicted = False
+        while self._segments and self.reserved_bytes + capacity > self._memory_limit_bytes:
+            spare = self._segments.pop(0)
+            evicted = True
+            if spare.capacity != capacity:
+                spare.buffer.close()
+        if spare is not None and spare.capacity == capacity:
+            spare.start, spare.used = self.max_offset, 0
+        else:
+            spare = _Segment(self.max_offset, capacity)
+        self._segments.append(spare)
+        self._starts = [segment.start for segment in self._segments]
+        self._active = spare
+        self.min_offset = self._segments[0].start
+        return evicted
+
+    def append(self, record: bytes) -> None:
+        """Write a record at `max_offset`; `make_room` came before."""
+        segment = self._active
+        assert segment is not None
+        end = segment.used + len(record)
+        segment.buffer[segment.used : end] = record
+        segment.used = end
+        self.max_offset += len(record)
+
+    def read(self, commit_log_offset: int, size_bytes: int) -> bytes:
+        """`size_bytes` from `commit_log_offset` on, which must be whole records of one segment."""
+        segment = self._segments[bisect_right(self._starts, commit_log_offset) - 1]
+        start = commit_log_offset - segment.start
+        return segment.buffer[start : start + size_bytes]
+
+    def segment_end(self, commit_log_offset: int) -> int:
+        """Up to which offset a `read` from `commit_log_offset` may go."""
+        return self._segments[bisect_right(self._starts, commit_log_offset) - 1].end
+
+    def store_timestamp(self, commit_log_offset: int) -> int:
+        """Epoch ms when the record there was stored."""
+        raw = self.read(commit_log_offset + _STORE_TIMESTAMP_AT, _STORE_TIMESTAMP.size)
+        timestamp: int = _STORE_TIMESTAMP.unpack(raw)[0]
+        return timestamp
+
+    def close(self) -> None:
+        """Give the memory back; the log is empty afterwards."""
+        for segment in self._segments:
+            segment.buffer.close()
+        self._segments, self._starts, self._active = [], [], None

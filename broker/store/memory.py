@@ -1,0 +1,178 @@
+"""A message store in memory, bounded: when it is full the oldest segment goes and min offsets move."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final
+
+from lockstep.broker.store.base import AppendResult, GetResult, GetStatus, Record
+from lockstep.broker.store.commit_log import CommitLog
+from lockstep.broker.store.consume_queue import ConsumeQueue
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
+
+__all__ = ["MemoryStore"]
+
+SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
+
+OnEvict = Callable[[str, int, int, int], None]  # topic, queue id, min offset before, min offset now
+
+
+class MemoryStore:
+    """`store_host` and `store_port`: this broker's address as written into messages and their ids."""
+
+    def __init__(
+        self,
+        *,
+        memory_limit_bytes: int,
+        segment_bytes: int,
+        pull_bytes_max: int,
+        pull_messages_max: int,
+        store_host: bytes,
+        store_port: int,
+        on_evict: OnEvict,
+    ) -> None:
+        self._log = CommitLog(memory_limit_bytes, segment_bytes)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._pull_bytes_max = pull_bytes_max
+        self._pull_messages_max = pull_messages_max
+        self._on_evict = on_evict
+        self._topic_bytes: dict[str, bytes] = {}
+        self.store_host = store_host
+        self.store_port = store_port
+
+    # Writing -------------------------------------------------------------------------------------------------
+
+    def append(self, record: Record) -> AppendResult:
+        log, topic, queue_id = self._log, record.topic, record.queue_id
+        topic_bytes = self._topic_bytes.get(topic)
+        if topic_bytes is None:
+            topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
+        size_bytes = MESSAGE_OVERHEAD_BYTES + len(record.body) + len(topic_bytes) + len(record.properties)
+        if log.make_room(size_bytes):
+            self._trim_queues()
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._queues[topic, queue_id] = ConsumeQueue()
+        result = AppendResult(log.max_offset, queue.max_offset)
+        encoded = encode_stored_message(
+            queue_id=queue_id,
+            flag=record.flag,
+            queue_offset=result.queue_offset,
+            commit_log_offset=result.commit_log_offset,
+            sys_flag=record.sys_flag,
+            born_timestamp=record.born_timestamp,
+            born_host=record.born_host,
+            born_port=record.born_port,
+            store_timestamp=record.store_timestamp,
+            store_host=self.store_host,
+            store_port=self.store_port,
+            reconsume_times=record.reconsume_times,
+            prepared_transaction_offset=record.prepared_transaction_offset,
+            body=record.body,
+            topic=topic_bytes,
+            properties=record.properties,
+        )
+        log.append(encoded)
+        queue.append(result.commit_log_offset, size_bytes, record.tags_code)
+        return result
+
+    def _trim_queues(self) -> None:
+        for (topic, queue_id), queue in self._queues.items():
+            before = queue.min_offset
+            if queue.trim(self._log.min_offset):
+                self._on_evict(topic, queue_id, before, queue.min_offset)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._log.close()
+        self._queues.clear()
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def get(
+        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, subscription: SubscriptionData | None
+    ) -> GetResult:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        if queue_offset < min_offset:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
+        if queue_offset == max_offset:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, min_offset, max_offset)
+        if queue_offset > max_offset:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
+        first = queue_offset - min_offset
+        if subscription is None or not subscription.code_set:
+            body, count = self._read_run(queue, first, max_msg_nums)
+            return GetResult(GetStatus.FOUND, queue_offset + count, min_offset, max_offset, body, count)
+        body, count, examined = self._read_matching(queue, first, max_msg_nums, subscription)
+        status = GetStatus.FOUND if count else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, queue_offset + examined, min_offset, max_offset, body, count)
+
+    def _read_run(self, queue: ConsumeQueue, first: int, max_msg_nums: int) -> tuple[bytes, int]:
+        """Everything from entry `first` on, up to the limits. The first message always fits (wire.md 6.3)."""
+        sizes = queue.sizes[first : first + max(1, min(max_msg_nums, self._pull_messages_max))]
+        total_bytes = sum(sizes)
+        while total_bytes > self._pull_bytes_max and len(sizes) > 1:
+            total_bytes -= sizes.pop()
+        count = len(sizes)
+        offsets = queue.commit_log_offsets
+        start, last = offsets[first], offsets[first + count - 1]
+        if last + sizes[-1] - start == total_bytes and start + total_bytes <= self._log.segment_end(start):
+            return self._log.read(start, total_bytes), count  # neighbours in the log too: one slice
+        read = self._log.read
+        return b"".join(map(read, offsets[first : first + count], sizes)), count
+
+    def _read_matching(
+        self, queue: ConsumeQueue, first: int, max_msg_nums: int, subscription: SubscriptionData
+    ) -> tuple[bytes, int, int]:
+        """(body, messages, entries examined): RocketMQ's loop, its limits looked at before each entry."""
+        wanted = frozenset(subscription.code_set)
+        offsets, sizes, codes = queue.commit_log_offsets, queue.sizes, queue.tags_codes
+        count_max = max(1, min(max_msg_nums, self._pull_messages_max))
+        end = min(len(sizes), first + max(SCAN_ENTRIES_MIN, max_msg_nums))
+        pieces: list[bytes] = []
+        total_bytes = 0
+        i = first
+        while i < end:
+            if pieces and (len(pieces) >= count_max or total_bytes + sizes[i] > self._pull_bytes_max):
+                break
+            if codes[i] in wanted:
+                pieces.append(self._log.read(offsets[i], sizes[i]))
+                total_bytes += sizes[i]
+            i += 1
+        return b"".join(pieces), len(pieces), i - first
+
+    # Looking up ----------------------------------------------------------------------------------------------
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.get((topic, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.get((topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        return self._log.store_timestamp(queue.commit_log_offsets[queue_offset - queue.min_offset])
+
+    def offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """An empty or unknown queue: 0. A queue whose messages all went: where the next one will stand."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        if not queue.sizes:
+            return queue.min_offset
+        stored = self._log.store_timestamp
+        offsets = queue.commit_log_offsets
+        after = bisect_left(offsets, timestamp, key=stored)
+        if after == len(offsets):
+            return queue.max_offset - 1
+        if after == 0 or stored(offsets[after]) == timestamp:
+            return queue.min_offset + after
+        nearer_before = timestamp - stored(offsets[after - 1]) <= stored(offsets[after]) - timestamp
+        return queue.min_offset + (after - 1 if nearer_before else after)

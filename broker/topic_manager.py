@@ -1,0 +1,105 @@
+"""The topics of one broker: which exist, how many queues they have, who may make them (wire.md 4.7, 8.4, 10.4)."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from lockstep.protocol.bodies import DataVersion, TopicConfig
+from lockstep.protocol.codes import Permission
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.names import (
+    DEFAULT_TOPIC,
+    RESERVED_TOPICS,
+    check_topic,
+    dead_letter_topic,
+    is_retry_topic,
+    retry_topic,
+)
+
+__all__ = ["QUEUE_NUMS_MAX", "TopicConfigManager"]
+
+QUEUE_NUMS_MAX: Final = 16_384  # ours: routes list every queue, so a typing error must not make a billion
+_READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
+_INHERIT: Final = int(Permission.INHERIT)
+_CLUSTER_QUEUE_NUMS: Final = 16
+
+
+class TopicConfigManager:
+    """`on_change` is called after every change, when the new version stands: name servers must hear of it."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        broker_name: str,
+        auto_create: bool,
+        default_queue_nums: int,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._on_change = on_change
+        self._table: dict[str, TopicConfig] = {}
+        self._version = DataVersion(0, 0)
+        self._system = frozenset({DEFAULT_TOPIC, cluster, broker_name, *RESERVED_TOPICS})
+        full = _READ_WRITE | _INHERIT
+        if auto_create:
+            self._table[DEFAULT_TOPIC] = TopicConfig(DEFAULT_TOPIC, default_queue_nums, default_queue_nums, full)
+        self._table[cluster] = TopicConfig(cluster, _CLUSTER_QUEUE_NUMS, _CLUSTER_QUEUE_NUMS, full)
+        self._table[broker_name] = TopicConfig(broker_name, 1, 1, full)
+
+    @property
+    def data_version(self) -> DataVersion:
+        return self._version
+
+    @property
+    def topics(self) -> Iterable[TopicConfig]:
+        return self._table.values()
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._table.get(topic)
+
+    def put(self, config: TopicConfig, now_ms: int) -> bool:
+        """Create or change a topic. Returns whether anything changed."""
+        if self._table.get(config.topic_name) == config:
+            return False
+        self._table[config.topic_name] = config
+        self._version = DataVersion(self._version.counter + 1, now_ms)
+        self._on_change()
+        return True
+
+    def check_put(self, config: TopicConfig) -> None:
+        """May an administrator make or change this topic? Raises LocalProtocolError that says why not."""
+        check_topic(config.topic_name)
+        if config.topic_name in self._system:
+            raise LocalProtocolError(f"topic {config.topic_name!r} is the broker's own")
+        for what, queue_nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
+            if not 0 <= queue_nums <= QUEUE_NUMS_MAX:
+                raise LocalProtocolError(f"{what} queues must number 0 to {QUEUE_NUMS_MAX}, not {queue_nums}")
+        if config.perm & ~(_READ_WRITE | _INHERIT):
+            raise LocalProtocolError(f"perm is made of 4 (read), 2 (write) and 1 (inherit); {config.perm} is not")
+
+    def create_by_send(
+        self, topic: str, default_topic: str, client_queue_nums: int, retry_queue_nums: int, now_ms: int
+    ) -> TopicConfig | None:
+        """The topic that a send to an unknown name makes, or None when it may not make one (wire.md 4.7, step 4)."""
+        model = self._table.get(default_topic)
+        if model is not None and model.perm & _INHERIT:
+            queue_nums = max(0, min(client_queue_nums, model.write_queue_nums))
+            config = TopicConfig(topic, queue_nums, queue_nums, model.perm & ~_INHERIT)
+        elif is_retry_topic(topic):
+            config = TopicConfig(topic, retry_queue_nums, retry_queue_nums, _READ_WRITE)
+        else:
+            return None
+        self.put(config, now_ms)
+        return config
+
+    def ensure_retry_topic(self, consumer_group: str, queue_nums: int, now_ms: int) -> TopicConfig:
+        return self._ensure(retry_topic(consumer_group), queue_nums, now_ms)
+
+    def ensure_dead_letter_topic(self, consumer_group: str, now_ms: int) -> TopicConfig:
+        return self._ensure(dead_letter_topic(consumer_group), 1, now_ms)
+
+    def _ensure(self, topic: str, queue_nums: int, now_ms: int) -> TopicConfig:
+        config = self._table.get(topic)
+        if config is None:
+            config = TopicConfig(topic, queue_nums, queue_nums, _READ_WRITE)
+            self.put(config, now_ms)
+        return config
