@@ -1,0 +1,247 @@
+"""`make bench`: Lockstep beside a bare uvloop echo of the same frame sizes, alternating, median of five.
+
+Client and server are processes on loopback. Compare ratios, not rates: machines are shared and noisy. Apache
+RocketMQ 4.9.8 on two such cores: 6.4-6.8 k sends/s one at a time, 41-46 k/s with 64 in flight (Python client),
+273 k messages/s pulled, ordered drain 105 k/s (batch 1) and 138 k/s (batch 32) with a Java client.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import bench_cases as cases
+import uvloop
+from bench_echo import EchoClient, serve_echo
+from bench_sizes import CountingRuntime, Sizes
+from broker_process import broker_process
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from lockstep.protocol.codes import SerializeType
+
+OUTPUT = Path(__file__).resolve().parent.parent / "build" / "bench.json"
+ENCODINGS = {"": SerializeType.MSGPACK, "_json": SerializeType.JSON}
+FLOORS = {"send_1": 0.5, "send_64": 0.4}  # of the echo's rate, with MSGPACK
+START_SECONDS_MAX, START_RSS_MB_MAX = 0.3, 45.0
+SIZE_CALLS = 200
+
+Run = Callable[[], Awaitable[cases.Sample]]
+
+
+class Options(NamedTuple):
+    rounds: int
+    seconds: float
+    messages: int
+    only: tuple[str, ...]
+
+
+class Bench:
+    def __init__(self, options: Options, name_server: str, echo_port: int) -> None:
+        self.options = options
+        self.name_server = name_server
+        self.echo_port = echo_port
+
+    async def echo(self, sizes: Sizes, in_flight: int, per_call: int) -> cases.Sample:
+        client = EchoClient(*sizes)
+        await asyncio.get_running_loop().create_connection(lambda: client, "127.0.0.1", self.echo_port)
+        try:
+            return await cases.latencies(client.call, self.options.seconds, in_flight, per_call)
+        finally:
+            client.transport.close()
+
+    async def sizes(self, case: cases.Case, encoding: SerializeType) -> Sizes:
+        """Bytes of one operation, both ways."""
+        runtime = CountingRuntime()
+        client, operation = await case.open(self.name_server, encoding, runtime)
+        try:
+            await operation()
+            runtime.written = runtime.read = 0
+            for _ in range(SIZE_CALLS):
+                await operation()
+            return Sizes(round(runtime.written / SIZE_CALLS), round(runtime.read / SIZE_CALLS))
+        finally:
+            await client.shutdown()
+
+    async def call_case(self, case: cases.Case, encoding: SerializeType) -> tuple[Run, Run]:
+        sizes = await self.sizes(case, encoding)
+
+        async def ours() -> cases.Sample:
+            client, operation = await case.open(self.name_server, encoding, None)
+            try:
+                return await cases.latencies(operation, self.options.seconds, case.in_flight, case.per_call)
+            finally:
+                await client.shutdown()
+
+        return ours, lambda: self.echo(sizes, case.in_flight, case.per_call)
+
+    async def drain_case(self, batch_size: int, encoding: SerializeType) -> tuple[Run, Run]:
+        """Against the echo of pulls of 32, one at a time: all that a drain needs of the network."""
+        sizes = await self.sizes(cases.CALLS["pull_32"], encoding)
+        return (
+            lambda: cases.drain(self.name_server, encoding, batch_size, self.options.messages),
+            lambda: self.echo(sizes, 1, cases.PULL_COUNT),
+        )
+
+    async def ordered_case(self, encoding: SerializeType) -> tuple[Run, Run]:
+        """Against the echo of sends, as many in flight."""
+        sizes = await self.sizes(cases.CALLS["send_64"], encoding)
+        in_flight = cases.CALLS["send_64"].in_flight
+        return (
+            lambda: cases.ordered(self.name_server, encoding, self.options.seconds, in_flight),
+            lambda: self.echo(sizes, in_flight, 1),
+        )
+
+    async def runs(self, name: str, encoding: SerializeType) -> tuple[Run, Run]:
+        if name in cases.CALLS:
+            return await self.call_case(cases.CALLS[name], encoding)
+        if name == "ordered":
+            return await self.ordered_case(encoding)
+        return await self.drain_case(int(name.removeprefix("drain_")), encoding)
+
+    async def measure(self, name: str, tick: Callable[[], None]) -> dict[str, dict[str, float]]:
+        """All encodings of one case, each round beside its echo; medians."""
+        pairs = {suffix: await self.runs(name, encoding) for suffix, encoding in ENCODINGS.items()}
+        ours: dict[str, list[cases.Sample]] = {suffix: [] for suffix in pairs}
+        echoes: dict[str, list[cases.Sample]] = {suffix: [] for suffix in pairs}
+        for _ in range(self.options.rounds):
+            for suffix, (our_run, echo_run) in pairs.items():
+                echoes[suffix].append(await echo_run())
+                ours[suffix].append(await our_run())
+                tick()
+        return {name + suffix: _figures(ours[suffix], echoes[suffix]) for suffix in pairs}
+
+
+def _figures(ours: list[cases.Sample], echoes: list[cases.Sample]) -> dict[str, float]:
+    rate = statistics.median(sample.rate for sample in ours)
+    echo_rate = statistics.median(sample.rate for sample in echoes)
+    ratio = statistics.median(our.rate / echo.rate for our, echo in zip(ours, echoes, strict=True))
+    p50, p99 = (statistics.median(_percentile(sample, share) for sample in ours) for share in (0.5, 0.99))
+    return {
+        "rate": round(rate, 1),
+        "echo_rate": round(echo_rate, 1),
+        "ratio": round(ratio, 3),
+        "p50_us": round(p50 / 1000, 1),
+        "p99_us": round(p99 / 1000, 1),
+    }
+
+
+def _percentile(sample: cases.Sample, share: float) -> float:
+    times = sample.latencies_ns
+    return times[min(int(len(times) * share), len(times) - 1)]
+
+
+def measure_start(rounds: int) -> dict[str, float]:
+    """From the start of the process to the first accepted connection, and what it then occupies."""
+    seconds, rss_mb = [], []
+    for _ in range(rounds):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        options = ("--port", str(port), "--name-server-port", "0", "--log-level", "warning")
+        begin = time.perf_counter()
+        process = subprocess.Popen([sys.executable, "-m", "lockstep.broker", *options], stdout=subprocess.DEVNULL)
+        try:
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                    break
+                except ConnectionRefusedError:
+                    if process.poll() is not None:
+                        raise RuntimeError(f"the broker exited with {process.returncode}") from None
+                    time.sleep(0.002)
+            seconds.append(time.perf_counter() - begin)
+            time.sleep(0.5)  # let it finish starting before its memory is read
+            kilobytes = subprocess.check_output(["ps", "-o", "rss=", "-p", str(process.pid)])
+            rss_mb.append(int(kilobytes) / 1024)
+        finally:
+            process.terminate()
+            process.wait()
+    return {"seconds": round(statistics.median(seconds), 3), "rss_mb": round(statistics.median(rss_mb), 1)}
+
+
+async def measure_all(options: Options, console: Console) -> dict[str, dict[str, float]]:
+    results: dict[str, dict[str, float]] = {}
+    names = [name for name in cases.NAMES if not options.only or name in options.only]
+    if not options.only or "start" in options.only:
+        results["start"] = measure_start(options.rounds)
+    echo_process, echo_port = serve_echo()
+    try:
+        async with broker_process(*cases.TOPICS) as broker:
+            with Progress(console=console, transient=True) as progress:
+                task = progress.add_task("preparing", total=len(names) * options.rounds * len(ENCODINGS))
+                await cases.preload(broker.name_server, cases.PULL_TOPIC, 50_000, 1)
+                await cases.preload(broker.name_server, cases.DRAIN_TOPIC, options.messages, 4)
+                bench = Bench(options, broker.name_server, echo_port)
+                for name in names:
+                    progress.update(task, description=name)
+                    results |= await bench.measure(name, lambda: progress.advance(task))
+    finally:
+        echo_process.terminate()
+        echo_process.join()
+    return results
+
+
+def show(results: dict[str, dict[str, float]], console: Console) -> None:
+    table = Table(title="Lockstep beside a bare uvloop echo (medians)", caption="rates a second; latencies in us")
+    for column in ("case", "rate", "echo", "ratio", "p50", "p99", "floor"):
+        table.add_column(column, justify="left" if column == "case" else "right")
+    for name, figures in results.items():
+        if name == "start":
+            continue
+        floor = FLOORS.get(name)
+        passed = "" if floor is None else f"{floor} {'ok' if figures['ratio'] >= floor else 'MISSED'}"
+        rates = (f"{figures['rate']:,.0f}", f"{figures['echo_rate']:,.0f}", f"{figures['ratio']:.2f}")
+        table.add_row(name, *rates, f"{figures['p50_us']:.1f}", f"{figures['p99_us']:.1f}", passed)
+    console.print(table)
+    if start := results.get("start"):
+        ok = start["seconds"] <= START_SECONDS_MAX and start["rss_mb"] <= START_RSS_MB_MAX
+        verdict = "ok" if ok else "MISSED"
+        limits = f"at most {START_SECONDS_MAX} s and {START_RSS_MB_MAX:.0f} MB: {verdict}"
+        console.print(f"start: accepting after {start['seconds']} s, {start['rss_mb']} MB ({limits})")
+
+
+def missed(results: dict[str, dict[str, float]]) -> list[str]:
+    names = [name for name, floor in FLOORS.items() if name in results and results[name]["ratio"] < floor]
+    start = results.get("start")
+    if start and (start["seconds"] > START_SECONDS_MAX or start["rss_mb"] > START_RSS_MB_MAX):
+        names.append("start")
+    return names
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    small = os.environ.get("SMALL") == "1"
+    parser.add_argument("--rounds", type=int, default=1 if small else 5)
+    parser.add_argument("--seconds", type=float, default=0.5 if small else 1.0, help="of each measurement")
+    parser.add_argument("--messages", type=int, default=40_000 if small else 200_000, help="to drain")
+    parser.add_argument("--only", action="append", default=[], choices=[*cases.NAMES, "start"])
+    given = parser.parse_args()
+    console = Console()
+    options = Options(given.rounds, given.seconds, given.messages, tuple(given.only))
+    results = uvloop.run(measure_all(options, console))
+    show(results, console)
+    if not options.only:
+        OUTPUT.parent.mkdir(exist_ok=True)
+        OUTPUT.write_text(json.dumps(results, indent=2) + "\n")
+        console.print(f"written to {OUTPUT.relative_to(Path.cwd()) if OUTPUT.is_relative_to(Path.cwd()) else OUTPUT}")
+    short = missed(results)
+    if short:
+        console.print(f"below the floor: {', '.join(short)}")
+    return 1 if short else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
