@@ -1,0 +1,131 @@
+"""The command line of `lockstep-broker`, as a BrokerConfig. Only argparse: it is imported before we listen."""
+
+import argparse
+import re
+from dataclasses import replace
+from typing import NamedTuple, NoReturn
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.names import check_topic
+from lockstep.remoting.settings import SettingError, with_properties
+
+__all__ = ["Options", "parse_options", "parse_size", "parse_topic"]
+
+_UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+_UNITS |= {"KB": 1000, "MB": 1000**2, "GB": 1000**3}
+_SIZE = re.compile(r"(\d+)\s*([a-zA-Z]*)")
+_ROLES = {"all": (True, True), "broker": (True, False), "name-server": (False, True)}
+_LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class TopicOption(NamedTuple):
+    name: str
+    queue_nums: int
+
+
+class Options(NamedTuple):
+    config: BrokerConfig
+    topics: tuple[TopicOption, ...]
+    log_format: str
+    log_level: str
+
+
+def parse_size(text: str) -> int:
+    """ "1GiB", "512M", "4096": bytes. K, M, G and KiB, MiB, GiB are powers of 1024; KB, MB, GB of 1000."""
+    match = _SIZE.fullmatch(text.strip())
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write for example 512MiB or 1GiB")
+    return int(match[1]) * unit
+
+
+def parse_topic(text: str) -> TopicOption:
+    """ "orders:8": a topic and the number of its queues."""
+    name, colon, queues = text.rpartition(":")
+    if not colon or not (queues.isascii() and queues.isdigit()) or int(queues) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME:QUEUES; write for example orders:8")
+    try:
+        check_topic(name)
+    except LocalProtocolError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return TopicOption(name, int(queues))
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not PROPERTY=VALUE")
+    return name.strip(), value.strip()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (--help lists the options)\n")
+
+
+def _parser(defaults: BrokerConfig) -> _Parser:
+    parser = _Parser(
+        prog="lockstep-broker",
+        description="Run a RocketMQ-compatible broker, with a name server in it.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--host", metavar="HOST", default=defaults.host, help="address to listen on (default %(default)s)")
+    add("--port", metavar="PORT", type=int, default=defaults.port, help="the broker's port (default %(default)s)")
+    add("--name-server-port", metavar="PORT", type=int, default=defaults.name_server_port,
+        help="the name server's port (default %(default)s); 0 picks a free one, as for --port")  # fmt: skip
+    add("--advertise", metavar="HOST", default="", help="address given to clients, in routes and ids (default: --host)")
+    add("--role", choices=sorted(_ROLES), help="what to run (default all; with --name-server: broker)")
+    add("--name-server", metavar="ADDR", action="append", default=[], dest="name_servers",
+        help="register with the name server at HOST:PORT; may be repeated, or hold several separated by ;")  # fmt: skip
+    add("--broker-name", metavar="NAME", default=defaults.broker_name, help="default %(default)s")
+    add("--cluster", metavar="NAME", default=defaults.cluster, help="default %(default)s")
+    add("--topic", metavar="NAME:QUEUES", action="append", default=[], type=parse_topic, dest="topics",
+        help="make a topic at start; may be repeated")  # fmt: skip
+    add("--no-auto-create-topics", action="store_true", help="a send to an unknown topic is an error")
+    add("--memory-limit", metavar="SIZE", type=parse_size, default=defaults.memory_limit_bytes,
+        help="memory for messages, after which the oldest go (default 1GiB)")  # fmt: skip
+    add("--lock-live-ms", metavar="MS", type=int, default=defaults.lock_max_live_time_ms,
+        help="life of a queue lock that is not renewed (default %(default)s)")  # fmt: skip
+    add("--lock-mode", metavar="MODE", default=defaults.lock_mode, help="faithful: RocketMQ's locks (default)")
+    add("-D", metavar="PROPERTY=VALUE", action="append", default=[], type=_property, dest="properties",
+        help="any setting under RocketMQ's name or ours; may be repeated")  # fmt: skip
+    add("--log-format", choices=("console", "json"), default="console", help="how to log on stderr")
+    add("--log-level", choices=_LOG_LEVELS, default="info", help="default %(default)s")
+    return parser
+
+
+def parse_options(arguments: list[str]) -> Options:
+    """Exits with status 2 and one line on stderr when the options make no sense."""
+    defaults = BrokerConfig()
+    parser = _parser(defaults)
+    given = parser.parse_args(arguments)
+    role = given.role or ("broker" if given.name_servers else "all")
+    serve_broker, serve_name_server = _ROLES[role]
+    if given.topics and not serve_broker:
+        parser.error("--topic: a name server alone has no topics to make")
+    try:
+        config = replace(
+            defaults,
+            host=given.host,
+            advertise=given.advertise,
+            port=given.port,
+            name_server_port=given.name_server_port,
+            serve_broker=serve_broker,
+            serve_name_server=serve_name_server,
+            name_servers=";".join(given.name_servers),
+            broker_name=given.broker_name,
+            cluster=given.cluster,
+            auto_create_topics=not given.no_auto_create_topics,
+            memory_limit_bytes=given.memory_limit,
+            lock_max_live_time_ms=given.lock_live_ms,
+            lock_mode=given.lock_mode,
+            log_debug=given.log_level == "debug",
+        )
+        config = with_properties(config, dict(given.properties))
+    except SettingError as error:
+        parser.error(str(error))
+    return Options(config, tuple(given.topics), given.log_format, given.log_level)

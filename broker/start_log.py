@@ -1,0 +1,64 @@
+"""The broker's log: structlog on stderr, imported only once we listen. What is logged before waits and is replayed."""
+
+from typing import Any, TextIO
+
+from lockstep.remoting.logs import EventLog
+
+__all__ = ["StartLog"]
+
+
+class StartLog:
+    """An EventLog that keeps events until `open`, and from then on passes them on."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[str, str, dict[str, Any]]] = []
+        self._target: EventLog | None = None
+
+    def open(self, log_format: str, log_level: str, stream: TextIO) -> None:
+        """Import structlog, say what has waited, and from now on log at once."""
+        self._target = _structlog(log_format, log_level, stream)
+        for level, event, fields in self._waiting:
+            getattr(self._target, level)(event, **fields)
+        self._waiting.clear()
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._log("debug", event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._log("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._log("warning", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._log("error", event, fields)
+
+    def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if self._target is None:
+            self._waiting.append((level, event, fields))
+        else:
+            getattr(self._target, level)(event, **fields)
+
+
+def _structlog(log_format: str, log_level: str, stream: TextIO) -> EventLog:
+    import structlog
+
+    renderer: Any
+    if log_format == "json":
+        renderer = structlog.processors.JSONRenderer()
+        tail = [structlog.processors.format_exc_info, renderer]
+    else:
+        plain = structlog.dev.plain_traceback
+        renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)
+        tail = [renderer]
+    log: EventLog = structlog.wrap_logger(
+        structlog.WriteLogger(stream),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *tail,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(log_level),
+        cache_logger_on_first_use=True,
+    )
+    return log
