@@ -216,6 +216,7 @@ class Endpoint(asyncio.Protocol):
         if self._settings.server and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
             if not self._working:
+                self.read_at_ms = self._runtime.now_ms()  # frames may have waited here for long
                 self._work()
 
     # One read ------------------------------------------------------------------------------------------------
