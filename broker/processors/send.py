@@ -1,5 +1,6 @@
 """SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE (wire.md 4)."""
 
+from functools import lru_cache
 from typing import Final
 
 from lockstep.broker.connection import Connection
@@ -38,6 +39,7 @@ _IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _REGION: Final = "DefaultRegion"
 _TRACE_ON: Final = "true"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
+_tags_code = lru_cache(maxsize=4096)(tags_code)
 
 
 def send_message(
@@ -115,7 +117,7 @@ def _append(
     now_ms: int,
 ) -> tuple[str, int]:
     """Store a message that passed every check. Returns its offset message id and queue offset."""
-    code = tags_code(tags)
+    code = _tags_code(tags)
     born_host, born_port = broker.born_host(connection)
     result = broker.store.append(
         Record(
