@@ -6,11 +6,12 @@ from lockstep.protocol.codes import BODY_BYTES_MAX, FRAME_BYTES_MAX, MASTER_ID, 
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, check_topic
-from lockstep.remoting.settings import PORT_MAX, Address, SettingError, parse_addresses, setting
+from lockstep.remoting.settings import Address, SettingError, parse_addresses, setting
 
 __all__ = ["BrokerConfig"]
 
 MIB = 1024 * 1024
+PORT_MAX = 65535
 _EVERYWHERE = ("", "0.0.0.0")
 _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX
 _SEGMENTS_WANTED = 8  # so that making room costs about an eighth of what is kept

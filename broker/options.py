@@ -10,7 +10,7 @@ from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_topic
 from lockstep.remoting.settings import SettingError, with_properties
 
-__all__ = ["Options", "parse_options", "parse_size", "parse_topic"]
+__all__ = ["Options", "TopicOption", "parse_options", "parse_size", "parse_topic"]
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
 _UNITS |= {"KB": 1000, "MB": 1000**2, "GB": 1000**3}

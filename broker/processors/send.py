@@ -23,7 +23,7 @@ from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageReque
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.message import BatchRecord, decode_batch
 from lockstep.protocol.names import is_retry_topic
-from lockstep.protocol.properties import PAIR_END, decode_properties, encode_properties
+from lockstep.protocol.properties import decode_properties, encode_properties
 
 __all__ = ["send_message"]
 
@@ -192,8 +192,7 @@ def _store_batch(
     target = send_target(broker, command, header, now_ms)
     _check_body(broker, command.body)
     shared = {**decode_properties(header.properties or ""), names.CLUSTER: broker.config.cluster}
-    shared_text = encode_properties(shared)
-    checked = [_checked(header, record, shared_text) for record in decode_batch(command.body)]
+    checked = [_checked(header, record, shared) for record in decode_batch(command.body)]
     stored = [
         _append(broker, connection, header, target, body, flag, text, tags, now_ms)
         for flag, body, text, tags in checked
@@ -202,11 +201,12 @@ def _store_batch(
     return SendMessageResponseHeader(message_ids, target.queue_id, stored[0][1], None, _REGION, _TRACE_ON)
 
 
-def _checked(header: SendMessageRequestHeader, record: BatchRecord, shared: str) -> tuple[int, bytes, str, str | None]:
-    """(flag, body, properties, tags) of a message of a batch; the batch's own properties stand behind its own."""
-    text = record.properties.rstrip(PAIR_END)
-    text = f"{text}{PAIR_END}{shared}" if text else shared
-    properties = decode_properties(text)
+def _checked(
+    header: SendMessageRequestHeader, record: BatchRecord, shared: dict[str, str]
+) -> tuple[int, bytes, str, str | None]:
+    """(flag, body, properties, tags) of a message of a batch; the batch's own properties stand behind the record's."""
+    properties = {**decode_properties(record.properties), **shared}
     _check_served(header, properties)
+    text = encode_properties(properties)
     _encoded(text)
     return record.flag, record.body, text, properties.get(names.TAGS)
