@@ -1,0 +1,139 @@
+"""The lock table: RocketMQ's rules to the millisecond (wire.md 7.2)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.broker.lock_manager import LockAnswer, LockOutcome, RebalanceLockManager
+from lockstep.protocol.model import MessageQueue
+from tests.broker.helpers import NOW_MS, queues_of
+
+LIFE_MS = 60_000
+(QUEUE,) = queues_of("T", 1)
+
+
+def one(locks: RebalanceLockManager, client_id: str, now_ms: int) -> LockAnswer:
+    (answer,) = locks.try_lock_batch("G", client_id, [QUEUE], now_ms)
+    return answer
+
+
+def test_a_free_queue_is_granted_and_its_owner_renews() -> None:
+    """The first caller gets the queue; asking again renews it."""
+    locks = RebalanceLockManager(LIFE_MS)
+    assert one(locks, "a", NOW_MS).outcome is LockOutcome.GRANTED
+    assert one(locks, "a", NOW_MS + 20_000).outcome is LockOutcome.RENEWED
+
+
+def test_a_lock_is_not_lost_at_its_life_and_lost_a_millisecond_later() -> None:
+    """At 60 000 ms after the last renewal another is refused; at 60 001 it takes over."""
+    locks = RebalanceLockManager(LIFE_MS)
+    one(locks, "a", NOW_MS)
+    assert one(locks, "b", NOW_MS + LIFE_MS) == (QUEUE, LockOutcome.REFUSED, "a", LIFE_MS)
+    assert one(locks, "b", NOW_MS + LIFE_MS + 1) == (QUEUE, LockOutcome.TAKEN_OVER, "a", LIFE_MS + 1)
+    assert one(locks, "a", NOW_MS + LIFE_MS + 1) == (QUEUE, LockOutcome.REFUSED, "b", 0)
+
+
+def test_a_renewal_prolongs_a_lock_from_when_it_was_made() -> None:
+    """The life counts from the last renewal, and a refused rival does not shorten it."""
+    locks = RebalanceLockManager(LIFE_MS)
+    one(locks, "a", NOW_MS)
+    one(locks, "a", NOW_MS + LIFE_MS)
+    one(locks, "b", NOW_MS + LIFE_MS + 1)
+    assert one(locks, "b", NOW_MS + 2 * LIFE_MS).outcome is LockOutcome.REFUSED
+    assert one(locks, "b", NOW_MS + 2 * LIFE_MS + 1).outcome is LockOutcome.TAKEN_OVER
+
+
+def test_an_owner_that_comes_back_too_late_starts_anew() -> None:
+    """An expired owner takes its own queue over again: since when it holds it starts at that moment."""
+    locks = RebalanceLockManager(LIFE_MS)
+    one(locks, "a", NOW_MS)
+    late_ms = NOW_MS + LIFE_MS + 1
+    assert one(locks, "a", late_ms) == (QUEUE, LockOutcome.TAKEN_OVER, "a", LIFE_MS + 1)
+    assert locks.list(late_ms)[0].held_ms == 0
+
+
+def test_only_the_owner_unlocks() -> None:
+    """Another's unlock changes nothing; the owner's frees the queue at once."""
+    locks = RebalanceLockManager(LIFE_MS)
+    one(locks, "a", NOW_MS)
+    assert locks.unlock_batch("G", "b", [QUEUE]) == [(QUEUE, LockOutcome.REFUSED, "a", 0)]
+    assert one(locks, "b", NOW_MS + 1).outcome is LockOutcome.REFUSED
+    assert locks.unlock_batch("G", "a", [QUEUE]) == []
+    assert one(locks, "b", NOW_MS + 1).outcome is LockOutcome.GRANTED
+
+
+def test_unlocking_what_nobody_holds_is_answered_and_changes_nothing() -> None:
+    """An unknown group or queue is no error."""
+    locks = RebalanceLockManager(LIFE_MS)
+    assert locks.unlock_batch("G", "a", [QUEUE]) == [(QUEUE, LockOutcome.REFUSED, None, 0)]
+    assert locks.list(NOW_MS) == ()
+
+
+def test_groups_do_not_see_each_other() -> None:
+    """Two groups hold the same queue."""
+    locks = RebalanceLockManager(LIFE_MS)
+    one(locks, "a", NOW_MS)
+    (answer,) = locks.try_lock_batch("other", "b", [QUEUE], NOW_MS)
+    assert answer.outcome is LockOutcome.GRANTED
+
+
+def test_a_batch_is_answered_queue_by_queue() -> None:
+    """Some queues of a batch are granted and others refused."""
+    locks = RebalanceLockManager(LIFE_MS)
+    queues = queues_of("T", 4)
+    locks.try_lock_batch("G", "a", queues[:2], NOW_MS)
+    answers = locks.try_lock_batch("G", "b", queues, NOW_MS)
+    assert [answer.outcome.owned for answer in answers] == [False, False, True, True]
+
+
+def test_the_list_is_sorted_and_tells_ages() -> None:
+    """Rows stand by group and queue; expired ones are there, with a negative time left."""
+    locks = RebalanceLockManager(LIFE_MS)
+    first, second = queues_of("T", 2)
+    locks.try_lock_batch("H", "b", [first], NOW_MS)
+    locks.try_lock_batch("G", "a", [second, first], NOW_MS - LIFE_MS - 1)
+    locks.try_lock_batch("G", "a", [first], NOW_MS - LIFE_MS)
+    assert [row[:] for row in locks.list(NOW_MS)] == [
+        ("G", first, "a", 60_000, 0, 60_001),
+        ("G", second, "a", 60_001, -1, 60_001),
+        ("H", first, "b", 0, 60_000, 0),
+    ]
+    assert [row.consumer_group for row in locks.list(NOW_MS, "H")] == ["H"]
+    assert locks.list(NOW_MS, "nobody") == ()
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(["lock", "unlock"]),
+        st.sampled_from(["G", "H"]),
+        st.sampled_from(["a", "b", "c"]),
+        st.lists(st.integers(0, 2), max_size=3),
+        st.sampled_from([0, 1, 30_000, 59_999, 60_000, 60_001]),
+    ),
+    max_size=40,
+)
+
+
+@given(CALLS)
+def test_the_table_agrees_with_a_naive_model(calls: list[tuple[str, str, str, list[int], int]]) -> None:
+    """Whatever is called in whatever order, owners are those of the rule written as one line."""
+    locks = RebalanceLockManager(LIFE_MS)
+    model: dict[tuple[str, MessageQueue], tuple[str, int]] = {}
+    now_ms = NOW_MS
+    for verb, group, client_id, ids, passed_ms in calls:
+        now_ms += passed_ms
+        queues = [MessageQueue("T", "broker-a", queue_id) for queue_id in ids]
+        if verb == "unlock":
+            locks.unlock_batch(group, client_id, queues)
+            for queue in queues:
+                if model.get((group, queue), ("", 0))[0] == client_id:
+                    del model[group, queue]
+            continue
+        answers = locks.try_lock_batch(group, client_id, queues, now_ms)
+        for queue, answer in zip(queues, answers, strict=True):
+            owner, renewed_ms = model.get((group, queue), (client_id, now_ms))
+            may = owner == client_id or now_ms - renewed_ms > LIFE_MS
+            if may:
+                model[group, queue] = (client_id, now_ms)
+            assert answer.outcome.owned == may
+    held = {(row.consumer_group, row.queue): (row.client_id, now_ms - row.age_ms) for row in locks.list(now_ms)}
+    assert held == model

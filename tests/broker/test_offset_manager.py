@@ -1,0 +1,46 @@
+"""Committed offsets (wire.md 8.1, 8.2)."""
+
+from lockstep.broker.offset_manager import ConsumerOffsetManager
+
+
+def test_any_value_is_stored_and_the_last_one_counts() -> None:
+    """A lower offset replaces a higher one; commit tells what stood before."""
+    offsets = ConsumerOffsetManager()
+    assert offsets.commit("G", "T", 0, 9) == -1
+    assert offsets.commit("G", "T", 0, 4) == 9
+    assert offsets.query("G", "T", 0) == 4
+
+
+def test_a_stored_negative_offset_counts_as_none() -> None:
+    """ali-ons stores -1 to say that it knows nothing."""
+    offsets = ConsumerOffsetManager()
+    offsets.commit("G", "T", 0, -5)
+    assert offsets.query("G", "T", 0) == -1
+    assert offsets.query_or_start("G", "T", 0, min_offset=0) == 0
+
+
+def test_offsets_belong_to_group_topic_and_queue() -> None:
+    """A commit shows nowhere else."""
+    offsets = ConsumerOffsetManager()
+    offsets.commit("G", "T", 0, 9)
+    assert [offsets.query(*key) for key in [("H", "T", 0), ("G", "U", 0), ("G", "T", 1)]] == [-1, -1, -1]
+
+
+def test_a_group_without_an_offset_starts_at_zero_only_while_nothing_was_dropped() -> None:
+    """The min-offset rule: 0 on a young queue, no answer on one whose first messages are gone."""
+    offsets = ConsumerOffsetManager()
+    assert offsets.query_or_start("G", "T", 0, min_offset=0) == 0
+    assert offsets.query_or_start("G", "T", 0, min_offset=1) is None
+    offsets.commit("G", "T", 0, 0)
+    assert offsets.query_or_start("G", "T", 0, min_offset=1) == 0
+
+
+def test_groups_behind_an_offset_are_named() -> None:
+    """Only groups with a stored offset below the given one, of that queue."""
+    offsets = ConsumerOffsetManager()
+    offsets.commit("behind", "T", 0, 4)
+    offsets.commit("level", "T", 0, 5)
+    offsets.commit("elsewhere", "U", 0, 1)
+    offsets.commit("unknown", "T", 0, -1)
+    assert list(offsets.committed_below("T", 0, 5)) == [("behind", 4)]
+    assert offsets.groups() == {"behind": ["T"], "level": ["T"], "elsewhere": ["U"], "unknown": ["T"]}
