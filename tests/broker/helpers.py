@@ -32,6 +32,7 @@ __all__ = [
     "FakeConnection",
     "Peer",
     "RecordingLog",
+    "ask_name_server",
     "consumer",
     "heartbeat_of",
     "over_the_wire",

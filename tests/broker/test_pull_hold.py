@@ -1,0 +1,125 @@
+"""Parked pulls: woken by what they wait for, once, and never by more (wire.md 6.4)."""
+
+from lockstep.broker.pull_hold import HeldPull, PullHold
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.filter import tags_code
+from lockstep.protocol.heartbeat import SubscriptionData
+from tests.broker.helpers import NOW_MS, FakeConnection
+
+A, B = tags_code("A"), tags_code("B")
+
+
+def pull(
+    connection: FakeConnection | None = None, offset: int = 0, tags: str = "*", queue_id: int = 0, wait_ms: int = 15_000
+) -> HeldPull:
+    return HeldPull(
+        connection or FakeConnection(),
+        RemotingCommand(RequestCode.PULL_MESSAGE),
+        "T",
+        queue_id,
+        offset,
+        32,
+        SubscriptionData.parse("T", tags),
+        NOW_MS + wait_ms,
+    )
+
+
+def test_many_messages_wake_a_pull_once() -> None:
+    """64 arrivals, one wake-up; nothing is left to wake after it."""
+    hold, held = PullHold(10), pull()
+    hold.park(held)
+    for offset in range(64):
+        hold.on_arrival("T", 0, offset, 0)
+    assert hold.take_arrived() == [held]
+    assert hold.take_arrived() == []
+    assert len(hold) == 0
+
+
+def test_all_pulls_of_a_queue_are_woken_in_the_order_they_came() -> None:
+    """There is no de-duplication: two parked pulls both get the messages."""
+    hold, first, second = PullHold(10), pull(), pull()
+    hold.park(first)
+    hold.park(second)
+    hold.on_arrival("T", 0, 0, 0)
+    assert hold.take_arrived() == [first, second]
+
+
+def test_other_queues_and_topics_wake_nobody() -> None:
+    """An arrival for a queue that nobody waits for is not even remembered."""
+    hold = PullHold(10)
+    hold.park(pull())
+    hold.on_arrival("T", 1, 0, 0)
+    hold.on_arrival("U", 0, 0, 0)
+    assert not hold.has_arrivals
+    assert len(hold) == 1
+
+
+def test_an_arrival_wakes_by_tag() -> None:
+    """A pull for A sleeps through B and untagged messages; one for everything does not."""
+    hold, for_a, for_all = PullHold(10), pull(tags="A"), pull()
+    hold.park(for_a)
+    hold.park(for_all)
+    hold.on_arrival("T", 0, 0, B)
+    assert hold.take_arrived() == [for_all]
+    hold.on_arrival("T", 0, 1, 0)
+    assert hold.take_arrived() == []
+    hold.on_arrival("T", 0, 2, A)
+    assert hold.take_arrived() == [for_a]
+
+
+def test_a_message_below_the_wanted_offset_is_no_news() -> None:
+    """A pull parked behind a message in the same read is not woken by it."""
+    hold, early, late = PullHold(10), pull(offset=5), pull(offset=6)
+    hold.park(early)
+    hold.on_arrival("T", 0, 5, 0)
+    hold.park(late)
+    assert hold.take_arrived() == [early]
+    assert len(hold) == 1
+
+
+def test_the_sweep_wakes_by_deadline_and_by_newer_data_of_any_tag() -> None:
+    """At its deadline, not a millisecond before; and tag-blind, as RocketMQ's."""
+    hold, soon, late = PullHold(10), pull(wait_ms=5000), pull(tags="A")
+    hold.park(soon)
+    hold.park(late)
+    assert hold.sweep(NOW_MS + 4999, lambda topic, queue_id: 0) == []
+    assert hold.sweep(NOW_MS + 5000, lambda topic, queue_id: 0) == [soon]
+    assert hold.sweep(NOW_MS + 5000, lambda topic, queue_id: 1) == [late]
+    assert len(hold) == 0
+
+
+def test_a_peer_that_takes_nothing_is_not_woken() -> None:
+    """Neither by an arrival nor by its deadline, until its buffer has drained."""
+    connection = FakeConnection()
+    hold, held = PullHold(10), pull(connection)
+    hold.park(held)
+    connection.write_paused = True
+    hold.on_arrival("T", 0, 0, 0)
+    assert hold.take_arrived() == []
+    assert hold.sweep(NOW_MS + 60_000, lambda topic, queue_id: 1) == []
+    connection.write_paused = False
+    assert hold.sweep(NOW_MS + 60_000, lambda topic, queue_id: 1) == [held]
+
+
+def test_a_connection_may_park_only_so_many() -> None:
+    """The limit is per connection and counts what is parked now."""
+    hold, connection = PullHold(2), FakeConnection()
+    assert [hold.park(pull(connection)) for _ in range(3)] == [True, True, False]
+    assert hold.park(pull())
+    hold.on_arrival("T", 0, 0, 0)
+    assert len(hold.take_arrived()) == 3
+    assert hold.park(pull(connection))
+
+
+def test_a_closed_connection_takes_its_pulls_along() -> None:
+    """Others stay."""
+    hold, gone, stays = PullHold(10), FakeConnection(), pull()
+    hold.park(pull(gone))
+    hold.park(stays)
+    hold.park(pull(gone, queue_id=1))
+    hold.on_closed(gone)
+    assert len(hold) == 1
+    hold.on_arrival("T", 0, 0, 0)
+    hold.on_arrival("T", 1, 0, 0)
+    assert hold.take_arrived() == [stays]

@@ -1,0 +1,92 @@
+"""Topics: who may make them, with how many queues, and that every change is told (wire.md 4.7, 8.4)."""
+
+import pytest
+
+from lockstep.broker.topic_manager import QUEUE_NUMS_MAX, TopicConfigManager
+from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.errors import LocalProtocolError
+from tests.broker.helpers import NOW_MS
+
+
+class Topics:
+    def __init__(self, *, auto_create: bool = True) -> None:
+        self.changes = 0
+        self.manager = TopicConfigManager(
+            cluster="C", broker_name="b", auto_create=auto_create, default_queue_nums=4, on_change=self._count
+        )
+
+    def _count(self) -> None:
+        self.changes += 1
+
+    def create(self, topic: str, default_topic: str = "TBW102", queue_nums: int = 4) -> TopicConfig | None:
+        return self.manager.create_by_send(topic, default_topic, queue_nums, 1, NOW_MS)
+
+
+def test_the_built_in_topics() -> None:
+    """TBW102 with the right to be inherited from, the cluster's and the broker's own."""
+    shown = {config.topic_name: (config.read_queue_nums, config.perm) for config in Topics().manager.topics}
+    assert shown == {"TBW102": (4, 7), "C": (16, 7), "b": (1, 7)}
+    assert Topics(auto_create=False).manager.get("TBW102") is None
+
+
+@pytest.mark.parametrize(("asked", "made"), [(4, 4), (2, 2), (8, 4), (0, 0), (-3, 0)])
+def test_a_topic_made_by_a_send_has_the_fewer_queues_of_client_and_default(asked: int, made: int) -> None:
+    """min(client's number, TBW102's), never below 0; readable and writable, not inherited from."""
+    topics = Topics()
+    assert topics.create("T", queue_nums=asked) == TopicConfig("T", made, made, 6)
+    assert topics.changes == 1
+
+
+def test_a_send_makes_no_topic_from_one_that_may_not_be_inherited() -> None:
+    """An unknown default topic, one without the bit, or auto creation turned off."""
+    topics = Topics()
+    topics.create("T")
+    assert topics.create("U", default_topic="T") is None
+    assert topics.create("U", default_topic="nowhere") is None
+    assert Topics(auto_create=False).create("U") is None
+
+
+def test_a_retry_topic_is_made_by_a_send_even_with_auto_creation_off() -> None:
+    """One queue, read and write."""
+    assert Topics(auto_create=False).create("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1, 6)
+
+
+def test_retry_and_dead_letter_topics_are_made_once() -> None:
+    """A second call finds them and tells nobody."""
+    topics = Topics()
+    assert topics.manager.ensure_retry_topic("G", 2, NOW_MS) == TopicConfig("%RETRY%G", 2, 2, 6)
+    assert topics.manager.ensure_dead_letter_topic("G", NOW_MS) == TopicConfig("%DLQ%G", 1, 1, 6)
+    topics.manager.ensure_retry_topic("G", 2, NOW_MS)
+    assert topics.changes == 2
+
+
+def test_a_change_raises_the_version_and_an_equal_put_does_not() -> None:
+    """Name servers read the table again only when the version moved."""
+    topics = Topics()
+    assert topics.manager.put(TopicConfig("T", 4, 4), NOW_MS)
+    assert topics.manager.data_version == (1, NOW_MS)
+    assert not topics.manager.put(TopicConfig("T", 4, 4), NOW_MS + 1)
+    assert topics.manager.put(TopicConfig("T", 8, 8), NOW_MS + 1)
+    assert topics.manager.data_version == (2, NOW_MS + 1)
+    assert topics.changes == 2
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TopicConfig(""),
+        TopicConfig("no spaces"),
+        TopicConfig("x" * 128),
+        TopicConfig("TBW102"),
+        TopicConfig("C"),
+        TopicConfig("b"),
+        TopicConfig("SCHEDULE_TOPIC_XXXX"),
+        TopicConfig("T", -1, 4),
+        TopicConfig("T", 4, QUEUE_NUMS_MAX + 1),
+        TopicConfig("T", 4, 4, 8),
+    ],
+)
+def test_what_an_administrator_may_not_make(config: TopicConfig) -> None:
+    """Illegal and reserved names, impossible queue numbers and permissions."""
+    with pytest.raises(LocalProtocolError):
+        Topics().manager.check_put(config)
