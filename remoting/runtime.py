@@ -22,6 +22,7 @@ __all__ = [
     "AsyncioRuntime",
     "Identity",
     "Listening",
+    "ProtocolFactory",
     "Runtime",
     "Storage",
     "TimerHandle",
