@@ -1,0 +1,31 @@
+"""Virtual time, a faulty network and simulated hosts, under the unchanged broker and client."""
+
+from lockstep.simulation.errors import (
+    DeadlockError,
+    EscapeError,
+    HostCrashedError,
+    LeakError,
+    LimitError,
+    SimulationError,
+    UnhandledError,
+)
+from lockstep.simulation.options import SimulationOptions
+from lockstep.simulation.run import simulate
+from lockstep.simulation.runtime import Disk, SimRuntime
+from lockstep.simulation.world import Outcome, World
+
+__all__ = [
+    "DeadlockError",
+    "Disk",
+    "EscapeError",
+    "HostCrashedError",
+    "LeakError",
+    "LimitError",
+    "Outcome",
+    "SimRuntime",
+    "SimulationError",
+    "SimulationOptions",
+    "UnhandledError",
+    "World",
+    "simulate",
+]

@@ -1,0 +1,190 @@
+"""While a simulation runs, whoever reaches for the real world instead of the Runtime is caught in the act.
+
+Names of the standard library are replaced by guards for the time of a run, in their own modules and, where code of
+ours or of the scenario has them by `from time import time`, in there. A guard looks up the stack: the first caller
+that is not a mere go-between of the standard library (random, uuid, pathlib, ...) is to blame, unless it is a tool that
+only watches (logging, pytest, ...). Not seen: C code, other threads, and what third-party modules imported by name.
+"""
+
+import builtins
+import datetime as dt
+import io
+import os
+import random
+import secrets
+import socket
+import sys
+import threading
+import time
+import types
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from lockstep.simulation.errors import EscapeError
+
+__all__ = ["EscapeGuard"]
+
+_CLOCK = "ask Runtime.now_ms() or monotonic_ns()"
+_SLEEP = "await asyncio.sleep(), which costs virtual time only"
+_CHANCE = "use Runtime.rng, or a random.Random with a seed"
+_IDENTITY = "use Runtime.new_identity()"
+_THREADS = "use Runtime.new_worker_pool()"
+_NETWORK = "use Runtime.create_connection() and create_server()"
+_DISK = "use Runtime.storage"
+
+_CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
+           "process_time_ns", "thread_time", "thread_time_ns", "localtime", "gmtime", "ctime")  # fmt: skip
+
+
+class _Watch(NamedTuple):
+    owner: Any  # a module or a class
+    name: str
+    cure: str
+    escapes_with: Callable[..., bool]  # given the call's arguments
+
+
+def _always(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _without_argument(*args: Any, **_: Any) -> bool:
+    """localtime(seconds) only converts."""
+    return not args or args[0] is None
+
+
+def _without_seed(_: object, seed: object = None, *__: Any, **___: Any) -> bool:
+    return seed is None
+
+
+def _module_level_random() -> list[str]:
+    """The functions of `random` that draw from its hidden generator."""
+    hidden = random.random.__self__  # type: ignore[attr-defined]  # a bound method
+    return [name for name in random.__all__ if getattr(getattr(random, name), "__self__", None) is hidden]
+
+
+def _watched() -> list[_Watch]:
+    converts = {"localtime", "gmtime", "ctime"}
+    clocks = [_Watch(time, name, _CLOCK, _without_argument if name in converts else _always) for name in _CLOCKS]
+    chance = [_Watch(random, name, _CHANCE, _always) for name in _module_level_random()]
+    return [
+        *clocks,
+        _Watch(time, "sleep", _SLEEP, _always),
+        *chance,
+        _Watch(random.Random, "seed", _CHANCE, _without_seed),
+        _Watch(random, "_urandom", _CHANCE, _always),  # what SystemRandom and secrets draw from
+        _Watch(os, "urandom", _CHANCE, _always),
+        *(_Watch(secrets, name, _CHANCE, _always) for name in ("token_bytes", "token_hex", "token_urlsafe")),
+        _Watch(uuid, "uuid1", _IDENTITY, _always),
+        _Watch(uuid, "uuid4", _IDENTITY, _always),
+        _Watch(uuid, "getnode", _IDENTITY, _always),
+        _Watch(os, "getpid", _IDENTITY, _always),
+        _Watch(socket, "gethostname", _IDENTITY, _always),
+        _Watch(threading.Thread, "start", _THREADS, _always),
+        _Watch(socket.socket, "__init__", _NETWORK, _always),
+        *(_Watch(socket, name, _NETWORK, _always) for name in ("getaddrinfo", "gethostbyname", "socketpair")),
+    ]
+
+
+# Of the disk only our own code is kept away; a scenario may read its vectors.
+_WATCHED_DISK = [
+    _Watch(owner, name, _DISK, _always) for owner, name in ((builtins, "open"), (io, "open"), (os, "open"))
+]
+
+_GO_BETWEEN = {"asyncio", "concurrent", "multiprocessing", "pathlib", "random", "secrets", "selectors", "socket",
+               "socketserver", "subprocess", "tempfile", "threading", "uuid"}  # fmt: skip
+_MAY = {"_pytest", "_hypothesis_pytestplugin", "bdb", "coverage", "faulthandler", "hypothesis", "importlib", "inspect",
+        "linecache", "logging", "pdb", "pluggy", "pytest", "pytest_asyncio", "pytest_timeout", "structlog", "tokenize",
+        "traceback", "warnings"}  # fmt: skip
+_OURS = "lockstep"
+
+
+class EscapeGuard:
+    """A context manager; `escapes` collects every offence, `modules` are searched besides our own packages."""
+
+    def __init__(self, escapes: list[EscapeError], modules: tuple[str, ...] = ()) -> None:
+        self._escapes = escapes
+        self._modules = modules
+        self._thread = threading.get_ident()
+        self._undo: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> None:
+        guards: dict[int, Any] = {}
+        for watch in (*_watched(), *_WATCHED_DISK):
+            original = getattr(watch.owner, watch.name)
+            guard = self._guard(watch, original)
+            if isinstance(watch.owner, types.ModuleType):
+                guards[id(original)] = guard
+            self._replace(watch.owner, watch.name, guard)
+        for name in ("datetime", "date"):
+            original = getattr(dt, name)
+            guards[id(original)] = guarded = self._guard_date(original)
+            self._replace(dt, name, guarded)
+        self._replace_imported(guards)
+
+    def __exit__(self, *_: object) -> None:
+        while self._undo:
+            owner, name, original = self._undo.pop()
+            setattr(owner, name, original)
+
+    def _replace(self, owner: Any, name: str, guard: Any) -> None:
+        self._undo.append((owner, name, vars(owner)[name]))
+        setattr(owner, name, guard)
+
+    def _replace_imported(self, guards: dict[int, Any]) -> None:
+        """`from time import time` in our code made before: the same guard there."""
+        for module_name, module in list(sys.modules.items()):
+            ours = module_name.startswith(f"{_OURS}.") and not module_name.startswith(__package__)
+            if ours or module_name in self._modules:
+                for name, value in list(vars(module).items()):
+                    if id(value) in guards:
+                        self._replace(module, name, guards[id(value)])
+
+    def _guard(self, watch: _Watch, original: Callable[..., Any]) -> Callable[..., Any]:
+        owner = watch.owner.__name__ if isinstance(watch.owner, types.ModuleType) else watch.owner.__qualname__
+        what = f"{owner}.{watch.name}"
+        ours_only = watch.cure is _DISK
+
+        def guard(*args: Any, **kwargs: Any) -> Any:
+            if watch.escapes_with(*args, **kwargs):
+                self._check(what, watch.cure, ours_only)
+            return original(*args, **kwargs)
+
+        return guard
+
+    def _guard_date(self, original: Any) -> Any:
+        check = self._check
+
+        class Meta(type(original)):  # type: ignore[misc]  # real dates must go on being instances
+            def __instancecheck__(cls, instance: object) -> bool:
+                return isinstance(instance, original)
+
+            def __subclasscheck__(cls, subclass: type) -> bool:
+                return issubclass(subclass, original)
+
+        def reading(name: str) -> Any:
+            def read(_: object, *args: Any, **kwargs: Any) -> Any:
+                check(f"{original.__name__}.{name}", _CLOCK, False)
+                return getattr(original, name)(*args, **kwargs)
+
+            return classmethod(read)
+
+        readers = [name for name in ("now", "utcnow", "today") if hasattr(original, name)]
+        return Meta(original.__name__, (original,), {name: reading(name) for name in readers})
+
+    def _check(self, what: str, cure: str, ours_only: bool) -> None:
+        """Raises EscapeError unless whoever asks may."""
+        if threading.get_ident() != self._thread:
+            return
+        frame: types.FrameType | None = sys._getframe(2)  # noqa: SLF001 - the only way to see a caller
+        while frame is not None:
+            top = str(frame.f_globals.get("__name__", "?")).partition(".")[0]
+            if top in _MAY or (ours_only and top != _OURS and top not in _GO_BETWEEN):
+                return
+            if top not in _GO_BETWEEN and frame.f_globals.get("__name__") != __name__:
+                break
+            frame = frame.f_back
+        place = f"{frame.f_code.co_filename.split('/')[-1]}:{frame.f_lineno}" if frame else "nowhere"
+        error = EscapeError(f"{what}() at {place} goes around the simulation: {cure}")
+        self._escapes.append(error)
+        raise error

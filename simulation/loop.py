@@ -1,0 +1,287 @@
+"""The event loop on virtual time: an integer clock in nanoseconds that jumps to the next timer when nothing is ready.
+
+What makes two runs equal: callbacks run in the order they were scheduled, timers of one instant too; tasks and
+futures hash by number, so that sets of them (in `TaskGroup`, `asyncio.wait`) have an order; tasks are named by number
+and kept alive until they are done, so that the garbage collector decides nothing.
+"""
+
+import asyncio
+import contextvars
+import gc
+import heapq
+import itertools
+import sys
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from typing import Any, TypeVar, TypeVarTuple, cast
+
+from lockstep.simulation.errors import DeadlockError, EscapeError, LimitError
+from lockstep.simulation.forbidden import ForbiddenCalls
+from lockstep.simulation.host import Host, host_context
+from lockstep.simulation.tasks import SequencedFuture, SequencedTask, VirtualHandle, close_coroutine, describe
+
+__all__ = ["START_NS", "VirtualLoop"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+Context = contextvars.Context
+ErrorContext = dict[str, Any]
+ErrorHandler = Callable[[asyncio.AbstractEventLoop, ErrorContext], object]
+
+START_NS = 1_000_000_000_000  # a clock that starts at 0 would hide code which takes 0 for "never"
+_COLLECT_CANCELLED_MIN = 100
+_COLLECT_GARBAGE_STEPS = 200_000  # finalizers are code, too: they run at the same step in every run
+
+
+class VirtualLoop(ForbiddenCalls):
+    """`limit_ns` bounds the virtual time of `run_until_complete`, `instant_steps_max` what runs without time moving."""
+
+    def __init__(self, *, limit_ns: int, instant_steps_max: int, debug: bool = False) -> None:
+        self.now_ns = START_NS
+        self.steps = 0
+        self.escapes: list[EscapeError] = []
+        self.errors: list[ErrorContext] = []  # exceptions of callbacks, and of tasks that nobody looked at
+        self.tasks: dict[int, SequencedTask[Any]] = {}  # not done yet
+        self.ground = host_context(None)  # for what no host does: the network, the scenario
+        self._end_ns = START_NS + limit_ns
+        self._instant_steps_max = instant_steps_max
+        self._instant_end = instant_steps_max
+        self._collect_at = _COLLECT_GARBAGE_STEPS
+        self._ready: deque[VirtualHandle] = deque()
+        self._timers: list[tuple[int, int, VirtualHandle]] = []
+        self._cancelled = 0
+        self._sequence = itertools.count(1)
+        self._generators: weakref.WeakValueDictionary[int, AsyncGenerator[Any, Any]] = weakref.WeakValueDictionary()
+        self._error_handler: ErrorHandler | None = None
+        self._debug = debug
+        self._running = False
+        self._closed = False
+
+    # Scheduling ----------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self.now_ns / 1e9
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> VirtualHandle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = VirtualHandle(
+            self, self.now_ns, callback, args, contextvars.copy_context() if context is None else context
+        )
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> VirtualHandle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> VirtualHandle:
+        delay_ns = round(delay * 1e9)
+        if delay_ns <= 0 < delay:
+            delay_ns = 1  # or a loop that sleeps away what floats left over would never move time
+        return self.call_at_ns(self.now_ns + delay_ns, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> VirtualHandle:
+        return self.call_at_ns(round(when * 1e9), callback, *args, context=context)
+
+    def call_at_ns(
+        self, when_ns: int, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> VirtualHandle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = VirtualHandle(
+            self, when_ns, callback, args, contextvars.copy_context() if context is None else context
+        )
+        handle.timed = True
+        heapq.heappush(self._timers, (when_ns, next(self._sequence), handle))
+        return handle
+
+    def timer_cancelled(self) -> None:
+        """Many cancelled timers are swept out before their time."""
+        self._cancelled += 1
+        if self._cancelled > _COLLECT_CANCELLED_MIN and self._cancelled > len(self._timers) // 2:
+            self._timers = [timer for timer in self._timers if not timer[2].is_cancelled]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def reschedule(self, handles: list[VirtualHandle]) -> None:
+        """Run what a paused host had put off."""
+        self._ready.extend(handles)
+
+    def create_future(self) -> SequencedFuture[Any]:
+        return SequencedFuture(next(self._sequence), self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> SequencedTask[T]:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        sequence = next(self._sequence)
+        context = contextvars.copy_context() if context is None else context
+        task = SequencedTask(sequence, cast("Coroutine[Any, Any, T]", coro), self, name, context)
+        self.tasks[sequence] = task
+        task.add_done_callback(self._forget, context=self.ground)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        del self.tasks[hash(task)]
+
+    def get_task_factory(self) -> None:
+        return None
+
+    # Running -------------------------------------------------------------------------------------------------
+
+    def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
+        """Raises DeadlockError, LimitError, and EscapeError as soon as one was swallowed."""
+        waiting = asyncio.ensure_future(cast("Awaitable[T]", future), loop=self)
+        self._drive(waiting.done, self._end_ns)
+        if not waiting.done():
+            if self._timers:
+                limit_ms = (self._end_ns - START_NS) // 1_000_000
+                raise LimitError(f"{limit_ms} ms of virtual time have passed{self._pending_text()}")
+            raise DeadlockError(f"nothing can happen any more{self._pending_text()}")
+        return waiting.result()
+
+    def run_while(self, condition: Callable[[], bool], duration_ns: int) -> None:
+        """Run on for at most `duration_ns`, as long as `condition` holds."""
+        self._drive(lambda: not condition(), self.now_ns + duration_ns)
+
+    def _drive(self, done: Callable[[], bool], end_ns: int) -> None:
+        if self._running or asyncio._get_running_loop() is not None:  # noqa: SLF001 - made for loops to call
+            raise RuntimeError("a simulation cannot run inside a running event loop")
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=self._on_generator, finalizer=self._on_generator_dropped)
+        self._running = True
+        asyncio._set_running_loop(self)  # noqa: SLF001
+        try:
+            while not done() and self._turn(end_ns):
+                if self.escapes:
+                    raise self.escapes[0]
+                if self.steps >= self._collect_at:
+                    self._collect_at = self.steps + _COLLECT_GARBAGE_STEPS
+                    gc.collect()
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001
+            self._running = False
+            sys.set_asyncgen_hooks(*hooks)
+
+    def _turn(self, end_ns: int) -> bool:
+        """Run what is ready, jumping to the next timer when nothing is; False when none is due up to `end_ns`."""
+        timers, ready = self._timers, self._ready
+        while timers and timers[0][2].is_cancelled:
+            heapq.heappop(timers)
+            self._cancelled -= 1
+        if not ready:
+            if not timers or timers[0][0] > end_ns:
+                return False
+            if timers[0][0] > self.now_ns:
+                self.now_ns = timers[0][0]
+                self._instant_end = self.steps + self._instant_steps_max
+        while timers and timers[0][0] <= self.now_ns:
+            handle = heapq.heappop(timers)[2]
+            handle.timed = False
+            if handle.is_cancelled:
+                self._cancelled -= 1
+            else:
+                ready.append(handle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.is_cancelled:
+                self._run(handle)
+        if self.steps > self._instant_end:
+            raise LimitError(f"{self._instant_steps_max} callbacks ran without time moving{self._pending_text()}")
+        return True
+
+    def _run(self, handle: VirtualHandle) -> None:
+        host = handle.host
+        if host is not None and not host.running:
+            if host.alive:
+                host.postponed.append(handle)
+            return
+        self.steps += 1
+        try:
+            handle.context.run(handle.callback, *handle.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if host is None or host.alive:
+                self.call_exception_handler(
+                    {"message": f"a callback failed: {handle!r}", "exception": error, "handle": handle}
+                )
+
+    # Errors, debugging ---------------------------------------------------------------------------------------
+
+    def call_exception_handler(self, context: ErrorContext) -> None:
+        source = context.get("task") or context.get("future")
+        if self._closed or (isinstance(source, SequencedTask) and source.host and not source.host.alive):
+            return
+        if self._error_handler is not None:
+            self._error_handler(self, context)
+        else:
+            self.default_exception_handler(context)
+
+    def default_exception_handler(self, context: ErrorContext) -> None:
+        self.errors.append(context)
+
+    def set_exception_handler(self, handler: ErrorHandler | None) -> None:
+        self._error_handler = handler
+
+    def get_exception_handler(self) -> ErrorHandler | None:
+        return self._error_handler
+
+    def get_debug(self) -> bool:
+        return self._debug
+
+    def set_debug(self, enabled: bool) -> None:
+        self._debug = enabled
+
+    def pending(self) -> list[SequencedTask[Any]]:
+        """The tasks of living hosts, and of none, that are not done; oldest first."""
+        return [task for task in self.tasks.values() if not task.done() and (task.host is None or task.host.alive)]
+
+    def _pending_text(self) -> str:
+        return "".join(f"\n  waits: {describe(task)}" for task in self.pending())
+
+    # The end -------------------------------------------------------------------------------------------------
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def _on_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[next(self._sequence)] = generator
+
+    def _on_generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if not self._closed:
+            self.create_task(generator.aclose(), name="close generator")
+
+    async def shutdown_asyncgens(self) -> None:
+        for generator in list(self._generators.values()):
+            await generator.aclose()
+
+    async def shutdown_default_executor(self) -> None:
+        """There is none."""
+
+    def close(self) -> None:
+        """Drop all that is left: what cleans up after itself does so now, and nothing it asks for happens."""
+        if self._running:
+            raise RuntimeError("Cannot close a running event loop")
+        grave = Host("closed", "0.0.0.0", 0, 0, 0, alive=False, running=False)
+        for task in list(self.tasks.values()):
+            host_context(task.host or grave).run(close_coroutine, task)
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+        self.tasks.clear()

@@ -1,0 +1,92 @@
+"""The entry: a loop, a network and a guard around one scenario, and a verdict at its end."""
+
+import gc
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from lockstep.simulation.errors import LeakError, UnhandledError
+from lockstep.simulation.escape import EscapeGuard
+from lockstep.simulation.loop import VirtualLoop
+from lockstep.simulation.options import SimulationOptions
+from lockstep.simulation.world import Outcome, World
+
+__all__ = ["simulate"]
+
+T = TypeVar("T")
+_NOTE_LINES = 12
+_DAY_MS = 86_400_000
+
+
+def simulate(
+    scenario: Callable[[World], Coroutine[Any, Any, T]],
+    *,
+    seed: int = 0,
+    limit_ms: int = _DAY_MS,
+    options: SimulationOptions | None = None,
+    errors_allowed: bool = False,
+) -> Outcome[T]:
+    """Run `scenario` to its end on virtual time.
+
+    Raises what the scenario raises, and any SimulationError: an escape even if it was swallowed, an exception that
+    nobody looked at (unless `errors_allowed`), whatever is left running at the end. Every failure carries the seed
+    and the last events as notes.
+    """
+    options = options or SimulationOptions()
+    loop = VirtualLoop(limit_ns=limit_ms * 1_000_000, instant_steps_max=options.instant_steps_max, debug=options.debug)
+    world = World(loop, seed, options)
+    with _collector_at_rest():
+        try:
+            with EscapeGuard(loop.escapes, (scenario.__module__,)):
+                try:
+                    value = loop.run_until_complete(world.start(scenario(world), name="scenario"))
+                    _judge(world, errors_allowed=errors_allowed)
+                finally:
+                    loop.close()
+        except BaseException as error:
+            _annotate(error, world)
+            raise
+    return Outcome(value, world.trace.digest, world.trace.lines, world.elapsed_ms, loop.steps)
+
+
+def _judge(world: World, *, errors_allowed: bool) -> None:
+    """Let what has ended come to rest, then fail for what has not, and for what went wrong unseen."""
+    loop = world.loop
+    loop.run_while(lambda: bool(world.leaks()), world.options.drain_ms * 1_000_000)
+    gc.collect()  # a failed task says so when it is collected
+    if loop.escapes:
+        raise loop.escapes[0]
+    if loop.errors and not errors_allowed:
+        first = loop.errors[0]
+        raise UnhandledError("\n".join(_error_text(error) for error in loop.errors)) from first.get("exception")
+    if leaks := world.leaks():
+        raise LeakError("left at the end:" + "".join(f"\n  {leak}" for leak in leaks))
+
+
+def _error_text(error: dict[str, Any]) -> str:
+    return f"{error.get('message')}: {error.get('exception')!r}"
+
+
+def _annotate(error: BaseException, world: World) -> None:
+    error.add_note(f"simulation: seed={world.seed} at +{world.elapsed_ms} ms, {world.options}")
+    for unhandled in world.loop.errors[:_NOTE_LINES]:
+        error.add_note(f"unhandled: {_error_text(unhandled)}")
+    for line in world.trace.lines[-_NOTE_LINES:]:
+        error.add_note(f"trace: {line}")
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Garbage is collected at steps of the loop's choice, not wherever a count of allocations happens to stand.
+
+    What existed before is frozen, which makes those collections cheap.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()

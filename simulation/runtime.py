@@ -1,0 +1,221 @@
+"""`remoting.runtime.Runtime` for one simulated host: the door through which the code under test meets its world."""
+
+import asyncio
+import contextvars
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from lockstep.remoting.runtime import (
+    AppendFile,
+    Identity,
+    Listening,
+    ProtocolFactory,
+    Storage,
+    TimerHandle,
+    WorkerPool,
+)
+from lockstep.simulation.errors import HostCrashedError
+from lockstep.simulation.host import Host, host_context
+from lockstep.simulation.loop import START_NS, VirtualLoop
+from lockstep.simulation.network import Network
+
+__all__ = ["Disk", "SimRuntime"]
+
+T = TypeVar("T")
+
+
+class Disk:
+    """Files in memory. A disk belongs to a host's name: it outlives crashes."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytearray] = {}
+
+    def paths(self) -> list[str]:
+        return sorted(self._files)
+
+    def read(self, path: str) -> bytes:
+        """Raises FileNotFoundError."""
+        if path not in self._files:
+            raise FileNotFoundError(f"{path!r} was never opened; there are {self.paths()}")
+        return bytes(self._files[path])
+
+    def file(self, path: str) -> bytearray:
+        return self._files.setdefault(path, bytearray())
+
+
+class _SimAppendFile:
+    def __init__(self, host: Host, content: bytearray) -> None:
+        self._host = host
+        self._content = content
+        self._closed = False
+
+    def write(self, data: bytes) -> None:
+        if self._closed:
+            raise ValueError("write to closed file")
+        if self._host.alive:  # what a dead process does while it is taken apart did not happen
+            self._content += data
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class _SimStorage:
+    def __init__(self, host: Host, disk: Disk) -> None:
+        self._host = host
+        self._disk = disk
+
+    def open_append(self, path: str) -> AppendFile:
+        return _SimAppendFile(self._host, self._disk.file(path))
+
+
+class _JobTime(Protocol):
+    job_ms: int
+
+
+class _SimWorkerPool:
+    """Jobs run on the loop, in order; each occupies one of the pool's threads for the runtime's `job_ms`."""
+
+    def __init__(self, loop: VirtualLoop, host: Host, pace: _JobTime, threads: int) -> None:
+        assert threads >= 0
+        self._loop = loop
+        self._context = host_context(host)
+        self._pace = pace
+        self._threads = threads
+        self._busy = 0
+        self._closed = False
+        self._jobs: deque[Callable[[], None]] = deque()
+
+    def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        future: asyncio.Future[T] = self._loop.create_future()
+        if not self._closed:  # else nobody is left to run it, and the future waits for ever, as a real one does
+            self._jobs.append(lambda: self._run(fn, future))
+            self._start_jobs()
+        return future
+
+    def _start_jobs(self) -> None:
+        while self._jobs and self._busy < self._threads:
+            self._busy += 1
+            self._loop.call_soon(self._jobs.popleft(), context=self._context)
+
+    def _run(self, fn: Callable[[], T], future: "asyncio.Future[T]") -> None:
+        result: T | None = None
+        error: BaseException | None = None
+        asyncio._set_running_loop(None)  # noqa: SLF001 - a real pool's thread has no running loop either
+        try:
+            result = fn()
+        except BaseException as raised:
+            error = raised
+        finally:
+            asyncio._set_running_loop(self._loop)  # noqa: SLF001
+        self._loop.call_later(self._pace.job_ms / 1000, self._finish, future, result, error, context=self._context)
+
+    def _finish(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+        self._busy -= 1
+        if future.done():
+            pass  # its waiter was cancelled
+        elif error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        self._start_jobs()
+
+    def resize(self, threads: int) -> None:
+        assert threads >= 0
+        self._threads = threads
+        self._start_jobs()
+
+    def close(self) -> None:
+        """What was submitted before still runs."""
+        self._closed = True
+
+
+def _wake(waiter: "asyncio.Future[None]", _: object) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class SimRuntime:
+    """Everything made through it belongs to its host, whoever asks. Get one with `World.host`."""
+
+    def __init__(
+        self, loop: VirtualLoop, network: Network, host: Host, disk: Disk, rng: random.Random, epoch_ms: int
+    ) -> None:
+        self.host = host
+        self.disk = disk
+        self.rng = rng
+        self.storage: Storage = _SimStorage(host, disk)
+        self.job_ms = 0  # how long each job of a worker pool takes
+        self._loop = loop
+        self._network = network
+        self._epoch_ns = (epoch_ms + host.clock_offset_ms) * 1_000_000
+        self._serial = loop.now_ns
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    @property
+    def address(self) -> str:
+        """IPv4 text, to listen on and to be reached at; the name works as well."""
+        return self.host.address
+
+    def now_ms(self) -> int:
+        return (self._epoch_ns + self._loop.now_ns - START_NS) // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        return self._loop.now_ns
+
+    def new_identity(self) -> Identity:
+        self._serial += 1
+        return Identity(self.host.address, self.host.pid, self._serial)
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> TimerHandle:
+        due_ns = self._loop.now_ns + delay_ms * 1_000_000
+        return self._loop.call_at_ns(due_ns, callback, *args, context=self._context())
+
+    def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
+        if not self.host.alive:
+            coroutine.close()
+        return self._loop.create_task(coroutine, name=name, context=self._context())
+
+    async def create_connection(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        self._check_alive()
+        return await self._network.connect(self.host, factory, host, port)
+
+    async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> Listening:
+        self._check_alive()
+        return self._network.listen(self.host, factory, host, port)
+
+    def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
+        return _SimWorkerPool(self._loop, self.host, self, threads)
+
+    async def run(self, coroutine: Coroutine[Any, Any, T], *, name: str = "scenario") -> T:
+        """Await `coroutine` on this host, so that its own tasks and sleeps belong there too.
+
+        Raises HostCrashedError as soon as the host crashes.
+        """
+        task = self.create_task(coroutine, name=name)
+        key = hash(task)
+        while not task.done():
+            waiter = self.host.waiters[key] = self._loop.create_future()
+            task.add_done_callback(partial(_wake, waiter), context=self._loop.ground)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                task.cancel()
+            finally:
+                del self.host.waiters[key]
+        return task.result()
+
+    def _context(self) -> contextvars.Context:
+        self._check_alive()
+        return host_context(self.host)
+
+    def _check_alive(self) -> None:
+        if not self.host.alive:
+            raise HostCrashedError(f"{self.host} has crashed; World.host({self.name!r}) starts it again")

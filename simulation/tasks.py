@@ -1,0 +1,121 @@
+"""Handles, futures and tasks of the virtual loop: all of them know a number, and tasks and handles their host."""
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from lockstep.simulation.host import HOST, Host
+
+__all__ = ["SequencedFuture", "SequencedTask", "VirtualHandle", "close_coroutine", "describe"]
+
+T = TypeVar("T")
+_CLOSE_ATTEMPTS_MAX = 100
+
+
+class _Loop(Protocol):
+    def timer_cancelled(self) -> None: ...
+
+
+class VirtualHandle(asyncio.TimerHandle):
+    """A callback to come. asyncio's own constructor is left out on purpose: none of its fields is used."""
+
+    __slots__ = ("args", "callback", "context", "host", "is_cancelled", "loop", "timed", "when_ns")
+
+    def __init__(
+        self,
+        loop: _Loop,
+        when_ns: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context,
+    ) -> None:
+        self.loop = loop
+        self.when_ns = when_ns
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.host: Host | None = context.get(HOST)
+        self.is_cancelled = False
+        self.timed = False  # among the loop's timers
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            self.args = ()
+            if self.timed:
+                self.loop.timer_cancelled()
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.when_ns / 1e9
+
+    def get_context(self) -> contextvars.Context:
+        return self.context
+
+    def __repr__(self) -> str:
+        name = getattr(self.callback, "__qualname__", None) or type(self.callback).__qualname__
+        return f"<{name} on {self.host or 'no host'}>"
+
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+class SequencedFuture(asyncio.Future[T]):
+    """Hashes by number: a set of them has the same order in every run."""
+
+    __slots__ = ("sequence",)
+
+    def __init__(self, sequence: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.sequence = sequence
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self.sequence
+
+
+class SequencedTask(asyncio.Task[T]):
+    """As SequencedFuture; named by number too, and on the host of its context."""
+
+    __slots__ = ("host", "sequence")
+
+    def __init__(
+        self,
+        sequence: int,
+        coroutine: Coroutine[Any, Any, T],
+        loop: asyncio.AbstractEventLoop,
+        name: str | None,
+        context: contextvars.Context,
+    ) -> None:
+        self.sequence = sequence
+        self.host: Host | None = context.get(HOST)
+        super().__init__(coroutine, loop=loop, name=name or f"task-{sequence}", context=context)
+
+    def __hash__(self) -> int:
+        return self.sequence
+
+
+def describe(task: SequencedTask[Any]) -> str:
+    """The task's name, its host, and the lines it stands at, outermost first."""
+    places: list[str] = []
+    coroutine: Any = task.get_coro()
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is not None:
+            places.append(f"{frame.f_code.co_name} ({frame.f_code.co_filename.split('/')[-1]}:{frame.f_lineno})")
+        coroutine = getattr(coroutine, "cr_await", None)
+    paused = ", which is paused" if task.host and task.host.paused else ""
+    return f"{task.get_name()} on {task.host or 'no host'}{paused}, at {' > '.join(places) or '?'}"
+
+
+def close_coroutine(task: SequencedTask[Any]) -> None:
+    """End a task that will never run again. Each await in its cleaning up takes one more attempt."""
+    coroutine: Any = task.get_coro()
+    for _ in range(_CLOSE_ATTEMPTS_MAX):
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            coroutine.close()
+        if coroutine is None or getattr(coroutine, "cr_frame", None) is None:
+            return

@@ -1,0 +1,319 @@
+"""One end of a simulated connection: an asyncio transport that keeps the promises of asyncio's own.
+
+`connection_made` comes before any data and `connection_lost` once, last, from the loop; nothing is received while
+reading is paused; a close sends what was written first. A wire takes `window_bytes` that the reader has not read;
+what is written beyond stays in the write buffer, and its high-water mark pauses the protocol.
+"""
+
+import asyncio
+import contextvars
+import errno
+import zlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from lockstep.simulation.host import Host
+from lockstep.simulation.loop import VirtualLoop
+from lockstep.simulation.trace import Trace
+from lockstep.simulation.wire import Ending, Pipe
+
+__all__ = ["Address", "Endpoint", "reset_error"]
+
+Bytes = bytes | bytearray | memoryview
+_HIGH_WATER_BYTES = 65_536
+
+
+class Address(NamedTuple):
+    host: str  # IPv4 text
+    port: int
+
+
+def reset_error() -> ConnectionResetError:
+    return ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+
+class Endpoint(asyncio.Transport):
+    """Made by the network, in pairs; `out` carries what is written here to the peer, `inbound` its bytes to here."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        trace: Trace,
+        host: Host,
+        context: contextvars.Context,
+        local: Address,
+        remote: Address,
+        read_bytes_max: int,
+    ) -> None:
+        super().__init__({"sockname": tuple(local), "peername": tuple(remote)})
+        self.host = host
+        self.context = context
+        self.label = ""
+        self.peer: Endpoint
+        self.out: Pipe
+        self.inbound: Pipe
+        self.on_end: Callable[[Endpoint], None] = lambda _: None
+        self._loop = loop
+        self._trace = trace
+        self._read_bytes_max = read_bytes_max
+        self._protocol: asyncio.Protocol | None = None
+        self._made = False
+        self._closing = False  # no more reading, and no more writing but of what was written before
+        self._lost = False  # connection_lost is on its way
+        self._reset_by_peer = False
+        # reading
+        self._received = bytearray()
+        self._eof_arrived = False
+        self._reading_paused = False
+        self._read_scheduled = False
+        # writing
+        self._buffer = bytearray()
+        self._high_bytes = _HIGH_WATER_BYTES
+        self._low_bytes = _HIGH_WATER_BYTES // 4
+        self._writing_paused = False
+        self._pump_scheduled = False
+        self._eof_written = False
+        self._eof_sent = False
+
+    def __repr__(self) -> str:
+        return f"<connection {self.label}>"
+
+    # Its life, as the network sees it ------------------------------------------------------------------------
+
+    @property
+    def lost(self) -> bool:
+        return self._lost
+
+    def attach(self, protocol: asyncio.Protocol, waiter: "asyncio.Future[None] | None" = None) -> None:
+        """Give the connection to a protocol; `waiter` is done once its connection_made has run."""
+        self._protocol = protocol
+        self._loop.call_soon(self._call_made, waiter, context=self.context)
+
+    def _call_made(self, waiter: "asyncio.Future[None] | None") -> None:
+        assert self._protocol is not None
+        try:
+            self._protocol.connection_made(self)
+        finally:
+            self._made = True
+            self._schedule_read()
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+    def lose(self, error: Exception | None) -> None:
+        """The connection is over on this side; the peer is not told."""
+        if self._lost:
+            return
+        self._lost = self._closing = True
+        self._buffer.clear()
+        self._loop.call_soon(self._call_lost, error, context=self.context)
+
+    def _call_lost(self, error: Exception | None) -> None:
+        self._trace.add("lost", f"{self.label} {type(error).__name__ if error else 'closed'}")
+        try:
+            if self._protocol is not None:
+                self._protocol.connection_lost(error)
+        finally:
+            self.on_end(self)
+
+    def kill(self, *, silently: bool) -> None:
+        """The host is gone: nothing runs here any more, and the peer learns of it, or not."""
+        if not self._lost:
+            self._lost = self._closing = True
+            self._buffer.clear()
+            if not silently:
+                self.out.put(Ending.RESET)
+        self.on_end(self)
+
+    def _fail(self, error: Exception, message: str) -> None:
+        if not isinstance(error, OSError):
+            self._loop.call_exception_handler(
+                {"message": message, "exception": error, "transport": self, "protocol": self._protocol}
+            )
+        if not self._lost:
+            self._buffer.clear()
+            self._shut(error)
+
+    # What arrives --------------------------------------------------------------------------------------------
+
+    def on_bytes(self, data: bytes) -> None:
+        if self._lost:
+            if not self.host.silent:
+                self.out.put(Ending.RESET)  # as a kernel answers what comes for a closed socket
+        elif self._closing:
+            self._take(len(data))
+        else:
+            self._received += data
+            self._schedule_read()
+
+    def on_ending(self, ending: Ending) -> None:
+        if ending is Ending.EOF:
+            self._eof_arrived = True
+        else:
+            self._reset_by_peer = True
+            self._buffer.clear()
+            if self._closing:
+                self.lose(reset_error())
+        self._schedule_read()
+
+    def _take(self, size: int) -> None:
+        self.inbound.read(size)
+        self.peer.on_room()
+
+    def _schedule_read(self) -> None:
+        something = self._received or self._eof_arrived or self._reset_by_peer
+        if something and self._made and not (self._read_scheduled or self._reading_paused or self._closing):
+            self._read_scheduled = True
+            self._loop.call_soon(self._read, context=self.context)
+
+    def _read(self) -> None:
+        self._read_scheduled = False
+        if self._reading_paused or self._closing:
+            return
+        assert self._protocol is not None
+        try:
+            if self._received:
+                self._read_bytes(self._protocol)
+            elif self._reset_by_peer:
+                self.lose(reset_error())
+            elif self._eof_arrived:
+                self._eof_arrived = False
+                self._trace.add("eof", self.label)
+                if not self._protocol.eof_received():
+                    self.close()
+        except Exception as error:
+            self._fail(error, "Fatal error: the protocol failed to take what was received.")
+
+    def _read_bytes(self, protocol: asyncio.Protocol) -> None:
+        data = bytes(self._received[: self._read_bytes_max])
+        del self._received[: self._read_bytes_max]
+        self._take(len(data))
+        self._trace.add("data", f"{self.label} {len(data)} {zlib.crc32(data):08x}")
+        protocol.data_received(data)
+        self._schedule_read()
+
+    def is_reading(self) -> bool:
+        return not self._closing and not self._reading_paused
+
+    def pause_reading(self) -> None:
+        if not self._closing:
+            self._reading_paused = True
+
+    def resume_reading(self) -> None:
+        if not self._closing:
+            self._reading_paused = False
+            self._schedule_read()
+
+    # What is written -----------------------------------------------------------------------------------------
+
+    def write(self, data: Bytes) -> None:
+        if not isinstance(data, Bytes):
+            raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+        if self._eof_written:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if not data or self._closing:
+            return
+        if self._reset_by_peer:
+            self.lose(reset_error())
+            return
+        self._buffer += data
+        self._pump()
+        if len(self._buffer) > self._high_bytes and not self._writing_paused:
+            self._writing_paused = True
+            self._tell("pause_writing")
+
+    def writelines(self, list_of_data: Iterable[Bytes]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def on_room(self) -> None:
+        """The peer has read; its host may be stalled, but ours fills the window when it gets to run."""
+        if self._buffer and not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._loop.call_soon(self._pump_later, context=self.context)
+
+    def _pump_later(self) -> None:
+        self._pump_scheduled = False
+        self._pump()
+        if self._writing_paused and not self._lost and len(self._buffer) <= self._low_bytes:
+            self._writing_paused = False
+            self._tell("resume_writing")
+        if not self._buffer and not self._lost:
+            if self._closing:
+                self._shut()
+            elif self._eof_written:
+                self._send_eof()
+
+    def _pump(self) -> None:
+        size = min(len(self._buffer), self.out.room_bytes)
+        if size > 0:
+            self.out.put(bytes(self._buffer[:size]))
+            del self._buffer[:size]
+
+    def _tell(self, method: str) -> None:
+        try:
+            getattr(self._protocol, method)()
+        except Exception as error:
+            self._loop.call_exception_handler(
+                {"message": f"protocol.{method}() failed", "exception": error, "transport": self}
+            )
+
+    def write_eof(self) -> None:
+        if not self._closing and not self._eof_written:
+            self._eof_written = True
+            if not self._buffer:
+                self._send_eof()
+
+    def _send_eof(self) -> None:
+        if not self._eof_sent:
+            self._eof_sent = True
+            self.out.put(Ending.EOF)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._buffer)
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low_bytes, self._high_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        high = (_HIGH_WATER_BYTES if low is None else 4 * low) if high is None else high
+        low = high // 4 if low is None else low
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
+        self._high_bytes, self._low_bytes = high, low
+
+    # The end -------------------------------------------------------------------------------------------------
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        if not self._buffer:
+            self._shut()
+
+    def abort(self) -> None:
+        if not self._lost:
+            self._closing = True
+            self._buffer.clear()
+            self._shut()
+
+    def _shut(self, error: Exception | None = None) -> None:
+        """Close the socket: bytes that nobody read turn the end into a reset, as kernels do."""
+        if self._received:
+            self.out.put(Ending.RESET)
+        else:
+            self._send_eof()
+        self.lose(error)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        if not isinstance(protocol, asyncio.Protocol):
+            raise TypeError(f"only asyncio.Protocol is simulated, not {type(protocol).__name__}")
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        assert self._protocol is not None
+        return self._protocol

@@ -1,0 +1,222 @@
+"""`simulate`: run a scenario on virtual time, and the World through which the scenario rules it.
+
+async def scenario(world: World) -> int:
+    broker, consumer = world.host("broker"), world.host("c1")
+    await broker.run(serve(broker))             # code under test, on its host
+    ...
+    world.stall("c1", 70_000)
+    await world.sleep_ms(70_000)
+
+outcome = simulate(scenario, seed=7)
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from lockstep.simulation.errors import HostCrashedError, LimitError
+from lockstep.simulation.host import Host
+from lockstep.simulation.loop import START_NS, VirtualLoop
+from lockstep.simulation.network import Network
+from lockstep.simulation.options import SimulationOptions
+from lockstep.simulation.runtime import Disk, SimRuntime
+from lockstep.simulation.tasks import describe
+from lockstep.simulation.trace import Trace
+from lockstep.simulation.transport import Endpoint
+
+__all__ = ["Outcome", "World"]
+
+T = TypeVar("T")
+_FIRST_PID = 1001
+_ADDRESSES_PER_NET = 250
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What a simulation came to; equal for equal seeds, options and code."""
+
+    value: T
+    trace_hash: str
+    trace: list[str]  # its latest lines
+    elapsed_ms: int
+    steps: int  # callbacks that ran
+
+
+class World:
+    """Hosts by name, the faults that befall them, and the trace. Its methods are for the scenario."""
+
+    def __init__(self, loop: VirtualLoop, seed: int, options: SimulationOptions) -> None:
+        self.loop = loop
+        self.seed = seed
+        self.options = options
+        self.rng = random.Random(f"{seed}/scenario")  # for the scenario's own choices
+        self.trace = Trace(lambda: loop.now_ns - START_NS, options.trace_lines_max)
+        self.network = Network(loop, self.trace, seed, options)
+        self._runtimes: dict[str, SimRuntime] = {}
+        self._disks: dict[str, Disk] = {}
+        self._started = 0
+
+    # Hosts ---------------------------------------------------------------------------------------------------
+
+    def host(self, name: str, *, clock_offset_ms: int = 0) -> SimRuntime:
+        """The runtime of a living host; made when new, and anew, on the same address and disk, after a crash."""
+        runtime = self._runtimes.get(name)
+        if runtime is not None and runtime.host.alive:
+            return runtime
+        self._started += 1
+        if runtime is None:
+            net, number = divmod(len(self._runtimes), _ADDRESSES_PER_NET)
+            address, generation = f"10.0.{net}.{number + 1}", 1
+        else:
+            address, generation = runtime.address, runtime.host.generation + 1
+            runtime.host.silent = False  # the machine is up again, and answers for connections it has forgotten
+        host = Host(name, address, generation, _FIRST_PID + self._started - 1, clock_offset_ms)
+        rng = random.Random(f"{self.seed}/host {name}#{generation}")
+        self.network.join(host)
+        self.trace.add("start", f"{host} {address}")
+        runtime = SimRuntime(self.loop, self.network, host, self.disk(name), rng, self.options.epoch_ms)
+        self._runtimes[name] = runtime
+        return runtime
+
+    def disk(self, name: str) -> Disk:
+        """The files of a host, which outlive it."""
+        return self._disks.setdefault(name, Disk())
+
+    def crash(self, name: str, *, silently: bool = False) -> None:
+        """SIGKILL: nothing of the host runs any more and its connections are reset.
+
+        With `silently` the machine goes with it: peers hear nothing, until they give up or it starts again.
+        """
+        host = self._living(name)
+        self.trace.add("crash", f"{host}{' silently' if silently else ''}")
+        host.crash(silently=silently)
+        self.network.crash(host, silently=silently)
+        for waiter in host.waiters.values():
+            if not waiter.done():
+                waiter.set_exception(HostCrashedError(f"{host} has crashed"))
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: no callback of the host runs until `resume`; its kernel still accepts and buffers."""
+        self.trace.add("pause", str(self._living(name)))
+        self._living(name).pause()
+
+    def resume(self, name: str) -> None:
+        host = self._living(name)
+        if host.paused:
+            self.trace.add("resume", str(host))
+            self.loop.reschedule(host.resume())
+
+    def stall(self, name: str, duration_ms: int) -> None:
+        """Pause now, resume after `duration_ms`; a crash and a restart meanwhile end it."""
+        self.pause(name)
+        host = self._living(name)
+        due_ns = self.loop.now_ns + duration_ms * 1_000_000
+        self.loop.call_at_ns(due_ns, self._end_stall, host, context=self.loop.ground)
+
+    def _end_stall(self, host: Host) -> None:
+        if host.alive:
+            self.resume(host.name)
+
+    def power_off(self) -> None:
+        """Crash every host: for a scenario that ends in the middle of things."""
+        for runtime in list(self._runtimes.values()):
+            if runtime.host.alive:
+                self.crash(runtime.name)
+
+    def _living(self, name: str) -> Host:
+        if name not in self._runtimes:
+            raise LookupError(f"no host is named {name!r}; there are {list(self._runtimes)}")
+        host = self._runtimes[name].host
+        if not host.alive:
+            raise HostCrashedError(f"{host} has crashed")
+        return host
+
+    # The network's faults ------------------------------------------------------------------------------------
+
+    def partition(self, one: str, other: str) -> None:
+        """Nothing passes between the two, either way, until `repair`; new connections time out."""
+        self._block("partition", one, other, partitioned=True)
+        self.network.block(other, one, partitioned=True)
+
+    def repair(self, one: str, other: str) -> None:
+        """What was sent meanwhile arrives, as TCP would send it again."""
+        self._block("repair", one, other, partitioned=False)
+        self.network.block(other, one, partitioned=False)
+
+    def hold(self, source: str, target: str) -> None:
+        """Nothing passes from `source` to `target` until `release`; the other direction is free."""
+        self._block("hold", source, target, held=True)
+
+    def release(self, source: str, target: str) -> None:
+        self._block("release", source, target, held=False)
+
+    def _block(
+        self, verb: str, one: str, other: str, *, partitioned: bool | None = None, held: bool | None = None
+    ) -> None:
+        self.network.block(one, other, partitioned=partitioned, held=held)
+        self.trace.add(verb, f"{one} {other}")
+
+    def cut(self, one: str | asyncio.BaseTransport, other: str | None = None) -> int:
+        """Reset connections at once, both ends, losing what is under way; returns how many.
+
+        `one` is a transport, or a host: with `other` all connections between the two, else all of its own.
+        """
+        for name in (one, other):
+            if isinstance(name, str):
+                self.network.address_of(name)  # a name that does not exist is a mistake, not a cut of nothing
+        self.trace.add("cut", one.label if isinstance(one, Endpoint) else f"{one} {other or ''}".rstrip())
+
+        def chosen(endpoint: Endpoint) -> bool:
+            if not isinstance(one, str):
+                return endpoint is one
+            return endpoint.host.name == one and other in (None, endpoint.peer.host.name)
+
+        return self.network.cut(chosen)
+
+    def connections(self, one: str, other: str) -> list[asyncio.Transport]:
+        """The open transports on host `one` whose peer is host `other`; oldest first."""
+        ends = [end for end in self.network.endpoints() if end.host.name == one and end.peer.host.name == other]
+        return [end for end in ends if not end.lost]
+
+    # Time, waiting, evidence ---------------------------------------------------------------------------------
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Virtual time since the start."""
+        return (self.loop.now_ns - START_NS) // 1_000_000
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock of a host without an offset."""
+        return self.options.epoch_ms + self.elapsed_ms
+
+    async def sleep_ms(self, duration_ms: int) -> None:
+        await asyncio.sleep(duration_ms / 1000)
+
+    async def until(self, condition: Callable[[], object], *, timeout_ms: int = 60_000, poll_ms: int = 10) -> None:
+        """Wait for a condition, looking every `poll_ms`. Raises LimitError, naming it, after `timeout_ms`."""
+        end_ms = self.elapsed_ms + timeout_ms
+        while not condition():
+            if self.elapsed_ms >= end_ms:
+                name = getattr(condition, "__qualname__", repr(condition))
+                line = getattr(getattr(condition, "__code__", None), "co_firstlineno", "?")
+                raise LimitError(f"after {timeout_ms} ms still not so: {name} (line {line})")
+            await self.sleep_ms(poll_ms)
+
+    def start(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
+        """A task of the scenario, on no host."""
+        return self.loop.create_task(coroutine, name=name, context=self.loop.ground.copy())
+
+    def record(self, text: str) -> None:
+        """A line of the scenario's own in the trace, and so in its hash."""
+        self.trace.add("record", text)
+
+    def leaks(self) -> list[str]:
+        """What living hosts, and the scenario, have not ended: tasks, connections, listeners."""
+        return [
+            *(f"task {describe(task)}" for task in self.loop.pending()),
+            *(f"connection {end.label}" for end in self.network.endpoints() if end.host.alive),
+            *(f"listener {at.host}:{at.port}" for at in self.network.listening()),
+        ]
