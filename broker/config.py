@@ -94,9 +94,10 @@ class BrokerConfig:
         )
 
     def _check_addresses(self) -> None:
+        others = self.name_server_addresses  # raises for what is no address
         _check(self.serve_broker or self.serve_name_server, "serve_broker", "nothing is left to serve")
         _check(
-            self.serve_name_server or not self.serve_broker or bool(self.name_server_addresses),
+            self.serve_name_server or not self.serve_broker or bool(others),
             "name_servers",
             "a broker without a name server of its own needs the address of another",
         )

@@ -1,0 +1,139 @@
+"""Settings and the command line."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.options import parse_options, parse_size, parse_topic
+from lockstep.remoting.settings import SettingError, with_properties
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"lock_mode": "fenced"}, "not there yet"),
+        ({"lock_mode": "loose"}, "faithful"),
+        ({"lock_max_live_time_ms": 0}, "above 0"),
+        ({"port": 70_000}, "0 to 65535"),
+        ({"host": "0.0.0.0"}, "which address clients are to use"),
+        ({"serve_name_server": False}, "needs the address of another"),
+        ({"serve_name_server": False, "serve_broker": False}, "nothing is left"),
+        ({"name_servers": "nowhere"}, "host:port"),
+        ({"memory_limit_bytes": 1000}, "at least one message"),
+        ({"max_message_bytes": 1 << 25}, "no frame"),
+        ({"broker_name": "broker a"}, "broker_name"),
+        ({"scan_interval_ms": 120_000}, "a whole life late"),
+        ({"register_interval_ms": 120_000}, "forget a healthy broker"),
+        ({"segment_bytes": -1}, "segment_bytes"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_with_the_reason(changes: dict[str, Any], said: str) -> None:
+    """At construction, before anything is started."""
+    with pytest.raises(SettingError, match=said):
+        replace(BrokerConfig(), **changes)
+
+
+def test_rocketmqs_own_names_are_known() -> None:
+    """The same setting under either name."""
+    properties = {
+        "rocketmq.broker.rebalance.lockMaxLiveTime": "10000",
+        "autoCreateTopicEnable": "false",
+        "maxTransferCountOnMessageInMemory": "64",
+        "brokerName": "b1",
+    }
+    config = with_properties(BrokerConfig(), properties)
+    assert (config.lock_max_live_time_ms, config.auto_create_topics) == (10_000, False)
+    assert (config.pull_messages_max, config.broker_name) == (64, "b1")
+
+
+def test_segments_are_an_eighth_of_the_limit_up_to_64_mib() -> None:
+    """Unless their size is given."""
+    assert BrokerConfig().segment_capacity_bytes == 64 << 20
+    assert BrokerConfig(memory_limit_bytes=64 << 20).segment_capacity_bytes == 8 << 20
+    assert BrokerConfig(segment_bytes=12345).segment_capacity_bytes == 12345
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4096", 4096), ("1GiB", 1 << 30), ("512M", 512 << 20), ("2 kb", 2000), ("1g", 1 << 30)]
+)
+def test_sizes(text: str, size: int) -> None:
+    """With and without a unit."""
+    assert parse_size(text) == size
+
+
+def test_topics() -> None:
+    """Retry topics may be named too, for they hold no colon."""
+    assert parse_topic("orders:8") == ("orders", 8)
+    assert parse_topic("%RETRY%g:1") == ("%RETRY%g", 1)
+
+
+def test_options_become_a_config() -> None:
+    """Every option lands where it belongs, -D after the others."""
+    given = (
+        "--host 127.0.0.2 --advertise 10.1.2.3 --port 0 --name-server-port 1 --broker-name b --cluster c "
+        "--topic a:1 --topic b:2 --no-auto-create-topics --memory-limit 64MiB --lock-live-ms 3000 "
+        "-D maxMessageSize=1000 -D lock_max_live_time_ms=4000 --log-format json --log-level debug"
+    )
+    options = parse_options(given.split())
+    config = options.config
+    assert (config.host, config.advertised_host, config.port, config.name_server_port) == (
+        "127.0.0.2",
+        "10.1.2.3",
+        0,
+        1,
+    )
+    assert (config.broker_name, config.cluster, config.auto_create_topics) == ("b", "c", False)
+    assert (config.memory_limit_bytes, config.lock_max_live_time_ms) == (64 << 20, 4000)
+    assert (config.max_message_bytes, config.log_debug) == (1000, True)
+    assert (options.topics, options.log_format, options.log_level) == ((("a", 1), ("b", 2)), "json", "debug")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "serves"),
+    [
+        ("", (True, True)),
+        ("--role name-server", (False, True)),
+        ("--role broker --name-server h:1", (True, False)),
+        ("--name-server h:1 --name-server i:2", (True, False)),
+        ("--role all --name-server h:1", (True, True)),
+    ],
+)
+def test_roles(arguments: str, serves: tuple[bool, bool]) -> None:
+    """A broker that joins another name server does not serve one of its own unless told so."""
+    config = parse_options(arguments.split()).config
+    assert (config.serve_broker, config.serve_name_server) == serves
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--nonsense",
+        "--port many",
+        "--port 99999",
+        "--topic orders",
+        "--topic orders:0",
+        "--topic or/ders:4",
+        "--memory-limit huge",
+        "--memory-limit 1K",
+        "--lock-live-ms 0",
+        "--lock-mode fenced",
+        "-D nonsense=1",
+        "-D maxMessageSize",
+        "-D maxMessageSize=much",
+        "--name-server nowhere",
+        "--role broker",
+        "--role name-server --topic a:1",
+        "--host 0.0.0.0",
+    ],
+)
+def test_options_that_make_no_sense_end_with_one_line_and_status_2(
+    arguments: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing on stdout, one line on stderr."""
+    with pytest.raises(SystemExit) as stopped:
+        parse_options(arguments.split())
+    said = capsys.readouterr()
+    assert (stopped.value.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert said.err.startswith("lockstep-broker: ")

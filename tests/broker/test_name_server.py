@@ -1,0 +1,205 @@
+"""The name server, core and requests (wire.md 2.7)."""
+
+import json
+import struct
+import zlib
+
+import pytest
+
+from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.protocol.bodies import (
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    TopicConfig,
+    TopicConfigs,
+    TopicList,
+    TopicRouteData,
+)
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.headers import (
+    GetRouteInfoRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnregisterBrokerRequestHeader,
+)
+from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, ask_name_server
+
+A = BrokerIdentity("C", "broker-a", 0, "10.0.0.1:10911")
+B = BrokerIdentity("C", "broker-b", 0, "10.0.0.2:10911")
+
+
+def configs(counter: int, *topics: str) -> TopicConfigs:
+    return TopicConfigs(DataVersion(counter, NOW_MS), tuple(TopicConfig(topic) for topic in topics))
+
+
+def test_a_route_names_queues_and_brokers_of_every_registered_master() -> None:
+    """Two brokers under one name server share a topic."""
+    server = NameServer()
+    server.register(A, configs(1, "T", "only-a"), FakeConnection(), NOW_MS)
+    server.register(B, configs(1, "T"), FakeConnection(), NOW_MS)
+    route = server.route("T")
+    assert route is not None
+    assert route.queue_datas == (QueueData("broker-a", 4, 4, 6), QueueData("broker-b", 4, 4, 6))
+    assert [data.master_addr for data in route.broker_datas] == [A.broker_addr, B.broker_addr]
+    assert server.topics() == ("T", "only-a")
+    assert server.route("nowhere") is None
+
+
+def test_topics_are_read_only_when_their_version_changed_and_stay_when_no_longer_named() -> None:
+    """An equal version is not read; a topic absent later stays until its broker goes."""
+    server, connection = NameServer(), FakeConnection()
+    server.register(A, configs(1, "T"), connection, NOW_MS)
+    server.register(A, configs(1, "T", "unread"), connection, NOW_MS)
+    assert server.route("unread") is None
+    server.register(A, configs(2, "U"), connection, NOW_MS)
+    assert server.topics() == ("T", "U")
+
+
+def test_slaves_bring_an_address_and_no_topics() -> None:
+    """Only id 0 tells topics; a slave is told its master."""
+    server = NameServer()
+    slave = A._replace(broker_id=1, broker_addr="10.0.0.9:10911")
+    assert server.register(slave, configs(1, "T"), FakeConnection(), NOW_MS) is None
+    assert server.route("T") is None
+    server.register(A, configs(1, "T"), FakeConnection(), NOW_MS)
+    assert server.register(slave, configs(1), FakeConnection(), NOW_MS) == A.broker_addr
+    route = server.route("T")
+    assert route is not None
+    assert route.broker_datas[0].broker_addrs == {0: A.broker_addr, 1: slave.broker_addr}
+
+
+def test_a_slave_that_becomes_the_master_is_not_listed_twice() -> None:
+    """One address has one id."""
+    server = NameServer()
+    server.register(A._replace(broker_id=1), configs(1), FakeConnection(), NOW_MS)
+    server.register(A, configs(1, "T"), FakeConnection(), NOW_MS)
+    assert server.cluster_info().brokers == (BrokerData("broker-a", "C", {0: A.broker_addr}),)
+
+
+def test_a_broker_dies_with_its_connection_and_its_topics_with_it() -> None:
+    """The other broker's queues stay."""
+    server, connection = NameServer(), FakeConnection()
+    server.register(A, configs(1, "T", "only-a"), connection, NOW_MS)
+    server.register(B, configs(1, "T"), FakeConnection(), NOW_MS)
+    assert server.on_closed(connection) == [A]
+    assert server.topics() == ("T",)
+    route = server.route("T")
+    assert route is not None
+    assert [data.broker_name for data in route.queue_datas] == ["broker-b"]
+
+
+def test_a_silent_broker_lives_120_seconds_and_no_longer() -> None:
+    """103 and 322 both count as signs of life; the broker of this process needs none."""
+    server, connection = NameServer(120_000), FakeConnection()
+    server.register(A, configs(1, "T"), connection, NOW_MS)
+    server.register(B, configs(1, "T"), None, NOW_MS)
+    assert server.touch(A, NOW_MS + 10_000) == DataVersion(1, NOW_MS)
+    assert server.scan(NOW_MS + 130_000) == []
+    assert server.scan(NOW_MS + 130_001) == [(A, connection)]
+    assert server.scan(NOW_MS + 10**9) == []
+    assert server.touch(A, NOW_MS) is None
+
+
+def test_a_broker_that_moved_is_known_by_its_new_address() -> None:
+    """The old address's goodbye, arriving late, does not remove the new one."""
+    server = NameServer()
+    server.register(A, configs(1, "T"), FakeConnection(), NOW_MS)
+    moved = A._replace(broker_addr="10.0.0.7:10911")
+    server.register(moved, configs(1, "T"), FakeConnection(), NOW_MS)
+    assert not server.unregister(A)
+    assert server.cluster_info().brokers[0].master_addr == moved.broker_addr
+    assert server.unregister(moved)
+    assert server.topics() == ()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_requests_of_brokers_and_clients(encoding: SerializeType) -> None:
+    """Register, ask for routes, the cluster, all topics, the version, and leave."""
+    ask = ask_name_server(NameServer(), encoding, FakeConnection())
+    register = RegisterBrokerRequestHeader("broker-a", A.broker_addr, "C", "", 0)
+    reply = ask(RequestCode.REGISTER_BROKER, register, configs(1, "T"))
+    assert (reply.code, reply.decode_header(RegisterBrokerResponseHeader)) == (0, (None, None))
+
+    reply = ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader("T"))
+    route = decode_body(TopicRouteData, reply.body, encoding)
+    assert route.queue_datas == (QueueData("broker-a", 4, 4, 6),)
+    unknown = ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader("U"))
+    assert (unknown.code, unknown.body) == (ResponseCode.TOPIC_NOT_EXIST, b"")
+
+    cluster = decode_body(ClusterInfo, ask(RequestCode.GET_BROKER_CLUSTER_INFO).body, encoding)
+    assert cluster.brokers == (BrokerData("broker-a", "C", {0: A.broker_addr}),)
+    topics = ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    assert decode_body(TopicList, topics.body, encoding) == (("T",),)
+
+    me = UnregisterBrokerRequestHeader("broker-a", A.broker_addr, "C", 0)
+    for version, changed in [(DataVersion(1, NOW_MS), False), (DataVersion(2, NOW_MS), True)]:
+        reply = ask(RequestCode.QUERY_DATA_VERSION, me, version)
+        assert reply.decode_header(QueryDataVersionResponseHeader).changed is changed
+        assert decode_body(DataVersion, reply.body, encoding) == DataVersion(1, NOW_MS)
+    assert ask(RequestCode.UNREGISTER_BROKER, me).code == 0
+    assert ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader("T")).code == 17
+    reply = ask(RequestCode.QUERY_DATA_VERSION, me, DataVersion(1, NOW_MS))
+    assert reply.decode_header(QueryDataVersionResponseHeader).changed is True
+
+
+def test_a_route_is_the_json_that_every_client_reads() -> None:
+    """Members in alphabetical order, broker ids in quotes (wire.md 1.5, 2.7)."""
+    server = NameServer()
+    server.register(A, configs(1, "T"), FakeConnection(), NOW_MS)
+    reply = ask_name_server(server, SerializeType.JSON, FakeConnection())(
+        RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader("T")
+    )
+    assert reply.body == (
+        b'{"brokerDatas":[{"brokerAddrs":{"0":"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"C"}],'
+        b'"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":4,'
+        b'"topicSysFlag":0,"writeQueueNums":4}]}'
+    )
+
+
+def test_an_unknown_request_code_is_answered() -> None:
+    """Code 3; Apache's name server would leave the caller to its timeout."""
+    assert ask_name_server(NameServer(), SerializeType.JSON, FakeConnection())(9999).code == 3
+
+
+def compressed(*topics: str) -> bytes:
+    def text(value: str) -> bytes:
+        return struct.pack(">i", len(value)) + value.encode()
+
+    plain = text(json.dumps({"counter": 3, "timestamp": NOW_MS})) + struct.pack(">i", len(topics))
+    return zlib.compress(plain + b"".join(map(text, topics)) + text("[]"))
+
+
+def test_a_compressed_registration_is_read() -> None:
+    """compressed=true, with a checked crc32."""
+    server = NameServer()
+    ask = ask_name_server(server, SerializeType.JSON, FakeConnection())
+    body = compressed("T 8 4 6 SINGLE_TAG")
+    header = RegisterBrokerRequestHeader("broker-a", A.broker_addr, "C", "", 0, True, zlib.crc32(body) & 0x7FFFFFFF)
+    assert ask(RequestCode.REGISTER_BROKER, header, body).code == 0
+    route = server.route("T")
+    assert route is not None
+    assert route.queue_datas == (QueueData("broker-a", 8, 4, 6),)
+    assert ask(RequestCode.REGISTER_BROKER, header._replace(body_crc32=1), body).code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not zlib",
+        compressed("T 8 4 6 SINGLE_TAG")[:-4],
+        compressed("T eight 4 6 SINGLE_TAG"),
+        compressed("T 8"),
+        zlib.compress(struct.pack(">i", 100) + b"{}"),
+        zlib.compress(b"\0\0"),
+    ],
+)
+def test_a_broken_compressed_registration_is_refused(body: bytes) -> None:
+    """As a body error, which the endpoint answers with SYSTEM_ERROR."""
+    header = RegisterBrokerRequestHeader("broker-a", A.broker_addr, "C", "", 0, True)
+    with pytest.raises(BodyError):
+        ask_name_server(NameServer(), SerializeType.JSON, FakeConnection())(RequestCode.REGISTER_BROKER, header, body)

@@ -1,0 +1,257 @@
+"""Sends: checks in RocketMQ's order, what is stored, batches, dead letters, lanes (wire.md 4, 10.3)."""
+
+from typing import Any
+
+import pytest
+
+from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import BodyError, HeaderError
+from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageResponseHeader
+from lockstep.protocol.ids import decode_offset_message_id
+from lockstep.protocol.message import BatchRecord, MessageExt, decode_messages, encode_batch
+from lockstep.protocol.properties import encode_properties
+from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, send_header
+
+C = ResponseCode
+
+
+@pytest.fixture(params=ENCODINGS)
+def peer(request: pytest.FixtureRequest) -> Peer:
+    return Peer(request.param)
+
+
+def stored(peer: Peer, topic: str = "T", queue_id: int = 0) -> list[MessageExt]:
+    result = peer.broker.store.get(topic, queue_id, 0, 1000, None)
+    return decode_messages(result.body)
+
+
+def answer_of(reply: RemotingCommand) -> SendMessageResponseHeader:
+    return reply.decode_header(SendMessageResponseHeader)
+
+
+def test_a_send_is_answered_with_where_it_is_stored(peer: Peer) -> None:
+    """Offset message id, queue, queue offset, and the two fields that clients must find."""
+    peer.send(queue_id=1)
+    reply = peer.send(body=b"hello", queue_id=1)
+    response = answer_of(reply)
+    (_, message) = stored(peer, queue_id=1)
+    assert (reply.code, response.queue_id, response.queue_offset) == (0, 1, 1)
+    assert decode_offset_message_id(response.msg_id)[:] == (b"\x7f\0\0\x01", 10911, message.commit_log_offset)
+    assert response.msg_id == message.offset_message_id
+    assert (response.msg_region, response.trace_on, response.transaction_id) == ("DefaultRegion", "true", None)
+
+
+def test_what_is_stored_of_a_message(peer: Peer) -> None:
+    """The client's fields, its address, the time of arrival; CLUSTER is set, WAIT and wrong IPv6 bits are not kept."""
+    properties = encode_properties({"TAGS": "A", "WAIT": "true", "CLUSTER": "mine", "colour": "rød", "empty": ""})
+    peer.send(body=b"hello", flag=3, properties=properties + "\x02", reconsume_times=2, sys_flag=0x332)
+    (message,) = stored(peer)
+    assert message.properties == {"TAGS": "A", "CLUSTER": "DefaultCluster", "colour": "rød"}
+    assert (message.flag, message.reconsume_times, message.sys_flag) == (3, 2, 0x302)
+    assert (message.born_timestamp, message.store_timestamp) == (NOW_MS - 5, NOW_MS)
+    assert message.born_host == (b"\x7f\0\0\x01", 50000)
+
+
+def test_the_long_names_and_the_letters_do_the_same(peer: Peer) -> None:
+    """SEND_MESSAGE and SEND_MESSAGE_V2."""
+    header = SendMessageRequestHeader(*send_header())
+    assert peer.answer(RequestCode.SEND_MESSAGE, header, b"x").code == 0
+    assert len(stored(peer)) == 1
+
+
+def test_a_one_way_send_is_stored(peer: Peer) -> None:
+    """And its answer is the endpoint's to drop."""
+    peer.call(RequestCode.SEND_MESSAGE_V2, send_header(), b"x", flag=2)
+    assert len(stored(peer)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": ""}, C.SYSTEM_ERROR),
+        ({"topic": "no spaces"}, C.SYSTEM_ERROR),
+        ({"topic": "x" * 128}, C.SYSTEM_ERROR),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, C.NO_PERMISSION),
+        ({"topic": "new", "default_topic": "nowhere"}, C.TOPIC_NOT_EXIST),
+        ({"queue_id": 4}, C.SYSTEM_ERROR),
+        ({"topic": "empty", "default_topic_queue_nums": 0, "queue_id": -1}, C.SYSTEM_ERROR),
+        ({"properties": "k\x01" + "v" * 32767}, C.MESSAGE_ILLEGAL),
+        ({"properties": "DELAY\x013"}, C.MESSAGE_ILLEGAL),
+        ({"properties": "TRAN_MSG\x01true"}, C.MESSAGE_ILLEGAL),
+        ({"sys_flag": 4}, C.MESSAGE_ILLEGAL),
+        ({"topic": "%RETRY%no good"}, C.SYSTEM_ERROR),
+    ],
+)
+def test_what_is_refused_is_not_stored(peer: Peer, fields: dict[str, Any], code: ResponseCode) -> None:
+    """The code, a remark, the two fields that are on error replies too; the next send is served."""
+    reply = peer.send(**fields)
+    assert reply.code == code
+    assert reply.remark
+    assert reply.ext_fields is not None
+    assert (reply.ext_fields["MSG_REGION"], reply.ext_fields["TRACE_ON"]) == ("DefaultRegion", "true")
+    assert peer.broker.store.max_offset(fields.get("topic", "T"), 0) == 0
+    assert peer.send("other").code == 0
+
+
+def test_a_body_may_have_4_mib_and_not_a_byte_more() -> None:
+    """MESSAGE_ILLEGAL above; an empty one is stored."""
+    peer = Peer(SerializeType.MSGPACK)
+    assert peer.send(body=bytes(4 << 20)).code == 0
+    assert peer.send(body=bytes((4 << 20) + 1)).code == C.MESSAGE_ILLEGAL
+    assert peer.send(body=b"").code == 0
+
+
+def test_delay_zero_is_no_delay(peer: Peer) -> None:
+    """RocketMQ clients write it to say so."""
+    assert peer.send(properties="DELAY\x010").code == 0
+
+
+def test_a_missing_or_broken_field_is_a_header_error() -> None:
+    """Which the endpoint answers with SYSTEM_ERROR, naming the field."""
+    peer = Peer()
+    with pytest.raises(HeaderError, match="born_timestamp"):
+        peer.answer(
+            RequestCode.SEND_MESSAGE_V2, ext_fields={"a": "P", "b": "T", "c": "T", "d": "4", "e": "0", "f": "0"}
+        )
+    with pytest.raises(HeaderError, match="number"):
+        peer.answer(RequestCode.SEND_MESSAGE_V2, ext_fields={**dict.fromkeys("abcdfgh", "1"), "e": "one"})
+
+
+def test_a_negative_queue_id_means_any_queue(peer: Peer) -> None:
+    """Chosen by the runtime's generator among the writable ones."""
+    chosen = {answer_of(peer.send(queue_id=-1)).queue_id for _ in range(60)}
+    assert chosen == {0, 1, 2, 3}
+
+
+def test_a_send_makes_a_topic_and_says_so_once(peer: Peer) -> None:
+    """Name servers hear of it by the same call."""
+    peer.send("new")
+    peer.send("new")
+    assert peer.broker.topics.get("new") is not None
+    assert peer.topic_changes == 1
+
+
+def test_without_auto_creation_only_retry_topics_are_made() -> None:
+    """Code 17 for others."""
+    peer = Peer(auto_create_topics=False)
+    assert peer.send().code == C.TOPIC_NOT_EXIST
+    assert peer.send("%RETRY%G").code == 0
+
+
+# Dead letters -----------------------------------------------------------------------------------------------------
+
+
+def test_a_message_tried_often_enough_is_a_dead_letter_at_once(peer: Peer) -> None:
+    """In %DLQ%G, its delay dropped, whatever level its sender asked for (wire.md 10.3)."""
+    properties = "DELAY\x0118\x02RETRY_TOPIC\x01T\x02UNIQ_KEY\x01U1"
+    reply = peer.send("%RETRY%G", b"poison", properties=properties, reconsume_times=3, max_reconsume_times=3)
+    assert (reply.code, answer_of(reply).queue_id, answer_of(reply).queue_offset) == (0, 0, 0)
+    (letter,) = stored(peer, "%DLQ%G")
+    assert (letter.body, letter.reconsume_times) == (b"poison", 3)
+    assert letter.properties == {"RETRY_TOPIC": "T", "UNIQ_KEY": "U1", "CLUSTER": "DefaultCluster"}
+    assert peer.broker.store.max_offset("%RETRY%G", 0) == 0
+    assert "dead letter" in peer.log.names("info")
+
+
+@pytest.mark.parametrize(
+    ("reconsume_times", "max_reconsume_times", "version", "dead"),
+    [(2, 3, 409, False), (15, None, 409, False), (16, None, 409, True), (3, 3, 120, False), (3, 3, 121, True)],
+)
+def test_how_often_is_often_enough(
+    peer: Peer, reconsume_times: int, max_reconsume_times: int | None, version: int, dead: bool
+) -> None:
+    """The header's limit from version 121 on, else 16."""
+    header = send_header("%RETRY%G", reconsume_times=reconsume_times, max_reconsume_times=max_reconsume_times)
+    peer.answer(RequestCode.SEND_MESSAGE_V2, header, b"x", version=version)
+    assert peer.broker.store.max_offset("%DLQ%G", 0) == int(dead)
+    assert peer.broker.store.max_offset("%RETRY%G", 0) == int(not dead)
+
+
+# Batches ----------------------------------------------------------------------------------------------------------
+
+BLOB = encode_batch([BatchRecord(1, b"b1", "TAGS\x01A\x02WAIT\x01true\x02"), BatchRecord(2, b"b2", "")])
+
+
+def test_a_batch_is_stored_message_by_message(peer: Peer) -> None:
+    """Consecutive offsets, ids joined by commas, the batch's properties behind each record's."""
+    peer.send()
+    header = send_header(batch=True, properties="WAIT\x01true")
+    response = answer_of(peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, BLOB))
+    first, second = stored(peer)[1:]
+    assert (first.body, first.flag, first.queue_offset) == (b"b1", 1, 1)
+    assert first.properties == {"TAGS": "A", "WAIT": "true", "CLUSTER": "DefaultCluster"}
+    assert (second.body, second.flag, second.queue_offset) == (b"b2", 2, 2)
+    assert response.queue_offset == 1
+    assert response.msg_id == f"{first.offset_message_id},{second.offset_message_id}"
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(peer: Peer) -> None:
+    """A delayed record, a retry topic, a broken blob."""
+    delayed = encode_batch([BatchRecord(0, b"b1", ""), BatchRecord(0, b"b2", "DELAY\x011")])
+    assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), delayed).code == C.MESSAGE_ILLEGAL
+    retry = send_header("%RETRY%G", batch=True)
+    assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, retry, BLOB).code == C.MESSAGE_ILLEGAL
+    with pytest.raises(BodyError):
+        peer.answer(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), BLOB[:-1])
+    assert peer.broker.store.max_offset("T", 0) == 0
+
+
+@pytest.mark.parametrize(("accepted", "count"), [(True, 2), (False, 1)])
+def test_librocketmqs_batches(accepted: bool, count: int) -> None:
+    """Marked "1", which Java reads as false and stores as one message; a setting (wire.md 4.4)."""
+    peer = Peer(accept_cpp_batches=accepted)
+    reply = send_as(peer, LanguageCode.CPP, BLOB)
+    assert (reply.code, len(stored(peer))) == (0, count)
+
+
+def test_only_well_formed_blobs_of_librocketmq_are_batches() -> None:
+    """Others are messages like any; so is the same from another language."""
+    peer = Peer()
+    assert send_as(peer, LanguageCode.CPP, b"just text").code == 0
+    assert send_as(peer, LanguageCode.JAVA, BLOB).code == 0
+    assert [message.body for message in stored(peer)] == [b"just text", BLOB]
+
+
+def send_as(peer: Peer, language: LanguageCode, body: bytes) -> RemotingCommand:
+    """A JSON request of another language, which our encoder does not write."""
+    from lockstep.broker.processors.send import send_message
+
+    fields = dict(zip("abcdefgh", ["P", "T", "TBW102", "4", "0", "0", "1", "0"], strict=True))
+    command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, body=body, ext_fields={**fields, "m": "1"})
+    command.language = int(language)
+    reply = send_message(peer.broker, peer.connection, command, NOW_MS)
+    assert reply is not None
+    return reply
+
+
+def test_properties_with_a_lone_surrogate_are_stored_readable() -> None:
+    """JSON can carry what UTF-8 cannot."""
+    peer = Peer()
+    assert peer.send(properties="k\x01\ud800").code == 0
+    assert stored(peer)[0].properties["k"] == "?"
+
+
+# Lanes ------------------------------------------------------------------------------------------------------------
+
+
+def test_sends_of_a_lane_are_stored_in_their_turn_or_refused(peer: Peer) -> None:
+    """A refused one stops all behind it, until it is repeated or a new generation begins."""
+
+    def numbered(generation: int, sequence: int, **fields: Any) -> int:
+        return peer.send(lane_id="p1", lane_generation=generation, lane_sequence=sequence, **fields).code
+
+    assert [numbered(0, 0), numbered(0, 1)] == [0, 0]
+    assert numbered(0, 2, body=bytes(5 << 20)) == C.MESSAGE_ILLEGAL
+    assert [numbered(0, 3), numbered(0, 4)] == [C.SEND_OUT_OF_SEQUENCE] * 2
+    assert [numbered(1, 0), numbered(0, 2), numbered(1, 1)] == [0, C.SEND_OUT_OF_SEQUENCE, 0]
+    assert peer.broker.store.max_offset("T", 0) == 4
+    assert peer.send().code == 0
+
+
+def test_a_batch_is_one_step_of_a_lane(peer: Peer) -> None:
+    """Two messages, one number."""
+    fields: dict[str, Any] = {"lane_id": "p1", "lane_generation": 0}
+    header = send_header(batch=True, lane_sequence=0, **fields)
+    assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, BLOB).code == 0
+    assert peer.send(lane_sequence=1, **fields).code == 0
