@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Self
 
 from lockstep.protocol.body_codec import as_int, as_list, as_object, as_table, as_texts, take
 from lockstep.protocol.codes import MASTER_ID, Permission
+from lockstep.protocol.errors import BodyError, shown
 from lockstep.protocol.model import MessageQueue
 
 __all__ = [
@@ -38,6 +39,13 @@ def queue_from_wire(value: Any) -> MessageQueue:
 
 def _queues(value: Any, what: str) -> tuple[MessageQueue, ...]:
     return tuple(queue_from_wire(entry) for entry in as_list(value, what))
+
+
+def _check_names(what: str, table: Iterable[str], names: Iterable[str]) -> None:
+    """Raises BodyError unless each row of a table bears the name it stands under."""
+    for key, name in zip(sorted(table), names, strict=True):
+        if key != name:
+            raise BodyError(f"{what} {shown(name)} stands under the name {shown(key)}")
 
 
 class LockBatchBody(NamedTuple):
@@ -276,7 +284,9 @@ class ClusterInfo(NamedTuple):
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         table = as_table(as_object(value, "cluster info").get("brokerAddrTable"), "brokerAddrTable")
-        return cls(tuple(BrokerData.from_wire(table[name]) for name in sorted(table)))
+        brokers = [BrokerData.from_wire(table[name]) for name in sorted(table)]
+        _check_names("broker", table, (broker.broker_name for broker in brokers))
+        return cls(tuple(brokers))
 
 
 class DataVersion(NamedTuple):
@@ -348,5 +358,6 @@ class TopicConfigs(NamedTuple):
         wire = as_object(value, "a registration")
         wrapper = as_object(wire.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
         table = as_table(wrapper.get("topicConfigTable"), "topicConfigTable")
-        configs = tuple(TopicConfig.from_wire(config) for config in table.values())
-        return cls(DataVersion.from_wire(wrapper.get("dataVersion")), configs)
+        configs = [TopicConfig.from_wire(table[name]) for name in sorted(table)]
+        _check_names("topic", table, (config.topic_name for config in configs))
+        return cls(DataVersion.from_wire(wrapper.get("dataVersion")), tuple(configs))

@@ -28,6 +28,10 @@ class _Field(NamedTuple):
     optional: bool
     default: Any
 
+    @property
+    def nullable(self) -> bool:
+        return self.optional and self.default is None
+
 
 class HeaderSpec:
     """The table made from one header class; `spec_of` keeps one per class."""
@@ -91,7 +95,7 @@ class HeaderSpec:
                 raise HeaderError(f"the field {field.wire_name} ({field.name}) is missing")
             values.append(field.default)
         for field, value in zip(self.fields, values, strict=True):
-            if type(value) is not field.kind and not (value is None and field.optional):
+            if type(value) is not field.kind and not (value is None and field.nullable):
                 raise HeaderError(
                     f"the field {field.wire_name} must be of type {field.kind.__name__}, not {shown(value)}"
                 )

@@ -13,7 +13,7 @@ from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.errors import HeaderError, shown
 from lockstep.protocol.header_spec import spec_of
 
-__all__ = ["decode_header", "encode_header"]
+__all__ = ["decode_header", "encode_header", "loads_text", "to_text"]
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _decode = json.JSONDecoder().decode

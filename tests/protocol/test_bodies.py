@@ -170,6 +170,30 @@ def test_permissions(perm: int, readable: bool, writable: bool) -> None:
     assert (data.readable, data.writable) == (readable, writable)
 
 
+@pytest.mark.parametrize(
+    ("body_class", "wire"),
+    [
+        (ClusterInfo, {"brokerAddrTable": {"a": BrokerData("b", "C", {}).to_wire()}}),
+        (TopicConfigs, {"topicConfigSerializeWrapper": {
+            "dataVersion": {"counter": 0, "timestamp": 0}, "topicConfigTable": {"T": TopicConfig("U").to_wire()}}}),
+    ],
+    ids=["cluster", "topics"],
+)  # fmt: skip
+def test_a_table_that_calls_its_rows_otherwise(body_class: type[WireBody], wire: Any) -> None:
+    """A row under a name that is not its own is refused: the two could be taken for one, or one for two."""
+    with pytest.raises(BodyError, match="stands under the name"):
+        body_class.from_wire(wire)
+
+
+def test_tables_are_read_in_the_order_of_names() -> None:
+    """JSON and msgpack give one order, whatever the writer's was."""
+    names = ["b", "a", "c"]
+    table = {name: BrokerData(name, "C", {}).to_wire() for name in names}
+    assert [b.broker_name for b in ClusterInfo.from_wire({"brokerAddrTable": table}).brokers] == sorted(names)
+    configs = TopicConfigs.of(DataVersion(0, 0), [TopicConfig(name) for name in names])
+    assert [c.topic_name for c in TopicConfigs.from_wire(configs.to_wire()).topics] == sorted(names)
+
+
 def test_cluster_table_lists_brokers_by_cluster() -> None:
     """ClusterInfo is written as the two tables that admin tools read."""
     info = ClusterInfo((BrokerData("a", "C1", {0: "x:1"}), BrokerData("b", "C1", {}), BrokerData("c", "C2", {})))

@@ -149,6 +149,7 @@ def test_lists() -> None:
     """A missing list is an empty one; anything but a list is refused."""
     assert as_list(None, "x") == []
     assert as_list([1], "x") == [1]
+    value: Any
     for value in ({}, "x", 5, False):
         with pytest.raises(BodyError, match="x must be a list"):
             as_list(value, "x")

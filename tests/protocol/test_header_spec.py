@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 SPEC = spec_of(Sample)
 TEXTS = {"groupName": "G", "queueId": "3", "queueOffset": "5000000000", "order": "true"}
-VALUES = ["G", 3, 5_000_000_000, True, "r", 1, 9]
+VALUES: list[Any] = ["G", 3, 5_000_000_000, True, "r", 1, 9]
 
 
 def with_text(name: str, value: Any) -> dict[str, Any]:
@@ -156,6 +156,14 @@ def test_positional_values_have_their_type(index: int, value: Any) -> None:
     assert SPEC.from_positional(VALUES) == Sample(*VALUES), "a refusal must not spoil the next header"
 
 
+def test_none_where_the_default_is_something() -> None:
+    """An optional field that is never None is not None when it comes by position; in extFields null is absence."""
+    assert SPEC.from_ext_fields(with_text("limit", None))[6] == 7
+    for _ in range(2):
+        with pytest.raises(HeaderError, match="limit must be of type int"):
+            SPEC.from_positional(with_value(6, None))
+
+
 def test_a_wrong_shape_is_refused_every_time() -> None:
     """Only shapes that were right are remembered."""
     for _ in range(3):
@@ -165,6 +173,7 @@ def test_a_wrong_shape_is_refused_every_time() -> None:
 
 def test_appended_fields_of_a_newer_peer_are_ignored() -> None:
     """Values behind the last known field are dropped, as long as they last."""
+    tail: list[Any]
     for tail in ([1], ["a", None, {}], [[]] * 50):
         for _ in range(2):
             assert SPEC.from_positional(VALUES + tail) == Sample(*VALUES)

@@ -61,6 +61,7 @@ def test_enums_by_name_and_by_ordinal(member: str, enum: type[Enum], field: str)
     for ordinal, constant in enumerate(enum):
         for sent in (constant.name, ordinal):
             assert getattr(ConsumerData.from_wire(CONSUMER | {member: sent}), field) is constant
+    wrong: Any
     for wrong in ("NONSENSE", "", len(enum), -1, None, [], {}, 0.5, "0"):
         with pytest.raises(BodyError, match=f"{member} must be one of {next(iter(enum)).name}"):
             ConsumerData.from_wire(CONSUMER | {member: wrong})

@@ -12,8 +12,8 @@ from lockstep.protocol.ids import (
 )
 
 
-def epoch_ms(*moment: int) -> int:
-    return int(datetime(*moment, tzinfo=UTC).timestamp()) * 1000  # type: ignore[misc]
+def epoch_ms(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> int:
+    return int(datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()) * 1000
 
 
 def test_offset_id_of_a_real_broker() -> None:
@@ -61,7 +61,7 @@ def test_unique_key_layout() -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [((2024, 2, 29), (2024, 3, 1)), ((2023, 12, 31), (2024, 1, 1)), ((2024, 4, 30), (2024, 5, 1))]
 )
-def test_the_month_turns(before: tuple[int, ...], after: tuple[int, ...]) -> None:
+def test_the_month_turns(before: tuple[int, int, int], after: tuple[int, int, int]) -> None:
     """The time part counts from the first of the month and starts again with the next, leap years included."""
     maker = UniqueKeyMaker(bytes(4), 0, 0)
     last = epoch_ms(*before, 23, 59, 59) + 999
