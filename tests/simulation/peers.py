@@ -52,7 +52,7 @@ class Echo(Recorder):
 
 
 async def connect(world: World, client: SimRuntime, server: SimRuntime) -> Connected:
-    """One connection, its listener closed again."""
+    """One connection, its listener closed again. Raises ConnectionResetError when it is cut before it began."""
     accepted: list[Recorder] = []
 
     def accept() -> Recorder:
@@ -60,8 +60,10 @@ async def connect(world: World, client: SimRuntime, server: SimRuntime) -> Conne
         return accepted[-1]
 
     listening = await server.create_server(accept, "0.0.0.0", 0)
-    _, protocol = await client.create_connection(Recorder, server.name, listening.port)
-    await world.until(lambda: accepted and accepted[0].events)
-    listening.close()
+    try:
+        _, protocol = await client.create_connection(Recorder, server.name, listening.port)
+        await world.until(lambda: accepted and accepted[0].events)
+    finally:
+        listening.close()
     assert isinstance(protocol, Recorder)
     return protocol, accepted[0]
