@@ -1,0 +1,131 @@
+"""A consumer process of the tests: `python consumer_program.py SPEC`, SPEC a JSON object.
+
+    name_server, group, topic, trace   as PushConsumer takes them
+    config                             fields of ConsumerConfig; serialize_type by its name
+    listener                           a name of LISTENERS, "quick" by default
+    work_ms                            how long the listener works on a message
+    hold_after                         "held": after so many messages, wait for SIGUSR1
+    fail_every                         "raising" and "nonsense": the first attempt at each so-many-th message fails
+
+Says `started CLIENT_ID` on stdout. Exit status 0 after SIGTERM, 130 after SIGINT, both with everything handed back.
+"""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import uvloop
+
+from lockstep.client import (
+    ConsumeOrderlyContext,
+    ConsumeOrderlyStatus,
+    ConsumerConfig,
+    MessageExt,
+    OrderlyListener,
+    PushConsumer,
+    SerializeType,
+)
+
+Spec = dict[str, Any]
+Messages = list[MessageExt]
+
+
+def quick(spec: Spec) -> OrderlyListener:
+    work_s = spec.get("work_ms", 0) / 1000
+
+    async def listen(messages: Messages, context: ConsumeOrderlyContext) -> None:
+        if work_s:
+            await asyncio.sleep(work_s)
+
+    return listen
+
+
+def blocking(spec: Spec) -> OrderlyListener:
+    """A plain function, which runs on a thread."""
+    work_s = spec.get("work_ms", 0) / 1000
+
+    def listen(messages: Messages, context: ConsumeOrderlyContext) -> None:
+        work_until = time.monotonic() + work_s
+        while time.monotonic() < work_until:
+            pass
+
+    return listen
+
+
+def held(spec: Spec) -> OrderlyListener:
+    go_on = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, go_on.set)
+    left = spec["hold_after"]
+
+    async def listen(messages: Messages, context: ConsumeOrderlyContext) -> None:
+        nonlocal left
+        left -= len(messages)
+        if left < 0:
+            await go_on.wait()
+
+    return listen
+
+
+def raising(spec: Spec) -> OrderlyListener:
+    async def listen(messages: Messages, context: ConsumeOrderlyContext) -> None:
+        if _fails(messages, spec):
+            raise RuntimeError("the database is away")
+
+    return listen
+
+
+def nonsense(spec: Spec) -> OrderlyListener:
+    async def listen(messages: Messages, context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
+        return "done" if _fails(messages, spec) else None  # type: ignore[return-value]
+
+    return listen
+
+
+def _fails(messages: Messages, spec: Spec) -> bool:
+    message = messages[0]
+    return message.queue_offset % spec["fail_every"] == 0 and message.reconsume_times == 0
+
+
+LISTENERS: dict[str, Callable[[Spec], OrderlyListener]] = {
+    "quick": quick,
+    "blocking": blocking,
+    "held": held,
+    "raising": raising,
+    "nonsense": nonsense,
+}
+
+
+async def consume(spec: Spec) -> int:
+    loop = asyncio.get_running_loop()
+    stopped: asyncio.Future[int] = loop.create_future()
+    for number, status in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+        loop.add_signal_handler(number, lambda status=status: stopped.done() or stopped.set_result(status))
+    config = dict(spec.get("config", {}))
+    if "serialize_type" in config:
+        config["serialize_type"] = SerializeType[config["serialize_type"]]
+    consumer = PushConsumer(
+        spec["group"],
+        name_server=spec["name_server"],
+        config=ConsumerConfig(**config),
+        listener=LISTENERS[spec.get("listener", "quick")](spec),
+        trace=spec["trace"],
+    )
+    consumer.subscribe(spec["topic"])
+    async with consumer:
+        print("started", consumer.client_id, flush=True)
+        return await stopped
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sys.exit(runner.run(consume(json.loads(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Real processes for the tests: each is started, watched and ended by its own handle, even when its test fails.
+
+What a process says goes into files of the test's folder. They are shown when the test fails: everything printed
+while the fixture tears down belongs to the test's report.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self, TypeVar
+
+from lockstep.client import AdminClient, ClientConfig, SerializeType
+
+__all__ = ["BrokerProcess", "ConsumerProcess", "Process", "Processes", "rss_bytes", "until"]
+
+T = TypeVar("T")
+
+CONSUMER_PROGRAM = Path(__file__).with_name("consumer_program.py")
+POLL_S = 0.02
+END_S = 10.0  # from a signal to the end of a process
+SHOWN_LINES = 60
+LISTENING = re.compile(r"listening broker=(\S+):(\d+) name-server=(\S+):(\d+)\n")
+
+
+async def until(condition: Callable[[], T | Awaitable[T]], what: str, timeout_s: float = 15) -> T:
+    """The first true value of `condition`, asked again and again; fails with `what` when the time is over."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    while True:
+        answer = condition()
+        value: T = await answer if isinstance(answer, Awaitable) else answer
+        if value:
+            return value
+        assert loop.time() < deadline, f"not within {timeout_s} s: {what}; last seen: {value!r}"
+        await asyncio.sleep(POLL_S)
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process."""
+    shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=True)
+    return int(shown.stdout) * 1024
+
+
+class Process:
+    def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
+        self.name = name
+        self._stdout, self._stderr = folder / f"{name}.out", folder / f"{name}.err"
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
+            self._popen = subprocess.Popen(
+                [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, negative after a signal; None while it runs."""
+        return self._popen.poll()
+
+    def stdout(self) -> str:
+        return self._stdout.read_text(encoding="utf-8")
+
+    def stderr(self) -> str:
+        return self._stderr.read_text(encoding="utf-8")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    async def ended(self, timeout_s: float = END_S) -> int:
+        """Wait for its end; the exit status."""
+        await until(lambda: self.status is not None, f"the end of {self.name}", timeout_s)
+        assert self.status is not None
+        return self.status
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = END_S) -> int:
+        self.send_signal(number)
+        return await self.ended(timeout_s)
+
+    async def kill(self) -> None:
+        """SIGKILL: no word of goodbye to anybody."""
+        assert await self.stop(signal.SIGKILL) == -signal.SIGKILL, f"{self.name} had ended before it was killed"
+
+    async def said(self, pattern: re.Pattern[str], timeout_s: float = 15) -> re.Match[str]:
+        """The first match on its stdout; fails at once when the process ends without."""
+
+        def look() -> re.Match[str] | None:
+            ended = self.status is not None
+            found = pattern.search(self.stdout())
+            assert found or not ended, f"{self.name} ended with {self.status}: {self.stderr()[-2000:]}"
+            return found
+
+        found = await until(look, f"{self.name} says {pattern.pattern!r}", timeout_s)
+        assert found is not None
+        return found
+
+    def end(self) -> None:
+        """At the end of a test, whatever became of it."""
+        if self._popen.poll() is None:
+            self._popen.terminate()
+            try:
+                self._popen.wait(END_S)
+            except subprocess.TimeoutExpired:
+                print(f"{self.name} did not end within {END_S} s of SIGTERM: killed")
+                self._popen.kill()
+                self._popen.wait()
+
+    def show(self, file: IO[str]) -> None:
+        print(f"\n--- {self.name}: pid {self.pid}, status {self.status}", file=file)
+        lines = (self.stdout() + self.stderr()).splitlines()
+        if len(lines) > SHOWN_LINES:
+            print(f"({len(lines) - SHOWN_LINES} earlier lines)", file=file)
+        print(*lines[-SHOWN_LINES:], sep="\n", file=file)
+
+
+class BrokerProcess(Process):
+    """A broker with its name server; it logs JSON lines on stderr."""
+
+    port: int
+    name_server_port: int
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def name_server(self) -> str:
+        return f"127.0.0.1:{self.name_server_port}"
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """What it logged under that name so far, oldest first; a line that is still being written is left out."""
+        lines = self.stderr().splitlines(keepends=True)
+        records = (json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n"))
+        return [record for record in records if record["event"] == event]
+
+    def admin(self, serialize_type: SerializeType = SerializeType.MSGPACK) -> AdminClient:
+        return AdminClient(name_server=self.name_server, config=ClientConfig(serialize_type=serialize_type))
+
+
+class ConsumerProcess(Process):
+    client_id: str
+    trace: Path
+
+
+@dataclass
+class Processes:
+    """Starts processes in `folder` and ends all of them when left."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self._started: list[Process] = []
+
+    def _note(self, process: Process) -> None:
+        self._started.append(process)
+
+    def _name(self, kind: str) -> str:
+        return f"{kind}-{sum(process.name.startswith(kind) for process in self._started) + 1}"
+
+    async def broker(self, *options: str, like: BrokerProcess | None = None) -> BrokerProcess:
+        """A broker that listens; on the ports of `like`, which has ended, or on free ones."""
+        ports = (like.port, like.name_server_port) if like is not None else (0, 0)
+        arguments = ["-m", "lockstep.broker", "--port", str(ports[0]), "--name-server-port", str(ports[1])]
+        process = BrokerProcess(self._name("broker"), [*arguments, "--log-format", "json", *options], self.folder)
+        self._note(process)
+        found = await process.said(LISTENING)
+        process.port, process.name_server_port = int(found[2]), int(found[4])
+        return process
+
+    async def consumer(self, broker: BrokerProcess, topic: str, *, group: str, **spec: Any) -> ConsumerProcess:
+        """A consumer that has started; `spec` is as consumer_program.py describes it."""
+        name = self._name("consumer")
+        trace = self.folder / f"{name}.trace"
+        spec |= {"name_server": broker.name_server, "topic": topic, "group": group, "trace": str(trace)}
+        process = ConsumerProcess(name, [str(CONSUMER_PROGRAM), json.dumps(spec)], self.folder)
+        self._note(process)
+        process.client_id = (await process.said(re.compile(r"started (\S+)\n")))[1]
+        process.trace = trace
+        return process
+
+    def program(self, name: str, *arguments: str) -> Process:
+        """Any program of this Python."""
+        process = Process(self._name(name), list(arguments), self.folder)
+        self._note(process)
+        return process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._started):
+            process.end()
+        for process in self._started:
+            process.show(sys.stdout)

@@ -1,0 +1,104 @@
+"""A broker, three consumers, one of them killed without warning: its queues change hands after expiry, all in order."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lockstep.client import SerializeType
+from lockstep.simulation.checkers import Cause
+from tests.integration.processes import BrokerProcess, ConsumerProcess, Processes, until
+from tests.integration.workload import (
+    BROKER_LOCK_LIFE_MS,
+    SHORT_BROKER_LOCKS,
+    SHORT_LOCKS,
+    Trickle,
+    drained,
+    orderly,
+    producing,
+    records,
+    spread,
+)
+
+TOPIC, GROUP, QUEUES = "orders", "audit", 8
+
+
+async def story(
+    processes: Processes,
+    serialize_type: SerializeType,
+    *,
+    broker_options: tuple[str, ...] = (),
+    consumer_config: dict[str, Any],
+    lock_life_ms: int,
+    rebalance_ms: int,
+    messages_each: int,
+) -> None:
+    """Kill one of three while messages keep coming; then everything that must be true afterwards."""
+    broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}", *broker_options)
+    config = {"serialize_type": serialize_type.name, **consumer_config}
+    consumers = await asyncio.gather(
+        *[processes.consumer(broker, TOPIC, group=GROUP, config=config, work_ms=1) for _ in range(3)]
+    )
+    sent_trace = processes.folder / "producer.trace"
+    patience_s = (lock_life_ms + 2 * rebalance_ms) / 1000 + 15
+    async with broker.admin(serialize_type) as admin, producing(broker, sent_trace, serialize_type) as producer:
+        async with Trickle(producer, TOPIC, messages_each) as trickle:
+            held = await until(
+                lambda: spread(admin, GROUP, TOPIC, QUEUES, consumers), "an even share for each consumer", patience_s
+            )
+            victim, *others = consumers
+            await until(lambda: len(records(victim.trace, "handled")) > 50, "the victim is at work")
+            await victim.kill()
+            await until(lambda: spread(admin, GROUP, TOPIC, QUEUES, others), "the others hold every queue", patience_s)
+        await until(lambda: drained(admin, GROUP, TOPIC), "all is handled and committed", 30)
+    for consumer in others:
+        assert await consumer.stop() == 0
+    report = orderly([sent_trace, *(consumer.trace for consumer in consumers)], sent=trickle.sent, handled=trickle.sent)
+    assert set(report.duplicates) <= {Cause.TAKEOVER}
+    check_expiry(
+        broker, victim, {str(queue) for queue, owner in held.items() if owner == victim.client_id}, lock_life_ms
+    )
+    handed_over = [handover for handover in report.handovers if handover.from_client_id == victim.client_id]
+    assert {h.queue for h in handed_over} >= {
+        q for q, owner in held.items() if owner == victim.client_id and q.topic == TOPIC
+    }
+    assert max(handover.duration_ms for handover in handed_over) < lock_life_ms + rebalance_ms + 5000
+    assert not any(records(consumer.trace, "lock_lost") for consumer in consumers)
+
+
+def check_expiry(broker: BrokerProcess, victim: ConsumerProcess, queues: set[str], lock_life_ms: int) -> None:
+    """The broker gave away what the victim held, nobody else's, and not a moment before the lock had run out."""
+    taken = broker.events("lock expired and taken over")
+    assert {event["queue"] for event in taken} == queues
+    assert {event["from_client_id"] for event in taken} == {victim.client_id}
+    assert min(event["age_ms"] for event in taken) > lock_life_ms
+
+
+@pytest.mark.parametrize("serialize_type", [SerializeType.MSGPACK, SerializeType.JSON], ids=lambda kind: kind.name)
+async def test_a_killed_consumer_loses_its_queues_to_the_others(
+    processes: Processes, serialize_type: SerializeType
+) -> None:
+    """With a lock life of 4 s: nothing lost, order holds, no queue changes hands before the lock ran out."""
+    await story(
+        processes,
+        serialize_type,
+        broker_options=SHORT_BROKER_LOCKS,
+        consumer_config=SHORT_LOCKS,
+        lock_life_ms=BROKER_LOCK_LIFE_MS,
+        rebalance_ms=1000,
+        messages_each=10,
+    )
+
+
+@pytest.mark.defaults
+@pytest.mark.timeout(240)
+async def test_a_killed_consumer_loses_its_queues_on_the_default_timings(processes: Processes) -> None:
+    """The same with RocketMQ's own numbers: 60 s of life, renewed every 20 s, asked for again every 20 s."""
+    await story(
+        processes,
+        SerializeType.MSGPACK,
+        consumer_config={},
+        lock_life_ms=60_000,
+        rebalance_ms=20_000,
+        messages_each=2,
+    )

@@ -1,0 +1,140 @@
+"""What the stories of this folder share: keyed messages, waiting until they are handled, the verdict of the checker."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from lockstep.client import AdminClient, Message, MessageQueue, Producer, ProducerConfig, SerializeType
+from lockstep.protocol.bodies import LockTableRow
+from lockstep.simulation.checkers import OrderReport, Record, TraceFile, check_files
+from tests.integration.processes import BrokerProcess, ConsumerProcess
+
+__all__ = [
+    "BROKER_LOCK_LIFE_MS",
+    "SHORT_BROKER_LOCKS",
+    "SHORT_LOCKS",
+    "Trickle",
+    "committed",
+    "drained",
+    "holders",
+    "orderly",
+    "producing",
+    "records",
+    "send_keyed",
+    "spread",
+]
+
+KEYS = 24
+BROKER_LOCK_LIFE_MS = 4000
+SHORT_BROKER_LOCKS = ("-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={BROKER_LOCK_LIFE_MS}")
+SHORT_LOCKS = {  # of a consumer: renew < its own expiry < the broker's
+    "lock_interval_ms": 1000,
+    "lock_max_live_time_ms": 2500,
+    "rebalance_interval_ms": 1000,
+    "persist_consumer_offset_interval_ms": 500,
+}
+
+
+# Producing -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def producing(
+    broker: BrokerProcess, trace: Path, serialize_type: SerializeType = SerializeType.MSGPACK
+) -> AsyncIterator[Producer]:
+    config = ProducerConfig(serialize_type=serialize_type)
+    async with Producer("shop", name_server=broker.name_server, config=config, trace=str(trace)) as producer:
+        yield producer
+
+
+async def send_keyed(producer: Producer, topic: str, numbers: Iterable[int], *, padding_bytes: int = 0) -> int:
+    """One message a number, its key by the number; how many were sent. Raises SendError."""
+    sends = [
+        producer.send(Message(topic, b"%d" % number + bytes(padding_bytes)), sharding_key=f"key-{number % KEYS}")
+        for number in numbers
+    ]
+    return len(await asyncio.gather(*sends))
+
+
+class Trickle:
+    """Sends a few keyed messages every 20 ms until left, as customers do whatever happens to consumers."""
+
+    def __init__(self, producer: Producer, topic: str, messages_each: int) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._messages_each = messages_each
+        self._stopped = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.sent = 0
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stopped.set()
+        assert self._task is not None
+        await self._task
+
+    async def _run(self) -> None:
+        while not self._stopped.is_set():
+            numbers = range(self.sent, self.sent + self._messages_each)
+            self.sent += await send_keyed(self._producer, self._topic, numbers)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), 0.02)
+
+
+# Waiting, to be asked again and again --------------------------------------------------------------------------
+
+
+async def _queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
+    return (await admin.route(topic)).readable_queues(topic)
+
+
+async def committed(admin: AdminClient, group: str, topic: str) -> list[int]:
+    """The group's committed offset of each queue; 0 where it has none."""
+    return [await admin.consumer_offset(group, queue) or 0 for queue in await _queues(admin, topic)]
+
+
+async def drained(admin: AdminClient, group: str, topic: str) -> bool:
+    """Whether the group has committed all there is, and there is something."""
+    ends = [await admin.max_offset(queue) for queue in await _queues(admin, topic)]
+    return sum(ends) > 0 and ends == await committed(admin, group, topic)
+
+
+async def holders(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
+    """Who holds which queue's lock; locks that ran out are left out."""
+    rows: list[LockTableRow] = await admin.list_locks(group)
+    return {row.queue: row.client_id for row in rows if row.remaining_ms >= 0}
+
+
+async def spread(
+    admin: AdminClient, group: str, topic: str, queues: int, consumers: Sequence[ConsumerProcess]
+) -> dict[MessageQueue, str] | None:
+    """The holders, once every queue of the topic is held and the consumers share them evenly."""
+    held = await holders(admin, group)
+    shares = Counter(client_id for queue, client_id in held.items() if queue.topic == topic)
+    if shares.total() < queues or sorted(shares) != sorted(consumer.client_id for consumer in consumers):
+        return None
+    return held if max(shares.values()) - min(shares.values()) <= 1 else None
+
+
+# The verdict -----------------------------------------------------------------------------------------------------
+
+
+def records(path: Path, event: str) -> list[Record]:
+    """The records of one kind in a trace, which may still be growing."""
+    return [record for record in TraceFile(path) if record["event"] == event] if path.exists() else []
+
+
+def orderly(traces: Iterable[Path], **expected: Any) -> OrderReport:
+    """The report on a history; fails unless everything is in order, nothing lost, and `expected` numbers agree."""
+    report = check_files(traces)
+    shown = "\n".join(report.lines())
+    assert report.in_order, shown
+    found = {name: getattr(report, name) for name in expected}
+    assert found == expected, shown
+    return report
