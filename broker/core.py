@@ -18,12 +18,13 @@ from lockstep.broker.topic_manager import TopicConfigManager
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader
-from lockstep.protocol.ids import pack_host
+from lockstep.protocol.ids import encode_offset_message_id, pack_host
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["Broker", "ipv4_bytes"]
 
 _LOOPBACK = bytes((127, 0, 0, 1))
+COMMIT_LOG_OFFSET_DIGITS = 16  # the end of an offset message id; what stands before is the same for every message
 
 
 def ipv4_bytes(host: str) -> bytes:
@@ -35,7 +36,10 @@ def ipv4_bytes(host: str) -> bytes:
 
 
 class Broker:
-    """`evicted_ahead_count`: messages that left the store before a known group had consumed them."""
+    """`evicted_ahead_count`: messages that left the store before a known group had consumed them.
+
+    `message_id_prefix`: an offset message id up to the commit log offset, which ends it as 16 hex digits.
+    """
 
     def __init__(
         self, config: BrokerConfig, rng: random.Random, log: EventLog, on_topics_changed: Callable[[], None]
@@ -65,14 +69,16 @@ class Broker:
             store_port=config.port,
             on_evict=self._on_evict,
         )
-        self.store_address = (ipv4_bytes(config.advertised_host), config.port)  # as it stands in message ids
+        self.message_id_prefix = ""
         self.evicted_ahead_count = 0
         self._born_hosts: dict[Connection, tuple[bytes, int]] = {}
+        self.set_port(config.port)
 
     def set_port(self, port: int) -> None:
-        """Port 0 was asked for and this one was got; before the first message."""
-        self.store_address = (self.store_address[0], port)
+        """The port that clients reach us at, when another was got than asked for; before the first message."""
         self.store.store_port = port
+        start_of_log = encode_offset_message_id(self.store.store_host, port, 0)
+        self.message_id_prefix = start_of_log[:-COMMIT_LOG_OFFSET_DIGITS]
 
     # Connections ---------------------------------------------------------------------------------------------
 

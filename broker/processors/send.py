@@ -20,7 +20,6 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageResponseHeader
-from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.message import BatchRecord, decode_batch
 from lockstep.protocol.names import is_retry_topic
 from lockstep.protocol.properties import decode_properties, encode_properties
@@ -96,7 +95,8 @@ def _store_one(
     properties[names.CLUSTER] = broker.config.cluster
     if target.dead_letter:
         properties.pop(names.DELAY, None)
-    _check_served(header, properties)
+    if names.DELAY in properties or names.TRAN_MSG in properties or header.sys_flag & _PREPARED:
+        _check_served(header, properties)
     text = encode_properties(properties)
     tags = properties.get(names.TAGS)
     message_id, queue_offset = _append(
@@ -137,8 +137,7 @@ def _append(
         )
     )
     broker.hold.on_arrival(target.topic, target.queue_id, result.queue_offset, code)
-    store_host, store_port = broker.store_address
-    return encode_offset_message_id(store_host, store_port, result.commit_log_offset), result.queue_offset
+    return f"{broker.message_id_prefix}{result.commit_log_offset:016X}", result.queue_offset
 
 
 def _encoded(properties: str) -> bytes:

@@ -63,9 +63,10 @@ class GetResult(NamedTuple):
 class MessageStore(Protocol):
     """Queues are named by topic and queue id; one that nobody wrote to reads as empty.
 
-    `store_port`, with the host, is the broker's address in messages.
+    `store_host` and `store_port` are the broker's address as written into messages.
     """
 
+    store_host: bytes
     store_port: int
 
     def append(self, record: Record) -> AppendResult:

@@ -1,0 +1,125 @@
+"""Brokers and name servers that are not one process (wire.md 2.7, 10.4)."""
+
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.headers import CreateTopicRequestHeader
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.simulation import World, simulate
+from tests.broker.cluster import NAME_SERVER_PORT, Client, Served, serve
+from tests.broker.helpers import consumer, heartbeat_of, send_header
+
+R = RequestCode
+
+
+async def name_server(world: World, name: str = "ns") -> Served:
+    return await serve(world.host(name), serve_broker=False)
+
+
+async def broker(world: World, name: str, *name_servers: str) -> Served:
+    addresses = ";".join(f"{world.host(server).address}:{NAME_SERVER_PORT}" for server in name_servers)
+    return await serve(world.host(name), serve_name_server=False, name_servers=addresses, broker_name=name)
+
+
+async def brokers_of(client: Client, server: Served, topic: str) -> list[str]:
+    route = await client.route(server.server.name_server_address, topic)
+    return [data.broker_name for data in route.broker_datas] if route is not None else []
+
+
+async def end(client: Client, *servers: Served) -> None:
+    client.close()
+    for served in servers:
+        await served.server.shutdown()
+
+
+def test_several_brokers_register_with_one_name_server() -> None:
+    """A topic made on both has queues on both, at once and not after 30 s; one that leaves is forgotten at once."""
+
+    async def scenario(world: World) -> None:
+        server, client = await name_server(world), Client(world.host("c1"))
+        first, second = await broker(world, "one", "ns"), await broker(world, "two", "ns")
+        for served in (first, second):
+            await client.call(served.address, R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader("T", "", 4, 4, 6))
+        await world.sleep_ms(100)
+        assert await brokers_of(client, server, "T") == ["one", "two"]
+        await first.server.shutdown()
+        assert await brokers_of(client, server, "T") == ["two"]
+        await end(client, second, server)
+
+    simulate(scenario)
+
+
+def test_topics_of_sends_and_retry_topics_of_heartbeats_reach_the_name_server_soon() -> None:
+    """Within a moment, by a registration of their own."""
+
+    async def scenario(world: World) -> None:
+        server, client = await name_server(world), Client(world.host("c1"))
+        served = await broker(world, "one", "ns")
+        await client.call(served.address, R.SEND_MESSAGE_V2, send_header("made"), b"x")
+        group = consumer("G", SubscriptionData.parse("T", "*"))
+        await client.call(served.address, R.HEART_BEAT, None, heartbeat_of("a", group))
+        await world.sleep_ms(100)
+        assert await brokers_of(client, server, "made") == ["one"]
+        assert await brokers_of(client, server, "%RETRY%G") == ["one"]
+        await end(client, served, server)
+
+    simulate(scenario)
+
+
+def test_a_name_server_that_is_away_costs_the_broker_nothing_and_is_told_when_it_is_back() -> None:
+    """Away at the start, then up, then restarted: known again within seconds each time; one warning an outage."""
+
+    async def scenario(world: World) -> None:
+        world.host("ns")
+        served, client = await broker(world, "one", "ns"), Client(world.host("c1"))
+        await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        await world.sleep_ms(60_000)
+        server = await name_server(world)
+        await world.sleep_ms(4000)
+        assert await brokers_of(client, server, "T") == ["one"]
+        world.crash("ns")
+        await world.sleep_ms(20_000)
+        server = await name_server(world)
+        await world.sleep_ms(4000)
+        assert await brokers_of(client, server, "T") == ["one"]
+        assert served.log.names("warning") == ["name server does not know us"] * 2
+        await end(client, served, server)
+
+    simulate(scenario)
+
+
+def test_a_crashed_broker_is_forgotten_at_once_and_a_silent_one_after_120_seconds() -> None:
+    """By the reset of its connection, or by the scan."""
+
+    async def scenario(world: World) -> None:
+        server, client = await name_server(world), Client(world.host("c1"))
+        first, second = await broker(world, "one", "ns"), await broker(world, "two", "ns")
+        for served in (first, second):
+            await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        await world.sleep_ms(100)
+        world.crash("one")
+        await world.sleep_ms(100)
+        assert await brokers_of(client, server, "T") == ["two"]
+        world.crash("two", silently=True)
+        await world.sleep_ms(85_000)
+        assert await brokers_of(client, server, "T") == ["two"]
+        await world.sleep_ms(50_000)
+        assert await brokers_of(client, server, "T") == []
+        await end(client, server)
+
+    simulate(scenario)
+
+
+def test_a_broker_stays_known_for_hours() -> None:
+    """Its registration each 30 s keeps it alive, over the wire and in its own process."""
+
+    async def scenario(world: World) -> None:
+        server, client = await name_server(world), Client(world.host("c1"))
+        remote, own = await broker(world, "one", "ns"), await serve(world.host("two"))
+        for served in (remote, own):
+            await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        await world.sleep_ms(3 * 3_600_000)
+        assert await brokers_of(client, server, "T") == ["one"]
+        assert await brokers_of(client, own, "T") == ["broker-a"]
+        assert server.log.names("warning") == []
+        await end(client, remote, own, server)
+
+    simulate(scenario)

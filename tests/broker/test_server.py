@@ -1,0 +1,288 @@
+"""The server on virtual time: both encodings, long polls, restarts, idle and hostile connections, its end."""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+
+from lockstep.broker.server import CannotListen
+from lockstep.protocol.codes import RequestCode, SerializeType
+from lockstep.protocol.command import RemotingCommand, encode_command
+from lockstep.protocol.headers import PullMessageResponseHeader
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import decode_messages
+from lockstep.simulation import SimRuntime, World, simulate
+from tests.broker.cluster import Client, Served, serve
+from tests.broker.helpers import ENCODINGS, consumer, heartbeat_of, pull_header, send_header
+
+R = RequestCode
+WAITING = 6  # subscription in the request, may be suspended
+Story = Callable[[World, Served, Client], Awaitable[None]]
+
+
+def on_a_broker(story: Story, encoding: SerializeType = SerializeType.MSGPACK) -> None:
+    """Run a story with a broker with a name server, and a client; everything must come to an end."""
+
+    async def scenario(world: World) -> None:
+        served = await serve(world.host("broker"))
+        client = Client(world.host("c1"), encoding)
+        await story(world, served, client)
+        client.close()
+        await served.server.shutdown()
+
+    scenario.__module__ = story.__module__
+    simulate(scenario, seed=5)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_message_goes_in_and_comes_out(encoding: SerializeType) -> None:
+    """Route, send, pull, over sockets and under either encoding."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        reply = await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"hello")
+        assert (reply.code, reply.serialize_type) == (0, SerializeType.JSON)  # the first request agrees the encoding
+        route = await client.route(served.server.name_server_address)
+        assert route is not None
+        assert route.broker_datas[0].master_addr == served.address
+        reply = await client.call(served.address, R.PULL_MESSAGE, pull_header(0))
+        assert reply.serialize_type == encoding
+        assert [message.body for message in decode_messages(reply.body)] == [b"hello"]
+
+    on_a_broker(story, encoding)
+
+
+def test_unknown_requests_are_answered_on_both_ports() -> None:
+    """With 3, and the connection is served on."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        for address in (served.address, served.server.name_server_address):
+            for _ in range(2):
+                assert (await client.call(address, 9999)).code == 3
+
+    on_a_broker(story)
+
+
+def test_sixty_four_sends_wake_a_waiting_pull_once() -> None:
+    """Pipelined in one write: the pull is answered with what came, at the end of the read, not after its first."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"first")
+        waiter = Client(world.host("c2"))
+        pull = asyncio.ensure_future(waiter.call(served.address, R.PULL_MESSAGE, pull_header(1, sys_flag=WAITING)))
+        await world.sleep_ms(1000)
+        sender = client.dialer.open_endpoint(served.address)
+        assert sender is not None
+        sends = [
+            sender.request_nowait(RemotingCommand(R.SEND_MESSAGE_V2, send_header("T"), b"%d" % i), 3000)
+            for i in range(20)
+        ]
+        reply = await pull
+        count = len(decode_messages(reply.body))
+        assert count > 1
+        assert reply.decode_header(PullMessageResponseHeader).next_begin_offset == 1 + count
+        for sent in sends:
+            assert (await sent).code == 0
+        waiter.close()
+
+    on_a_broker(story)
+
+
+def test_a_waiting_pull_is_answered_after_its_time_and_before_another_sweep() -> None:
+    """Asked to wait 2 s: answered with 19 between 2 and 7 s later."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        began_ms = world.elapsed_ms
+        header = pull_header(1, sys_flag=WAITING, suspend_timeout_millis=2000)
+        reply = await client.call(served.address, R.PULL_MESSAGE, header)
+        assert reply.code == 19
+        assert 2000 <= world.elapsed_ms - began_ms <= 7010
+
+    on_a_broker(story)
+
+
+def test_a_killed_member_is_noticed_by_its_group_at_once() -> None:
+    """The reset of its connection is enough; no timer."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        group = consumer("G", SubscriptionData.parse("T", "*"))
+        other = Client(world.host("c2"))
+        await client.call(served.address, R.HEART_BEAT, None, heartbeat_of("a", group))
+        await other.call(served.address, R.HEART_BEAT, None, heartbeat_of("b", group))
+        await world.sleep_ms(100)
+        client.pushed.clear()
+        world.crash("c2")
+        await world.sleep_ms(100)
+        assert [command.code for command in client.pushed] == [R.NOTIFY_CONSUMER_IDS_CHANGED]
+
+    on_a_broker(story)
+
+
+def test_a_client_that_stops_its_heartbeats_is_closed_within_130_seconds() -> None:
+    """And not before 120, though its connection is busy."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        group = consumer("G", SubscriptionData.parse("T", "*"))
+        await client.call(served.address, R.HEART_BEAT, None, heartbeat_of("a", group))
+        began_ms = world.elapsed_ms
+        while client.dialer.open_endpoint(served.address) is not None:
+            await client.call(served.address, 9999)
+            await world.sleep_ms(1000)
+        assert 120_000 < world.elapsed_ms - began_ms <= 132_000
+
+    on_a_broker(story)
+
+
+def test_a_restarted_broker_has_forgotten_locks_and_messages() -> None:
+    """Another gets the lock at once; queues are empty; the topic has no route."""
+
+    async def scenario(world: World) -> None:
+        served = await serve(world.host("broker"))
+        client = Client(world.host("c1"))
+        await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        assert await client.lock(served.address, "a")
+        assert not await client.lock(served.address, "b")
+        world.crash("broker")
+        await world.sleep_ms(10)
+        served = await serve(world.host("broker"))
+        assert await client.lock(served.address, "b")
+        assert await client.route(served.server.name_server_address) is None
+        assert (await client.call(served.address, R.PULL_MESSAGE, pull_header(0))).code == 17
+        client.close()
+        await served.server.shutdown()
+
+    simulate(scenario)
+
+
+class RawPeer(asyncio.Protocol):
+    """Writes bytes and counts what comes back."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.received_bytes = 0
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+async def raw_peer(runtime: SimRuntime, address: str) -> tuple[RawPeer, asyncio.Transport]:
+    host, _, port = address.partition(":")
+    transport, peer = await runtime.create_connection(RawPeer, host, int(port))
+    assert isinstance(peer, RawPeer)
+    return peer, transport
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack(">I", 17 << 20) + b"\0" * 100,
+        struct.pack(">II", 8, 9 << 24 | 4) + b"abcd",
+        struct.pack(">II", 9, 5) + b"{nope",
+        struct.pack(">I", 3) + b"abc",
+    ],
+    ids=["http", "too long", "unknown header type", "no JSON", "too short"],
+)
+def test_bytes_that_are_no_frames_close_their_connection_and_no_other(data: bytes) -> None:
+    """On both ports; everybody else is served on."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        for address in (served.address, served.server.name_server_address):
+            peer, transport = await raw_peer(world.host("evil"), address)
+            transport.write(data)
+            await world.until(partial(getattr, peer, "lost"))
+            assert (await client.call(address, 9999)).code == 3
+        assert served.log.names("warning") == ["connection closed: unreadable frame"] * 2
+
+    on_a_broker(story)
+
+
+def test_a_truncated_frame_and_a_close_harm_nobody() -> None:
+    """Half a frame is forgotten with its connection."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        peer, transport = await raw_peer(world.host("evil"), served.address)
+        transport.write(encode_command(RemotingCommand(R.SEND_MESSAGE_V2, send_header("T"), b"xxx"))[:-5])
+        transport.close()
+        await world.until(lambda: peer.lost)
+        assert (await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
+        assert served.server.broker is not None
+        assert served.server.broker.store.max_offset("T", 0) == 1
+
+    on_a_broker(story)
+
+
+def test_broken_headers_and_bodies_are_answered_with_1_and_the_connection_served_on() -> None:
+    """A missing field, a field that is no number, a body that is no JSON."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        for code, body in [
+            (R.SEND_MESSAGE_V2, b"x"),
+            (R.PULL_MESSAGE, b""),
+            (R.HEART_BEAT, b"{"),
+            (R.LOCK_BATCH_MQ, b""),
+        ]:
+            reply = await client.call(served.address, code, None, body)
+            assert (reply.code, bool(reply.remark)) == (1, True)
+        assert (await client.call(served.address, 9999)).code == 3
+
+    on_a_broker(story, SerializeType.JSON)
+
+
+def test_a_client_that_pulls_and_never_reads_costs_bounded_memory() -> None:
+    """A thousand pulls of 256 KiB: the broker stops working for it soon, and serves others."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        for _ in range(8):
+            await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), bytes(32_000))
+        peer, transport = await raw_peer(world.host("evil"), served.address)
+        transport.pause_reading()
+        transport.write(encode_command(RemotingCommand(R.PULL_MESSAGE, pull_header(0))) * 1000)
+        await world.sleep_ms(5000)
+        (connection,) = world.connections("broker", "evil")
+        assert connection.get_write_buffer_size() < 3 << 20
+        assert (await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
+        transport.resume_reading()
+        await world.until(lambda: peer.received_bytes > 1000 * 8 * 32_000)
+        transport.close()
+
+    on_a_broker(story)
+
+
+def test_a_port_in_use_is_one_line_that_says_what_to_do() -> None:
+    """For either port; what was opened before is closed again."""
+
+    async def scenario(world: World) -> None:
+        runtime = world.host("broker")
+        served = await serve(runtime)
+        for settings, option in [({}, "--port"), ({"port": 0}, "--name-server-port")]:
+            with pytest.raises(CannotListen, match=f"is in use.*{option} "):
+                await serve(runtime, **settings)
+        await served.server.shutdown()
+
+    simulate(scenario)
+
+
+def test_shutdown_delivers_what_was_answered_and_ends_what_waits() -> None:
+    """A parked pull ends with its connection; a second shutdown does nothing."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        pull = asyncio.ensure_future(client.call(served.address, R.PULL_MESSAGE, pull_header(1, sys_flag=WAITING)))
+        await world.sleep_ms(100)
+        await served.server.shutdown()
+        with pytest.raises(Exception, match="ended"):
+            await pull
+        await served.server.shutdown()
+
+    on_a_broker(story)
