@@ -49,6 +49,7 @@ class DeadLetters:
             encode_properties(properties),
             message.msg_id,
             message.sharding_key,
+            self._instance.runtime.now_ms(),
             message.reconsume_times,
             limit,
         )

@@ -2,7 +2,7 @@
 
 Three independent facts, never folded into one: the lock (`locked`, `last_lock_ms`), consumption (`consuming`,
 `listener_running`) and `dropped`. A rebalance makes a new ProcessQueue; an old one is never used again, and once
-dropped it commits nothing.
+dropped it commits nothing. One that outlived its lock ends likewise: another client may have owned the queue.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ class ProcessQueue:
         self.queue = queue
         self.period = period
         self.dropped = False
+        self.outlived_lock = False  # the lock ran out and was won back
         self.locked = False
         self.last_lock_ms = now_ms
         self.last_pull_ms = now_ms
@@ -95,6 +96,15 @@ class ProcessQueue:
         """Only these go back; what else is in hand stays there (manual commit)."""
         for message in messages:
             self._messages[message.queue_offset] = self._in_hand.pop(message.queue_offset)
+
+    @property
+    def position(self) -> int:
+        """The first offset that is not done; -1 before the first pull is placed."""
+        for held in (self._in_hand, self._messages):
+            if held:
+                first: int = held.peekitem(0)[0]
+                return first
+        return self.next_offset
 
     @property
     def is_empty(self) -> bool:

@@ -1,7 +1,6 @@
 """Producer: sends messages; those with a sharding key, a selector or a queue of their own stay in call order."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 from lockstep.client.config import ProducerConfig
@@ -118,13 +117,16 @@ class Producer:
         message that must not be sent.
         """
         key = sharding_key if sharding_key is not None else message.sharding_key
-        if key is not None and message.sharding_key != key:
-            message = replace(message, sharding_key=key)
-        outgoing = self._requests.outgoing(message)
-        if key is None and selector is None and queue is None:
-            return await self._send_anywhere(outgoing, timeout_ms or self.config.send_timeout_ms)
-        chosen = queue or await self._choose(message, key, selector, arg)
-        return await self._ordered.send(chosen, outgoing, timeout_ms or self.config.send_timeout_ms)
+        outgoing = self._requests.outgoing(message, key)
+        timeout_ms = timeout_ms or self.config.send_timeout_ms
+        if selector is None and queue is None:
+            if key is None:
+                return await self._send_anywhere(outgoing, timeout_ms)
+            queues = self._queues.get(message.topic)
+            if queues is not None:  # the common case, without a coroutine of its own
+                return await self._ordered.send(select_by_hash(queues, message, key), outgoing, timeout_ms)
+        chosen = await self._choose(message, key, selector, arg, queue)
+        return await self._ordered.send(chosen, outgoing, timeout_ms)
 
     async def send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, queue: MessageQueue | None = None
@@ -136,7 +138,7 @@ class Producer:
         outgoing = self._requests.outgoing_batch(messages, sharding_key)
         if sharding_key is None and queue is None:
             return await self._send_anywhere(outgoing, self.config.send_timeout_ms)
-        chosen = queue or await self._choose(messages[0], sharding_key, None, None)
+        chosen = await self._choose(messages[0], sharding_key, None, None, queue)
         return await self._ordered.send(chosen, outgoing, self.config.send_timeout_ms)
 
     async def send_one_way(
@@ -144,12 +146,11 @@ class Producer:
     ) -> None:
         """Send without waiting for an answer: the message may be lost, and nobody will know."""
         key = sharding_key if sharding_key is not None else message.sharding_key
-        if key is not None and message.sharding_key != key:
-            message = replace(message, sharding_key=key)
-        outgoing = self._requests.outgoing(message)
-        chosen = queue or (await self._choose(message, key, None, None) if key is not None else None)
-        if chosen is None:
+        outgoing = self._requests.outgoing(message, key)
+        if key is None and queue is None:
             chosen = self._take_turns(await self.queues(message.topic), avoid=None)
+        else:
+            chosen = await self._choose(message, key, None, None, queue)
         await self._ordered.send_one_way(chosen, outgoing)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -177,9 +178,17 @@ class Producer:
         return queues
 
     async def _choose(
-        self, message: Message, key: str | None, selector: MessageQueueSelector | None, arg: Any
+        self,
+        message: Message,
+        key: str | None,
+        selector: MessageQueueSelector | None,
+        arg: Any,
+        queue: MessageQueue | None,
     ) -> MessageQueue:
+        """The route is asked for even when the queue is given: it says where that queue's broker is."""
         queues = self._queues.get(message.topic) or await self.queues(message.topic)
+        if queue is not None:
+            return queue
         if selector is None:
             return select_by_hash(queues, message, key)
         return selector(queues, message, key if arg is None else arg)

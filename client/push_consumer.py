@@ -61,6 +61,7 @@ class PushConsumer:
         self._trace: TraceWriter | None = None
         self._instance: MQClientInstance | None = None
         self._rebalancing: asyncio.Task[None] | None = None
+        self._pulling: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._stopping = False
 
     # Before the start ----------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ class PushConsumer:
         group, config, trace, runtime = self.group, self.config, self._trace, instance.runtime
         self._pool = runtime.new_worker_pool(f"{group} listener", config.consume_thread_count)
         self._offsets = RemoteBrokerOffsetStore(instance, group)
-        self._locks = QueueLocks(instance, group, config, self._table, trace)
+        self._locks = QueueLocks(instance, group, config, self._table, trace, self._lock_won_back)
         self._service = ConsumeMessageOrderlyService(
             runtime=runtime,
             config=config,
@@ -191,6 +192,8 @@ class PushConsumer:
             process_queue.dropped = True
             if self._trace is not None:
                 self._trace.queue_event("dropped", process_queue.queue, period=process_queue.period, why="shutdown")
+        for task in list(self._pulling.values()):
+            task.cancel()
         await self._locks.unlock_all(held)
         await instance.shutdown(self.group)
         self._pool.close()
@@ -214,6 +217,11 @@ class PushConsumer:
     def assigned_queues(self) -> list[MessageQueue]:
         """The queues this consumer owns now, sorted; the retry topic's among them."""
         return sorted(queue for queue, process_queue in self._table.items() if not process_queue.dropped)
+
+    @property
+    def positions(self) -> dict[MessageQueue, int]:
+        """The first offset that is not handled yet, of each queue of `assigned_queues` that is being pulled."""
+        return {queue: self._table[queue].position for queue in self.assigned_queues if self._table[queue].positioned}
 
     # Work ----------------------------------------------------------------------------------------------------
 
@@ -242,7 +250,9 @@ class PushConsumer:
     def _start_pulling(self, process_queue: ProcessQueue) -> None:
         assert self._instance is not None
         runtime = self._instance.runtime
-        runtime.create_task(self._pulls.run(process_queue), name=f"pull {process_queue.queue}")
+        task = runtime.create_task(self._pulls.run(process_queue), name=f"pull {process_queue.queue}")
+        self._pulling[process_queue] = task
+        task.add_done_callback(lambda _: self._pulling.pop(process_queue, None))
 
     async def _queues_changed(self, topic: str) -> None:
         """The topic's subscription gets a new version and the brokers hear of it at once (wire.md 12.3)."""
@@ -257,6 +267,10 @@ class PushConsumer:
         if self._table and not self._stopping:
             self._instance.runtime.create_task(self._locks.lock_all(), name=f"re-lock at {address}")
             self._wake.set()
+
+    def _lock_won_back(self, process_queue: ProcessQueue) -> None:
+        self._rebalance.drop(process_queue, "its lock had run out: it begins anew")
+        self._wake.set()
 
     async def _persist_all(self) -> None:
         """Offsets of queues that this client still owns; a stale owner's must not overwrite its successor's."""

@@ -1,7 +1,7 @@
 """The client's side of the broker's queue locks (wire.md 7.3): lock, renew, unlock."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
@@ -20,7 +20,12 @@ __all__ = ["QueueLocks"]
 
 
 class QueueLocks:
-    """`table` is the consumer's: its process queues by message queue."""
+    """`table` is the consumer's: its process queues by message queue.
+
+    `on_won_back` is told of a process queue whose lock had run out before it was granted again. In between, another
+    client may have owned the queue, handled what this one has in hand and gone; RocketMQ goes on with it all the
+    same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a new one.
+    """
 
     def __init__(
         self,
@@ -29,15 +34,17 @@ class QueueLocks:
         config: ConsumerConfig,
         table: dict[MessageQueue, ProcessQueue],
         trace: TraceWriter | None,
+        on_won_back: Callable[[ProcessQueue], None],
     ) -> None:
         self._instance = instance
         self._group = group
         self._config = config
         self._table = table
+        self._on_won_back = on_won_back
         self._trace = trace
 
     async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Ask for these queues, one request a broker; those granted. A ProcessQueue that exists is marked locked.
+        """Ask for these queues, one request a broker; those granted. A ProcessQueue that exists is renewed.
 
         A broker that does not answer grants nothing.
         """
@@ -49,7 +56,7 @@ class QueueLocks:
                 granted.add(queue)
                 process_queue = self._table.get(queue)
                 if process_queue is not None:
-                    process_queue.granted(now_ms)
+                    self._granted(process_queue, now_ms)
         return granted
 
     async def lock_all(self) -> None:
@@ -70,12 +77,19 @@ class QueueLocks:
         now_ms = self._instance.runtime.now_ms()
         for queue, process_queue in asked:
             if queue in won:
-                process_queue.granted(now_ms)
+                self._granted(process_queue, now_ms)
             elif process_queue.locked:
                 process_queue.locked = False
                 self._instance.log.warning("lock lost", queue=str(queue), group=self._group)
                 if self._trace is not None:
                     self._trace.queue_event("lock_lost", queue, period=process_queue.period)
+
+    def _granted(self, process_queue: ProcessQueue, now_ms: int) -> None:
+        if process_queue.dropped or process_queue.holds_lock(now_ms, self._config.lock_max_live_time_ms):
+            process_queue.granted(now_ms)
+        else:
+            process_queue.outlived_lock = True
+            self._on_won_back(process_queue)
 
     async def _lock_batch(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
         body = LockBatchBody(self._group, self._instance.client_id, tuple(queues))

@@ -65,7 +65,7 @@ class Rebalance:
             except (RemotingError, NoRouteError) as error:
                 self._log.warning("rebalance failed: queues stay as they are", topic=topic, error=str(error))
         for queue in [queue for queue in self._table if queue.topic not in topics]:
-            self._drop(queue, "the topic is not subscribed any more")
+            self.drop(self._table[queue], "the topic is not subscribed any more")
             del self._table[queue]
 
     async def _rebalance(self, topic: str) -> None:
@@ -110,6 +110,8 @@ class Rebalance:
             why = "allocated to another consumer" if queue not in mine else ""
             if not why and process_queue.pull_expired(now_ms, self._config.pull_max_idle_ms):
                 why = f"not pulled for {self._config.pull_max_idle_ms} ms"
+            if not why and process_queue.outlived_lock:
+                why = "its lock had run out"
             if why:
                 changed |= await self._remove(queue, process_queue, why)
         wanted = [queue for queue in mine if queue not in self._table]
@@ -137,7 +139,7 @@ class Rebalance:
 
     async def _remove(self, queue: MessageQueue, process_queue: ProcessQueue, why: str) -> bool:
         """Drop a queue; False when its listener still runs, and the next round must try again."""
-        self._drop(queue, why)
+        self.drop(process_queue, why)
         if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             process_queue.try_unlock_times += 1
             self._log.warning("listener still runs: queue not unlocked yet", queue=str(queue), why=why)
@@ -167,13 +169,14 @@ class Rebalance:
                     self._trace.queue_event("committed", queue, period=process_queue.period, offset=offset)
         self._offsets.persist(known)
 
-    def _drop(self, queue: MessageQueue, why: str) -> None:
-        process_queue = self._table[queue]
+    def drop(self, process_queue: ProcessQueue, why: str) -> None:
+        """Its listener may still run, but it takes and commits nothing more."""
         if not process_queue.dropped:
+            queue, period = process_queue.queue, process_queue.period
             process_queue.dropped = True
-            self._log.info("queue dropped", queue=str(queue), why=why, period=process_queue.period)
+            self._log.info("queue dropped", queue=str(queue), why=why, period=period)
             if self._trace is not None:
-                self._trace.queue_event("dropped", queue, period=process_queue.period, why=why)
+                self._trace.queue_event("dropped", queue, period=period, why=why)
 
     def _unlock_if_gone(self, queue: MessageQueue) -> None:
         """RocketMQ does not look whether the queue came back meanwhile, and frees a lock in use (wire.md 12.3)."""

@@ -42,29 +42,51 @@ class OrderedSender:
         if lane is None:
             lane = self._lanes[queue] = SendLane(queue)
         ticket = lane.ticket()
+        address = self._instance.routes.master_address(queue.broker_name)
+        endpoint = self._instance.dialer.open_endpoint(address) if address is not None else None
+        failure = None
+        # The common case, in one coroutine: nobody waits, and any number may be in flight.
+        if endpoint is not None and endpoint.agreed and not endpoint.write_paused and lane.free_for(endpoint):
+            try:
+                number, future = self._depart(lane, ticket, endpoint, outgoing, timeout_ms)
+                result = await self._outcome(lane, number, future, outgoing)
+            except SendError as error:
+                failure = error
+            else:
+                if self._trace is not None:
+                    self._trace.sent(result, outgoing)
+                return result
+        return await self._send_in_turn(lane, ticket, outgoing, timeout_ms, failure)
+
+    async def _send_in_turn(
+        self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int, failure: SendError | None
+    ) -> SendResult:
+        """Attempts, each in the lane's turn, until one is stored or repeats are used up; `failure` is of the first."""
         deadline_ms = self._instance.runtime.now_ms() + timeout_ms
         attempts = 1 + (self._config.retry_times if self._config.retry_keyed else 0)
-        grounded = False
+        if failure is None:
+            lane.ground(ticket)
         while True:
+            if failure is not None:
+                attempts -= failure.outcome is not SendOutcome.NOT_SENT
+                late = self._instance.runtime.now_ms() >= deadline_ms
+                if attempts <= 0 or late or not self._config.retry_keyed or not _may_retry(failure):
+                    lane.give_up(ticket)
+                    self._note_failure(outgoing, failure)
+                    raise failure
+                await self._pause(lane, ticket)
             try:
-                result = await self._attempt(lane, ticket, outgoing, timeout_ms, grounded)
-                break
+                result = await self._attempt(lane, ticket, outgoing, timeout_ms)
             except LaneBrokenError:
                 failure = SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
                 self._note_failure(outgoing, failure)
                 raise failure from None
             except SendError as error:
-                failure, grounded = error, True
-            attempts -= failure.outcome is not SendOutcome.NOT_SENT
-            late = self._instance.runtime.now_ms() >= deadline_ms
-            if attempts <= 0 or late or not self._config.retry_keyed or not _may_retry(failure):
-                lane.give_up(ticket)
-                self._note_failure(outgoing, failure)
-                raise failure
-            await self._pause(lane, ticket)
-        if self._trace is not None:
-            self._trace.sent(result, outgoing)
-        return result
+                failure = error
+            else:
+                if self._trace is not None:
+                    self._trace.sent(result, outgoing)
+                return result
 
     async def _pause(self, lane: SendLane, ticket: int) -> None:
         """Between attempts; the lane stays closed to later sends meanwhile."""
@@ -99,16 +121,7 @@ class OrderedSender:
 
     # One attempt ---------------------------------------------------------------------------------------------
 
-    async def _attempt(
-        self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int, grounded: bool
-    ) -> SendResult:
-        address = self._instance.routes.master_address(lane.queue.broker_name)
-        endpoint = self._instance.dialer.open_endpoint(address) if address is not None else None
-        if endpoint is not None and endpoint.agreed and not endpoint.write_paused and lane.free_for(endpoint):
-            number, future = self._depart(lane, ticket, endpoint, outgoing, timeout_ms)
-            return await self._outcome(lane, number, future, outgoing)
-        if not grounded:
-            lane.ground(ticket)
+    async def _attempt(self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int) -> SendResult:
         await lane.turn(ticket)
         held = True
         try:

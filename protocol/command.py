@@ -16,6 +16,7 @@ SERIALIZE_FIELD = "lockstep.serialize"  # offers and accepts our encoding (DESIG
 
 H = TypeVar("H", bound=tuple[Any, ...])
 
+_new_command = object.__new__
 _REPLY = int(RemotingFlag.REPLY)
 _ONE_WAY = int(RemotingFlag.ONE_WAY)
 
@@ -23,11 +24,11 @@ _ONE_WAY = int(RemotingFlag.ONE_WAY)
 class RemotingCommand:
     """`header` is the typed header of a command we made; one that arrived keeps untyped fields for `decode_header`.
 
-    `code` is a request code or, in a reply, a response code. `serialize_type` is how the command came or will go.
+    `positional` are a MSGPACK header's values before `decode_header`. `code` is a request code or, in a reply, a
+    response code. `serialize_type` is how the command came or will go.
     """
 
     __slots__ = (
-        "_positional",
         "body",
         "code",
         "ext_fields",
@@ -35,6 +36,7 @@ class RemotingCommand:
         "header",
         "language",
         "opaque",
+        "positional",
         "remark",
         "serialize_type",
         "version",
@@ -53,7 +55,6 @@ class RemotingCommand:
         serialize_type: int = SerializeType.JSON,
         version: int = PROTOCOL_VERSION,
         language: int = 3,
-        positional: list[Any] | None = None,
     ) -> None:
         self.code = code
         self.header = header
@@ -65,7 +66,7 @@ class RemotingCommand:
         self.serialize_type = serialize_type
         self.version = version
         self.language = language
-        self._positional = positional
+        self.positional: list[Any] | None = None
 
     @property
     def is_reply(self) -> bool:
@@ -77,8 +78,8 @@ class RemotingCommand:
 
     def decode_header(self, header_class: type[H]) -> H:
         """The typed header of a command that arrived. Raises HeaderError naming the field that is wrong."""
-        if self._positional is not None:
-            return cast("H", spec_of(header_class).from_positional(self._positional))
+        if self.positional is not None:
+            return cast("H", spec_of(header_class).from_positional(self.positional))
         if self.header is not None:  # never left this process
             return cast("H", self.header)
         return cast("H", spec_of(header_class).from_ext_fields(self.ext_fields or {}))
@@ -104,7 +105,7 @@ class RemotingCommand:
 
     def __repr__(self) -> str:
         kind = "reply" if self.is_reply else "one-way" if self.is_one_way else "request"
-        shown = self.header if self.header is not None else self._positional or self.ext_fields
+        shown = self.header if self.header is not None else self.positional or self.ext_fields
         return f"<{kind} code={self.code} opaque={self.opaque} {shown} body={len(self.body)}B remark={self.remark!r}>"
 
 
@@ -130,17 +131,18 @@ def decode_command(frame: Frame) -> RemotingCommand:
     codec = CODECS.get(frame.serialize_type)
     if codec is None:
         raise HeaderError(f"headers of type {frame.serialize_type} cannot be read here")
-    code, language, version, opaque, flag, remark, ext_fields, positional = codec.decode_header(frame.header)
-    return RemotingCommand(
-        code,
-        None,
-        frame.body,
-        remark=remark,
-        ext_fields=ext_fields,
-        flag=flag,
-        opaque=opaque,
-        serialize_type=frame.serialize_type,
-        version=version,
-        language=language,
-        positional=positional,
-    )
+    command = _new_command(RemotingCommand)  # attribute by attribute: half the cost of a call with eleven arguments
+    (
+        command.code,
+        command.language,
+        command.version,
+        command.opaque,
+        command.flag,
+        command.remark,
+        command.ext_fields,
+        command.positional,
+    ) = codec.decode_header(frame.header)
+    command.header = None
+    command.body = frame.body
+    command.serialize_type = frame.serialize_type
+    return command

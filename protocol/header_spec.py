@@ -4,9 +4,11 @@ A header's fields are declared once. In JSON they go by name (camelCase unless `
 and as text; in MSGPACK by position and typed.
 """
 
+import struct
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple
 
@@ -17,6 +19,7 @@ __all__ = ["HeaderSpec", "Int32", "rename_on_wire", "spec_of"]
 Int32 = Annotated[int, 32]
 
 _RENAMED: dict[type[tuple[Any, ...]], Mapping[str, str]] = {}
+_new_tuple = tuple.__new__  # what NamedTuple._make does, without its own check of the length
 _SHAPES_MAX = 64  # a header has a handful of shapes; a hostile peer must not grow this
 
 
@@ -33,16 +36,28 @@ class _Field(NamedTuple):
         return self.optional and self.default is None
 
 
+class _Ranges:
+    """Checks that the numbers of a header of one shape fit: struct does it at once, and faster than we could."""
+
+    __slots__ = ("numbers", "pack")
+
+    def __init__(self, fields: "tuple[_Field, ...]", values: list[Any]) -> None:
+        numeric = [(i, field) for i, field in enumerate(fields) if field.kind is int and values[i] is not None]
+        self.pack = struct.Struct(">" + "".join("i" if field.bits == 32 else "q" for _, field in numeric)).pack
+        # itemgetter of one index gives no tuple, and of none is an error
+        indexes = [i for i, _ in numeric]
+        self.numbers: Callable[[list[Any]], Any] = (
+            itemgetter(*indexes) if len(indexes) > 1 else lambda values: [values[i] for i in indexes]
+        )
+
+
 class HeaderSpec:
     """The table made from one header class; `spec_of` keeps one per class."""
 
     def __init__(self, header_class: type[tuple[Any, ...]]) -> None:
         self._class = header_class
-        self._make: Any = header_class._make  # type: ignore[attr-defined]
         self.fields = tuple(_fields_of(header_class))
-        self._accepted_shapes: set[tuple[type, ...]] = set()
-        self._int32 = tuple(i for i, f in enumerate(self.fields) if f.kind is int and f.bits == 32)
-        self._int64 = tuple(i for i, f in enumerate(self.fields) if f.kind is int and f.bits == 64)
+        self._shapes: dict[tuple[type, ...], _Ranges] = {}
 
     def to_texts(self, header: tuple[Any, ...]) -> dict[str, str]:
         """extFields of a JSON header: absent values are left out, everything is text."""
@@ -67,26 +82,34 @@ class HeaderSpec:
                 values.append(field.default)
             else:
                 values.append(_COERCE[field.kind](field, value))
-        header: tuple[Any, ...] = self._make(values)
-        return header
+        return _new_tuple(self._class, values)
 
     def from_positional(self, values: list[Any]) -> tuple[Any, ...]:
-        """Raises HeaderError likewise. The types of a header that was right once are checked by one set look-up."""
+        """Raises HeaderError likewise.
+
+        A header of a shape that was right once costs one look-up for its types and one `pack` for its ranges.
+        """
+        ranges = self._shapes.get(tuple(map(type, values)))
+        try:
+            if ranges is None:
+                values, ranges = self._learn(values)
+            ranges.pack(*ranges.numbers(values))
+        except struct.error:
+            self._check_ranges(values)
+        return _new_tuple(self._class, values)
+
+    def _learn(self, values: list[Any]) -> tuple[list[Any], "_Ranges"]:
         shape = tuple(map(type, values))
-        if shape not in self._accepted_shapes:
-            values = self._checked(values)
-            if len(values) == len(shape) and len(self._accepted_shapes) < _SHAPES_MAX:
-                self._accepted_shapes.add(shape)
-        for i in self._int32:
-            value = values[i]
-            if value is not None and not -0x80000000 <= value <= 0x7FFFFFFF:
-                raise _out_of_range(self.fields[i], value)
-        for i in self._int64:
-            value = values[i]
-            if value is not None and value > 0x7FFFFFFFFFFFFFFF:  # msgpack itself stops at -2**63
-                raise _out_of_range(self.fields[i], value)
-        header: tuple[Any, ...] = self._make(values)
-        return header
+        values = self._checked(values)
+        ranges = _Ranges(self.fields, values)
+        if len(values) == len(shape) and len(self._shapes) < _SHAPES_MAX:
+            self._shapes[shape] = ranges
+        return values, ranges
+
+    def _check_ranges(self, values: list[Any]) -> None:
+        for field, value in zip(self.fields, values, strict=True):
+            if type(value) is int and not -(1 << field.bits - 1) <= value < 1 << field.bits - 1:
+                raise _out_of_range(field, value)
 
     def _checked(self, values: list[Any]) -> list[Any]:
         values = values[: len(self.fields)]

@@ -8,7 +8,7 @@ go on reading replies, or the two would wait for each other.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
@@ -37,13 +37,7 @@ class EndpointSettings:
     frame_bytes_max: int = FRAME_BYTES_MAX
 
 
-class _Pending(NamedTuple):
-    future: "asyncio.Future[RemotingCommand]"
-    deadline_ms: int
-    code: int
-    timeout_ms: int
-
-
+_Pending = tuple["asyncio.Future[RemotingCommand]", int, int, int]  # future, deadline_ms, request code, timeout_ms
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
 
 
@@ -127,10 +121,10 @@ class Endpoint(asyncio.Protocol):
             command.ext_fields = {**(command.ext_fields or {}), SERIALIZE_FIELD: self._offer.name}
             self._offered_opaque = opaque
         head = encode_command(command)
-        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[RemotingCommand] = self._new_future()
         now_ms = self._last_write_ms = self._runtime.now_ms()
         deadline_ms = now_ms + timeout_ms
-        self._pending[opaque] = _Pending(future, deadline_ms, command.code, timeout_ms)
+        self._pending[opaque] = (future, deadline_ms, command.code, timeout_ms)
         if self._timer is None or deadline_ms < self._timer_at_ms:
             self._arm_timer(now_ms, deadline_ms)
         self._write(transport, head, command.body)
@@ -174,6 +168,7 @@ class Endpoint(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._new_future = asyncio.get_running_loop().create_future
         high = self._settings.write_high_water_bytes
         self._transport.set_write_buffer_limits(high, high // 4)
         peer = transport.get_extra_info("peername")
@@ -192,9 +187,9 @@ class Endpoint(asyncio.Protocol):
         self._timer = self._idle_timer = None
         self.resume_writing()
         pending, self._pending = self._pending, {}
-        for entry in pending.values():
-            if not entry.future.done():
-                entry.future.set_exception(ConnectionLost(self.address, reason))
+        for future, *_ in pending.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(self.address, reason))
         if self._on_closed is not None:
             self._on_closed(self)
 
@@ -265,8 +260,8 @@ class Endpoint(asyncio.Protocol):
         ext_fields = command.ext_fields
         if ext_fields and SERIALIZE_FIELD in ext_fields:
             offer = ext_fields[SERIALIZE_FIELD]
-            if offer in _AGREEABLE and not command.flag & _ONE_WAY:
-                self._echo = (command.opaque, str(offer))
+            if isinstance(offer, str) and offer in _AGREEABLE and not command.flag & _ONE_WAY:
+                self._echo = (command.opaque, offer)
         try:
             return self._on_request(self, command)
         except RemoteProtocolError as error:
@@ -302,8 +297,8 @@ class Endpoint(asyncio.Protocol):
             offered, self._offer = self._offer, None
             if (reply.ext_fields or {}).get(SERIALIZE_FIELD) == offered.name:
                 self._agree(offered.name)
-        if entry is not None and not entry.future.done():
-            entry.future.set_result(reply)
+        if entry is not None and not entry[0].done():
+            entry[0].set_result(reply)
 
     def _agree(self, name: str) -> None:
         self.agreed = True
@@ -327,13 +322,13 @@ class Endpoint(asyncio.Protocol):
     def _expire(self) -> None:
         self._timer = None
         now_ms = self._runtime.now_ms()
-        expired = [opaque for opaque, entry in self._pending.items() if entry.deadline_ms <= now_ms]
+        expired = [opaque for opaque, (_, deadline_ms, *_rest) in self._pending.items() if deadline_ms <= now_ms]
         for opaque in expired:
-            entry = self._pending.pop(opaque)
-            if not entry.future.done():
-                entry.future.set_exception(RequestTimeout(self.address, request_name(entry.code), entry.timeout_ms))
+            future, _, code, timeout_ms = self._pending.pop(opaque)
+            if not future.done():
+                future.set_exception(RequestTimeout(self.address, request_name(code), timeout_ms))
         if self._pending:
-            self._arm_timer(now_ms, min(entry.deadline_ms for entry in self._pending.values()))
+            self._arm_timer(now_ms, min(deadline_ms for _, deadline_ms, *_rest in self._pending.values()))
 
     def _check_idle(self) -> None:
         now_ms = self._runtime.now_ms()

@@ -1,24 +1,24 @@
 """What every header codec is: two functions between a header's bytes and its parts."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 __all__ = ["DecodedHeader", "ExtValue", "HeaderCodec"]
 
 ExtValue = str | int | bool
 
 
-class DecodedHeader(NamedTuple):
-    """A header with its extFields still untyped: by name, by position, or both."""
-
-    code: int
-    language: int  # ordinal of LanguageCode; unknown names become OTHER
-    version: int
-    opaque: int
-    flag: int
-    remark: str | None
-    ext_fields: Mapping[str, ExtValue] | None
-    positional: list[Any] | None  # MSGPACK: the typed header's values in the order of its fields
+DecodedHeader = tuple[
+    int,  # code
+    int,  # language: ordinal of LanguageCode; unknown names are OTHER
+    int,  # version
+    int,  # opaque
+    int,  # flag
+    str | None,  # remark
+    Mapping[str, Any] | None,  # ext_fields, untyped, by name
+    list[Any] | None,  # MSGPACK: the typed header's values in the order of its fields
+]
+"""A header with its fields still untyped. A plain tuple: one is made for every command that arrives."""
 
 
 class HeaderCodec(Protocol):

@@ -79,6 +79,5 @@ def decode_header(data: bytes) -> DecodedHeader:
     if ext is not None and not isinstance(ext, dict):
         raise HeaderError("extFields must be an object")
     ordinal = _LANGUAGES.get(language, LanguageCode.OTHER) if isinstance(language, str) else LanguageCode.OTHER
-    return DecodedHeader(
-        code, int(ordinal), version, opaque, flag, remark if isinstance(remark, str) else None, ext, None
-    )
+    text = remark if isinstance(remark, str) else None
+    return code, int(ordinal), version, opaque, flag, text, ext, None

@@ -53,4 +53,4 @@ def decode_header(data: bytes) -> DecodedHeader:
     if type(parts) is not list or tuple(map(type, parts)) not in _SHAPES:
         raise HeaderError("the header is not [code, flag, opaque, version, remark, fields, ext]")
     code, flag, opaque, version, remark, fields, ext = parts
-    return DecodedHeader(code, _PYTHON, version, opaque, flag, remark, ext, fields)
+    return code, _PYTHON, version, opaque, flag, remark, ext, fields

@@ -124,7 +124,7 @@ class TrustingSpec(HeaderSpec):
 
     def from_positional(self, values: list[Any]) -> tuple[Any, ...]:
         padded = values[: len(self.fields)] + [field.default for field in self.fields[len(values) :]]
-        header: tuple[Any, ...] = self._make(padded)
+        header: tuple[Any, ...] = tuple.__new__(self._class, padded)
         return header
 
 
