@@ -35,9 +35,9 @@ def test_only_a_higher_version_replaces_a_subscription_and_that_is_no_change() -
     """An older or equal version is ignored."""
     manager, connection = ConsumerManager(), FakeConnection()
     manager.register(consumer("G", T), connection, channel("a"))
-    newer, older = SubscriptionData.parse("T", "new", 2), SubscriptionData.parse("T", "old", 0)
-    assert not manager.register(consumer("G", newer), connection, channel("a"))
-    assert not manager.register(consumer("G", older), connection, channel("a"))
+    for expression, version in [("new", 2), ("old", 0), ("equal", 2)]:
+        subscription = SubscriptionData.parse("T", expression, version)
+        assert not manager.register(consumer("G", subscription), connection, channel("a"))
     assert manager.groups["G"].subscriptions["T"].sub_string == "new"
 
 
