@@ -100,11 +100,16 @@ LISTENERS: dict[str, Callable[[Spec], OrderlyListener]] = {
 }
 
 
+def stop(stopped: "asyncio.Future[int]", number: signal.Signals) -> None:
+    if not stopped.done():
+        stopped.set_result(130 if number == signal.SIGINT else 0)
+
+
 async def consume(spec: Spec) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[int] = loop.create_future()
-    for number, status in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
-        loop.add_signal_handler(number, lambda status=status: stopped.done() or stopped.set_result(status))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, stopped, number)
     config = dict(spec.get("config", {}))
     if "serialize_type" in config:
         config["serialize_type"] = SerializeType[config["serialize_type"]]

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, Self, TypeVar, overload
 
 from lockstep.client import AdminClient, ClientConfig, SerializeType
 
@@ -29,16 +29,21 @@ SHOWN_LINES = 60
 LISTENING = re.compile(r"listening broker=(\S+):(\d+) name-server=(\S+):(\d+)\n")
 
 
-async def until(condition: Callable[[], T | Awaitable[T]], what: str, timeout_s: float = 15) -> T:
-    """The first true value of `condition`, asked again and again; fails with `what` when the time is over."""
+@overload
+async def until(condition: Callable[[], Awaitable[T | None]], what: str, timeout_s: float = 15) -> T: ...
+@overload
+async def until(condition: Callable[[], T | None], what: str, timeout_s: float = 15) -> T: ...
+async def until(condition: Callable[[], Any], what: str, timeout_s: float = 15) -> Any:
+    """The first true answer of `condition`, asked again and again; fails with `what` when the time is over."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     while True:
         answer = condition()
-        value: T = await answer if isinstance(answer, Awaitable) else answer
-        if value:
-            return value
-        assert loop.time() < deadline, f"not within {timeout_s} s: {what}; last seen: {value!r}"
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if answer:
+            return answer
+        assert loop.time() < deadline, f"not within {timeout_s} s: {what}; last seen: {answer!r}"
         await asyncio.sleep(POLL_S)
 
 
@@ -99,9 +104,7 @@ class Process:
             assert found or not ended, f"{self.name} ended with {self.status}: {self.stderr()[-2000:]}"
             return found
 
-        found = await until(look, f"{self.name} says {pattern.pattern!r}", timeout_s)
-        assert found is not None
-        return found
+        return await until(look, f"{self.name} says {pattern.pattern!r}", timeout_s)
 
     def end(self) -> None:
         """At the end of a test, whatever became of it."""
