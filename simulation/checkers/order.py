@@ -139,7 +139,9 @@ class OrderChecker:
             before_start=losses.before_start,
             skipped=losses.skipped,
             emptied=losses.emptied,
-            queues=len(self._owned),
+            queues=sum(
+                any(history.attempted for history in owned.histories.values()) for owned in self._owned.values()
+            ),
             keys=sum(owned.key_count() for owned in self._owned.values()),
             handovers=tuple(findings.handovers),
             violations=tuple(findings.violations),

