@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import pytest
@@ -13,6 +13,22 @@ from lockstep.protocol.command import decode_command
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.frame import Frame
 from lockstep.protocol.headers import QueueRequestHeader
+
+
+class Decoded(NamedTuple):
+    code: int
+    language: int
+    version: int
+    opaque: int
+    flag: int
+    remark: str | None
+    ext_fields: Any
+    positional: Any
+
+
+def decoded_header(codec: HeaderCodec, data: bytes) -> Decoded:
+    return Decoded(*codec.decode_header(data))
+
 
 GOOD: dict[str, Any] = {"code": 11, "language": "JAVA", "version": 409, "opaque": 5, "flag": 0}
 both = pytest.mark.parametrize("codec", CODECS.values(), ids=["json", "msgpack"])
@@ -44,9 +60,9 @@ def test_json_keeps_text_as_utf8() -> None:
 @both
 def test_lone_surrogates_are_sent_as_question_marks(codec: HeaderCodec) -> None:
     """A file name read with surrogateescape must reach the peer as a readable header, in either encoding."""
-    decoded = codec.decode_header(codec.encode_header(0, 409, 3, 1, "a\udcffb", None, {"k": "\ud800"}))
+    decoded = decoded_header(codec, codec.encode_header(0, 409, 3, 1, "a\udcffb", None, {"k": "\ud800"}))
     assert (decoded.opaque, decoded.remark, decoded.ext_fields) == (3, "a?b", {"k": "?"})
-    assert codec.decode_header(codec.encode_header(0, 409, 4, 1, "plain", None, None)).remark == "plain"
+    assert decoded_header(codec, codec.encode_header(0, 409, 4, 1, "plain", None, None)).remark == "plain"
 
 
 @pytest.mark.parametrize(
@@ -58,12 +74,12 @@ def test_lone_surrogates_are_sent_as_question_marks(codec: HeaderCodec) -> None:
 def test_json_with_lone_surrogates_is_refused(data: bytes) -> None:
     """What is no Unicode text would fail later, where it is stored or passed on to others."""
     with pytest.raises(HeaderError):
-        json_header.decode_header(data)
+        decoded_header(json_header, data)
 
 
 def test_json_surrogate_pairs_are_characters() -> None:
     """Writers that escape non-ASCII send pairs; they are one character."""
-    assert json_header.decode_header(json_bytes(remark="😀 \\ud800 ü")).remark == "😀 \\ud800 ü"
+    assert decoded_header(json_header, json_bytes(remark="😀 \\ud800 ü")).remark == "😀 \\ud800 ü"
 
 
 def test_json_takes_what_clients_send() -> None:
@@ -72,7 +88,7 @@ def test_json_takes_what_clients_send() -> None:
         json_bytes(extFields={"a": 1, "b": True, "c": "x"}, remark=None, serializeTypeCurrentRPC="JSON", more=[1])
         + b"\n"
     )
-    decoded = json_header.decode_header(data)
+    decoded = decoded_header(json_header, data)
     assert (decoded.code, decoded.version, decoded.opaque, decoded.flag) == (11, 409, 5, 0)
     assert decoded.ext_fields == {"a": 1, "b": True, "c": "x"}
     assert (decoded.remark, decoded.language, decoded.positional) == (None, LanguageCode.JAVA, None)
@@ -83,12 +99,12 @@ def test_json_takes_what_clients_send() -> None:
 )
 def test_json_languages(language: Any, ordinal: int) -> None:
     """Known names get their ordinal; anything else is OTHER."""
-    assert json_header.decode_header(json_bytes(language=language)).language == ordinal
+    assert decoded_header(json_header, json_bytes(language=language)).language == ordinal
 
 
 def test_json_defaults() -> None:
     """Version and flag may be absent; code and opaque may not."""
-    decoded = json_header.decode_header(json_bytes(version=..., flag=...))
+    decoded = decoded_header(json_header, json_bytes(version=..., flag=...))
     assert (decoded.version, decoded.flag) == (0, 0)
 
 
@@ -102,7 +118,7 @@ def test_json_defaults() -> None:
 def test_json_headers_that_are_refused(members: dict[str, Any]) -> None:
     """A header whose numbers are no numbers, or whose extFields are no object, is unreadable."""
     with pytest.raises(HeaderError, match=REFUSED):
-        json_header.decode_header(json_bytes(**members))
+        decoded_header(json_header, json_bytes(**members))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +129,7 @@ def test_json_headers_that_are_refused(members: dict[str, Any]) -> None:
 def test_bytes_that_are_no_json_header(data: bytes) -> None:
     """Whatever is wrong with the bytes, depth included, it is a HeaderError."""
     with pytest.raises(HeaderError):
-        json_header.decode_header(data)
+        decoded_header(json_header, data)
 
 
 def test_a_header_nested_to_the_limit_of_the_parser() -> None:
@@ -125,7 +141,7 @@ def test_a_header_nested_to_the_limit_of_the_parser() -> None:
         with pytest.raises(HeaderError):
             _decode_typed(data)
         with pytest.raises(HeaderError):
-            json_header.decode_header(b'{"code":' + b"[" * depth + b"]" * depth + b"}")
+            decoded_header(json_header, b'{"code":' + b"[" * depth + b"]" * depth + b"}")
 
 
 def _decode_typed(data: bytes) -> None:
@@ -136,7 +152,7 @@ def test_an_error_text_is_short() -> None:
     """A peer's megabytes never become ours: they would go into a remark and a log."""
     for members in ({"code": "x" * 100_000}, {"opaque": ["x" * 100_000]}, {"flag": "y" * 100_000}):
         with pytest.raises(HeaderError) as raised:
-            json_header.decode_header(json_bytes(**members))
+            decoded_header(json_header, json_bytes(**members))
         assert len(str(raised.value)) < 400
 
 
@@ -153,7 +169,7 @@ def test_msgpack_is_the_documented_array() -> None:
         None,
         None,
     ]
-    decoded = msgpack_header.decode_header(data)
+    decoded = decoded_header(msgpack_header, data)
     assert (decoded.code, decoded.flag, decoded.opaque, decoded.version, decoded.remark) == (30, 2, 7, 409, "r")
     assert (decoded.positional, decoded.ext_fields) == (["TopicO", 3], {"x": "y"})
 
@@ -169,7 +185,7 @@ def test_msgpack_is_the_documented_array() -> None:
 def test_msgpack_headers_that_are_refused(parts: Any) -> None:
     """Every part has its type; nothing is converted."""
     with pytest.raises(HeaderError, match="the header is not"):
-        msgpack_header.decode_header(msgpack.packb(parts))
+        decoded_header(msgpack_header, msgpack.packb(parts))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +197,7 @@ def test_msgpack_headers_that_are_refused(parts: Any) -> None:
 def test_bytes_that_are_no_msgpack_header(data: bytes) -> None:
     """Cut short, nested too deep, lengths that lie, bad UTF-8, bad extension types: HeaderError."""
     with pytest.raises(HeaderError):
-        msgpack_header.decode_header(data)
+        decoded_header(msgpack_header, data)
 
 
 def test_the_msgpack_writer_survives_its_own_error() -> None:

@@ -214,7 +214,7 @@ def test_the_memory_of_shapes_is_bounded() -> None:
         values = [None if number >> i & 1 else "x" for i in range(8)]
         for _ in range(2):
             assert spec.from_positional(list(values)) == Wide(*values)
-    assert len(spec._accepted_shapes) <= 64
+    assert len(spec._shapes) <= 64
 
 
 def test_names_can_be_given() -> None:
