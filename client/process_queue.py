@@ -23,7 +23,7 @@ class ProcessQueue:
         self.queue = queue
         self.period = period
         self.dropped = False
-        self.outlived_lock = False  # the lock ran out and was won back
+        self.outlived_lock = False  # it was lost, or may have been, and won back
         self.locked = False
         self.last_lock_ms = now_ms
         self.last_pull_ms = now_ms

@@ -177,7 +177,8 @@ class PushConsumer:
             return
         self._stopping = True
         if self._rebalancing is not None:
-            self._rebalancing.cancel()
+            self._wake.set()
+            await self._rebalancing  # to the end of its round: a lock on its way must come into the table, to be freed
         await instance.schedule.stop()
         stuck = await self._service.stop(self.config.await_termination_ms)
         for process_queue in stuck:
@@ -236,7 +237,7 @@ class PushConsumer:
 
     async def _rebalance_forever(self) -> None:
         """At the start, every 20 s, and at once when the group's members changed."""
-        while True:
+        while not self._stopping:
             self._wake.clear()
             try:
                 await self._rebalance.run()

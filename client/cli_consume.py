@@ -1,0 +1,236 @@
+"""`lockstep consume`: an ordered push consumer that prints what it gets."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+
+from lockstep.client.admin import AdminClient, NotLockstepError
+from lockstep.client.cli_format import format_json, parse_format
+from lockstep.client.cli_options import configured, timestamp_ms
+from lockstep.client.cli_output import CliError, StderrLog, note, progress, seconds, write_out
+from lockstep.client.config import ClientConfig, ConsumerConfig
+from lockstep.client.errors import NoRouteError
+from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
+from lockstep.client.push_consumer import PushConsumer
+from lockstep.protocol.heartbeat import ConsumeFromWhere, SubscriptionData
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_group, check_topic
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+
+__all__ = ["ConsumeOptions", "consume"]
+
+_BATCH = 32  # messages handed to the printer at once, where no --count asks for an exact end
+_EXPLAIN_AFTER_S = 2.0
+_LOOK_EVERY_S, _LOOK_AT_BROKER_EVERY = 0.1, 10
+
+_FROM = {
+    "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumeOptions:
+    name_server: str
+    topic: str
+    group: str
+    tags: str
+    count: int | None
+    exit_at_end: bool
+    begin: str  # first, last or a time
+    format: str | None
+    properties: list[str] | None
+    verbose: bool
+
+
+async def consume(options: ConsumeOptions) -> None:
+    """Raises CliError, ClientError, RemotingError, and what the options get wrong."""
+    check_topic(options.topic)
+    check_group(options.group)
+    SubscriptionData.parse(options.topic, options.tags)
+    config = _config(options)
+    runtime = AsyncioRuntime()
+    printer = _Printer(options, asyncio.get_running_loop())
+    log = StderrLog(verbose=options.verbose)
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(
+            AdminClient(name_server=options.name_server, config=ClientConfig(), runtime=runtime, log=log)
+        )
+        queues = await _readable_queues(admin, options.topic)
+        await _place_new_group(admin, options, config, queues)
+        ends = {queue: await admin.max_offset(queue) for queue in queues} if options.exit_at_end else {}
+        stack.callback(printer.summary)
+        if options.count or options.exit_at_end:
+            await stack.enter_async_context(progress(runtime, lambda: printer.printed, "consumed"))
+        consumer = PushConsumer(
+            options.group,
+            name_server=options.name_server,
+            config=config,
+            listener=printer,
+            runtime=runtime,
+            log=log,
+        )
+        consumer.subscribe(options.topic, options.tags)
+        await stack.enter_async_context(consumer)
+        session = _Session(options, runtime, admin, consumer, printer, ends)
+        await session.run()
+    printer.raise_failure()
+
+
+def _config(options: ConsumeOptions) -> ConsumerConfig:
+    """The listener is one thread, so that a reader who does not read stops the printing and not the renewals."""
+    from_where = _FROM.get(options.begin, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
+    config = ConsumerConfig(
+        consume_from_where=from_where,
+        consume_timestamp_ms=None if options.begin in _FROM else timestamp_ms(options.begin),
+        consume_message_batch_max_size=_BATCH,
+    )
+    config = configured(config, options.properties)
+    if options.count:
+        config = replace(config, consume_message_batch_max_size=1)
+    return replace(config, consume_thread_count=1)
+
+
+async def _readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
+    try:
+        return (await admin.route(topic)).readable_queues(topic)
+    except NoRouteError as error:
+        if "does not exist" not in str(error):
+            raise
+        raise CliError(f"{error}; send to it, or make it with `lockstep topic create {topic}`") from None
+
+
+async def _place_new_group(
+    admin: AdminClient, options: ConsumeOptions, config: ConsumerConfig, queues: list[MessageQueue]
+) -> None:
+    """Store where a group that the brokers have never seen is to begin.
+
+    By RocketMQ's rule a new group begins at 0 as long as a queue's first message is at hand, whatever it asks for
+    (wire.md 8.1). A Lockstep broker tells whether it knows the group; of others the rule is taken.
+    """
+    if options.begin == "first":
+        return
+    try:
+        known = await admin.groups()
+    except NotLockstepError:
+        return
+    if options.topic in known.get(options.group, ()):
+        return
+    for queue in queues:
+        timestamp = config.consume_timestamp_ms
+        offset = await (admin.max_offset(queue) if timestamp is None else admin.search_offset(queue, timestamp))
+        await admin.update_consumer_offset(options.group, queue, offset)
+
+
+class _Printer:
+    """The listener. A plain function: it may wait for whoever reads stdout without stopping the renewals."""
+
+    def __init__(self, options: ConsumeOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self._format = parse_format(options.format) if options.format is not None else format_json
+        self._count = options.count
+        self._loop = loop
+        self._failure: Exception | None = None
+        self.done = asyncio.Event()
+        self.printed = 0
+
+    def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
+        if self._failure is None and self.printed != self._count:
+            try:
+                write_out(b"".join([self._format(message) for message in messages]))
+            except Exception as error:
+                self._failure = error
+                self._loop.call_soon_threadsafe(self.done.set)
+            else:
+                self.printed += len(messages)
+                if self.printed == self._count:
+                    self._loop.call_soon_threadsafe(self.done.set)
+                return None
+        # Not printed, so not handled: it stays for whoever owns the queue next.
+        context.auto_commit = False
+        return ConsumeOrderlyStatus.ROLLBACK
+
+    def summary(self) -> None:
+        if not isinstance(self._failure, BrokenPipeError):
+            note(f"consumed {self.printed:,}")
+
+    def raise_failure(self) -> None:
+        if isinstance(self._failure, BrokenPipeError):
+            raise self._failure
+        if isinstance(self._failure, OSError):
+            raise CliError(f"cannot write: {self._failure}")
+        if self._failure is not None:
+            raise self._failure
+
+
+class _Session:
+    """From the start of the consumer until something ends it."""
+
+    def __init__(
+        self,
+        options: ConsumeOptions,
+        runtime: Runtime,
+        admin: AdminClient,
+        consumer: PushConsumer,
+        printer: _Printer,
+        ends: Mapping[MessageQueue, int],
+    ) -> None:
+        self._options = options
+        self._runtime = runtime
+        self._admin = admin
+        self._consumer = consumer
+        self._printer = printer
+        self._left = dict(ends)
+
+    async def run(self) -> None:
+        explaining = self._runtime.create_task(self._explain(), name="explain")
+        try:
+            if self._options.exit_at_end:
+                await self._until_the_end()
+            else:
+                await self._printer.done.wait()
+        finally:
+            explaining.cancel()
+
+    async def _until_the_end(self) -> None:
+        """Everything stored at the start is consumed: by this consumer, or by others of its group."""
+        rounds = 0
+        while self._left and not self._printer.done.is_set():
+            positions = self._consumer.positions
+            ask_broker = rounds % _LOOK_AT_BROKER_EVERY == 0
+            for queue, end in list(self._left.items()):
+                position = positions.get(queue)
+                if position is None and ask_broker:
+                    position = await self._committed(queue)
+                if end == 0 or (position is not None and position >= end):
+                    del self._left[queue]
+            rounds += 1
+            await asyncio.sleep(_LOOK_EVERY_S if self._left else 0)
+
+    async def _committed(self, queue: MessageQueue) -> int | None:
+        try:
+            return await self._admin.consumer_offset(self._options.group, queue)
+        except (RemotingError, NoRouteError):
+            return None  # asked again in the next round
+
+    async def _explain(self) -> None:
+        """A consumer that has got no queue after two seconds says why."""
+        await asyncio.sleep(_EXPLAIN_AFTER_S)
+        topic, group = self._options.topic, self._options.group
+        if any(queue.topic == topic for queue in self._consumer.assigned_queues):
+            return
+        try:
+            rows = await self._admin.list_locks(group)
+        except (NotLockstepError, RemotingError, NoRouteError):
+            rows = []
+        held = [row for row in rows if row.queue.topic == topic and row.remaining_ms > 0]
+        if held:
+            longest = max(held, key=lambda row: row.remaining_ms)
+            note(
+                f"waiting for a queue of {topic}: {len(held)} locked for group {group}, one by {longest.client_id} "
+                f"for up to {seconds(longest.remaining_ms)} more (`lockstep lock list -g {group}` shows all)"
+            )
+        else:
+            note(f"waiting for a queue of {topic}; group {group} has none for this consumer yet")

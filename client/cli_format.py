@@ -1,0 +1,81 @@
+"""How `lockstep consume` prints a message: a JSON object, or a format string in kcat's words."""
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from lockstep.client.cli_output import UsageError, json_line
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY
+
+__all__ = ["MessageFormat", "format_json", "parse_format"]
+
+MessageFormat = Callable[[MessageExt], bytes]
+T = TypeVar("T")
+
+_OURS = RESERVED_PROPERTIES | {SHARDING_KEY}
+
+
+def format_json(message: MessageExt) -> bytes:
+    """One line, which `lockstep produce --envelope` reads. A body that is no UTF-8 is "body_base64", not "body"."""
+    row: dict[str, Any] = {
+        "topic": message.topic,
+        "broker": message.broker_name,
+        "queue_id": message.queue_id,
+        "offset": message.queue_offset,
+        "key": message.sharding_key,
+        "tags": message.tags,
+        "keys": message.keys,
+        "msg_id": message.msg_id,
+        "store_timestamp": message.store_timestamp,
+    }
+    if message.keys is None:
+        del row["keys"]
+    properties = {name: value for name, value in message.properties.items() if name not in _OURS}
+    if properties:
+        row["properties"] = properties
+    try:
+        row["body"] = message.body.decode("utf-8")
+    except UnicodeDecodeError:
+        row["body_base64"] = base64.b64encode(message.body).decode("ascii")
+    return json_line(row).encode("utf-8", "replace") + b"\n"
+
+
+def _text(value: str | None) -> bytes:
+    return (value or "").encode("utf-8", "replace")
+
+
+_FIELDS: dict[str, MessageFormat] = {
+    "t": lambda message: _text(message.topic),
+    "p": lambda message: b"%d" % message.queue_id,
+    "o": lambda message: b"%d" % message.queue_offset,
+    "k": lambda message: _text(message.sharding_key),
+    "s": lambda message: message.body,
+    "S": lambda message: b"%d" % len(message.body),
+    "T": lambda message: b"%d" % message.store_timestamp,
+    "g": lambda message: _text(message.tags),
+    "i": lambda message: _text(message.msg_id),
+}
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+
+def parse_format(text: str) -> MessageFormat:
+    """ "%t %p %o %k %s\\n" and the like. Raises UsageError that lists what is allowed."""
+    parts: list[bytes | MessageFormat] = []
+    letters = iter(text)
+    for letter in letters:
+        if letter == "%":
+            name = next(letters, "")
+            parts.append(b"%" if name == "%" else _looked_up(_FIELDS, "%", name))
+        elif letter == "\\":
+            parts.append(_looked_up(_ESCAPES, "\\", next(letters, "")))
+        else:
+            parts.append(letter.encode("utf-8", "replace"))
+    return lambda message: b"".join([part if isinstance(part, bytes) else part(message) for part in parts])
+
+
+def _looked_up(table: Mapping[str, T], sign: str, name: str) -> T:
+    if name not in table:
+        allowed = " ".join(sign + known for known in table)
+        raise UsageError(f"-f: {sign + name!r} means nothing; allowed are {allowed} %%")
+    return table[name]

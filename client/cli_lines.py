@@ -1,0 +1,191 @@
+"""Lines of a file or a pipe, and what message each one is."""
+
+import base64
+import binascii
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from lockstep.client.cli_output import CliError, json_line
+from lockstep.protocol.codes import FRAME_BYTES_MAX
+from lockstep.protocol.model import Message
+from lockstep.remoting.runtime import WorkerPool
+
+__all__ = ["BadLine", "ByteReader", "Line", "LineFormat", "LineReader", "check_word"]
+
+_READ_BYTES = 256 * 1024
+_SEPARATORS = frozenset("\x01\x02")
+
+
+class ByteReader(Protocol):
+    """A file without a buffer: `read` returns what is there, and blocks only while nothing is."""
+
+    def read(self, size: int, /) -> bytes | None: ...
+
+
+class BadLine(CliError):
+    """A line that is no message; the text names its number."""
+
+
+class Line(NamedTuple):
+    number: int  # from 1
+    data: bytes  # without its line end
+
+
+class LineReader:
+    """Reads on a thread of its own, so that a silent pipe stops nobody."""
+
+    def __init__(self, source: ByteReader, pool: WorkerPool) -> None:
+        self._source = source
+        self._pool = pool
+
+    async def __aiter__(self) -> AsyncIterator[Line]:
+        """Each line as soon as it is there. Raises BadLine for one longer than any message can be."""
+        rest, number = b"", 0
+        while chunk := await self._pool.submit(lambda: self._source.read(_READ_BYTES)):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for data in whole:
+                number += 1
+                yield Line(number, data.removesuffix(b"\r"))
+            if len(rest) > FRAME_BYTES_MAX:
+                raise BadLine(f"line {number + 1}: is longer than {FRAME_BYTES_MAX} bytes")
+        if rest:
+            yield Line(number + 1, rest.removesuffix(b"\r"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineFormat:
+    """How lines become messages of `topic`.
+
+    As they are (`text`), as JSON objects whose own bytes, or whose `body_field`, are the body, or as the messages that
+    `lockstep consume` prints (`envelope`). The sharding key is `key` for all, or each line's `key_field`.
+    """
+
+    topic: str
+    text: bool = False
+    envelope: bool = False
+    key: str | None = None
+    key_field: str | None = None
+    body_field: str | None = None
+    tags: str | None = None
+
+    def message(self, line: Line) -> Message | None:
+        """None for a line without anything in it. Raises BadLine."""
+        try:
+            if self.text:
+                return self._text_message(line.data)
+            if not line.data.strip():
+                return None
+            fields = _json_object(line.data)
+            return self._envelope_message(fields) if self.envelope else self._json_message(line.data, fields)
+        except ValueError as error:
+            raise BadLine(f"line {line.number}: {error}") from None
+
+    def _text_message(self, data: bytes) -> Message:
+        if not data:
+            raise ValueError("is empty; a body has at least one byte")
+        return Message(self.topic, data, tags=self.tags, sharding_key=self.key)
+
+    def _json_message(self, data: bytes, fields: dict[str, Any]) -> Message:
+        key = self.key if self.key_field is None else _key(fields, self.key_field)
+        body = data.strip() if self.body_field is None else _body(fields, self.body_field)
+        return Message(self.topic, body, tags=self.tags, sharding_key=key)
+
+    def _envelope_message(self, fields: dict[str, Any]) -> Message:
+        key = self.key or _word(fields, "key")
+        properties = _optional(fields, "properties", dict) or {}
+        if not all(isinstance(value, str) for value in properties.values()):
+            raise ValueError("field 'properties' must hold texts only")
+        return Message(
+            self.topic,
+            _envelope_body(fields),
+            tags=self.tags or _word(fields, "tags"),
+            keys=_word(fields, "keys"),
+            sharding_key=key,
+            properties=properties,
+        )
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"is not JSON: {error.msg} at character {error.colno} (--text takes lines as they are)"
+        ) from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"is {_kind(value)}, not a JSON object (--text takes lines as they are)")
+    return value
+
+
+def _key(fields: dict[str, Any], name: str) -> str:
+    value = _field(fields, name)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"field {name!r} is {_kind(value)}; a key is a text or a whole number")
+    return check_word(str(value), f"field {name!r}")
+
+
+def check_word(text: str, what: str) -> str:
+    """A key or a tag as a property string can hold it. Raises ValueError."""
+    if not text:
+        raise ValueError(f"{what} is empty; leave it out, or give it a character")
+    if not _SEPARATORS.isdisjoint(text):
+        raise ValueError(f"{what} has a character 0x01 or 0x02 in it, which separate properties")
+    return text
+
+
+def _body(fields: dict[str, Any], name: str) -> bytes:
+    value = _field(fields, name)
+    text = value if isinstance(value, str) else json_line(value)
+    if not text:
+        raise ValueError(f"field {name!r} is empty; a body has at least one byte")
+    return text.encode("utf-8")
+
+
+def _field(fields: dict[str, Any], name: str) -> Any:
+    if name not in fields:
+        raise ValueError(f"has no field {name!r}; it has {', '.join(map(repr, fields)) or 'none'}")
+    return fields[name]
+
+
+def _envelope_body(fields: dict[str, Any]) -> bytes:
+    decoders: dict[str, Callable[[str], bytes]] = {
+        "body": lambda text: text.encode("utf-8"),
+        "body_base64": lambda text: base64.b64decode(text, validate=True),
+    }
+    for name, decode in decoders.items():
+        text = _optional(fields, name, str)
+        if text:
+            try:
+                return decode(text)
+            except binascii.Error:
+                raise ValueError(f"field {name!r} is not base64") from None
+    raise ValueError("has no field 'body' or 'body_base64' with at least one byte in it")
+
+
+def _word(fields: dict[str, Any], name: str) -> str | None:
+    value = _optional(fields, name, str)
+    return None if value is None else check_word(value, f"field {name!r}")
+
+
+def _optional(fields: dict[str, Any], name: str, kind: type) -> Any:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"field {name!r} is {_kind(value)}; it must be {_kind(kind())}")
+    return value
+
+
+def _kind(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    kinds = {str: "a text", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return kinds[type(value)]

@@ -1,0 +1,55 @@
+"""What has happened to the locks between two looks at the table. Pure."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from lockstep.protocol.bodies import LockTableRow
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["Change", "ChangeKind", "LockKey", "changes"]
+
+LockKey = tuple[str, MessageQueue]
+
+
+class ChangeKind(StrEnum):
+    HELD = "held"  # it was so when the watch began
+    ACQUIRED = "acquired"
+    RENEWED = "renewed"
+    MOVED = "moved"
+    EXPIRED = "expired"
+    RELEASED = "released"
+
+
+class Change(NamedTuple):
+    kind: ChangeKind
+    row: LockTableRow  # as last seen, for RELEASED
+    previous_owner: str | None = None
+
+
+def changes(
+    before: Mapping[LockKey, LockTableRow] | None, rows: Iterable[LockTableRow], *, renewals: bool
+) -> list[Change]:
+    """What has happened between two looks at the table; `before` is None at the first."""
+    now = {(row.consumer_group, row.queue): row for row in rows}
+    if before is None:
+        return [Change(ChangeKind.HELD if row.remaining_ms >= 0 else ChangeKind.EXPIRED, row) for row in now.values()]
+    found = [Change(ChangeKind.RELEASED, row) for key, row in before.items() if key not in now]
+    for key, row in now.items():
+        kind = _kind(before.get(key), row)
+        if kind is not None and (renewals or kind is not ChangeKind.RENEWED):
+            previous = before[key].client_id if kind is ChangeKind.MOVED else None
+            found.append(Change(kind, row, previous))
+    return sorted(found, key=lambda change: (change.row.consumer_group, change.row.queue))
+
+
+def _kind(old: LockTableRow | None, new: LockTableRow) -> ChangeKind | None:
+    if old is None:
+        return ChangeKind.ACQUIRED
+    if new.client_id != old.client_id:
+        return ChangeKind.MOVED
+    if new.remaining_ms < 0:
+        return None if old.remaining_ms < 0 else ChangeKind.EXPIRED
+    if new.held_ms < old.held_ms:
+        return ChangeKind.ACQUIRED
+    return ChangeKind.RENEWED if new.age_ms < old.age_ms else None

@@ -1,0 +1,142 @@
+"""`lockstep lock`: the brokers' lock tables, at once or as they change."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.client.admin import AdminClient
+from lockstep.client.cli_lock_changes import Change, LockKey, changes
+from lockstep.client.cli_output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
+from lockstep.client.errors import NoRouteError
+from lockstep.protocol.bodies import LockTableRow
+from lockstep.protocol.names import check_group
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.runtime import AsyncioRuntime
+
+__all__ = ["WatchOptions", "list_locks", "watch_locks"]
+
+# lock list ---------------------------------------------------------------------------------------------------
+
+
+async def list_locks(name_server: str, group: str | None, output: OutputFormat) -> None:
+    """Raises NotLockstepError."""
+    if group is not None:
+        check_group(group)
+    async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
+        rows = await admin.list_locks(group)
+    if output is OutputFormat.JSON:
+        print_rows((), [_as_json(row) for row in rows], output)
+    else:
+        print_rows(_COLUMNS, [_as_texts(row) for row in rows], output)
+
+
+_COLUMNS = ("group", "queue", "owner", "held", "renewed", "left")
+
+
+def _as_json(row: LockTableRow) -> dict[str, Any]:
+    return {
+        "group": row.consumer_group,
+        "topic": row.queue.topic,
+        "broker": row.queue.broker_name,
+        "queue_id": row.queue.queue_id,
+        "owner": row.client_id,
+        "held_ms": row.held_ms,
+        "age_ms": row.age_ms,
+        "remaining_ms": row.remaining_ms,
+    }
+
+
+def _as_texts(row: LockTableRow) -> dict[str, str]:
+    return {
+        "group": row.consumer_group,
+        "queue": str(row.queue),
+        "owner": row.client_id,
+        "held": seconds(row.held_ms),
+        "renewed": f"{seconds(row.age_ms)} ago",
+        "left": seconds(row.remaining_ms) if row.remaining_ms >= 0 else f"expired {seconds(-row.remaining_ms)} ago",
+    }
+
+
+# lock watch --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions:
+    name_server: str
+    group: str | None
+    output: OutputFormat
+    live: bool  # a table that is drawn anew, instead of a line a change
+    renewals: bool
+    interval_s: float
+    count: int | None  # of changes, after which the watch ends
+    seconds: float | None
+
+
+Show = Callable[[list[LockTableRow], list[Change], int], None]
+
+
+async def watch_locks(options: WatchOptions) -> None:
+    """Until --count or --seconds or Ctrl-C. A broker that goes away is waited for; one never there is an error.
+
+    Raises NotLockstepError, NoRouteError, RemotingError.
+    """
+    if options.group is not None:
+        check_group(options.group)
+    runtime = AsyncioRuntime()
+    began_ns = runtime.monotonic_ns()
+    before: dict[LockKey, LockTableRow] | None = None
+    seen = 0
+    view, show = _view(options)
+    async with AdminClient(name_server=options.name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin:
+        rows: list[LockTableRow] | None = await admin.list_locks(options.group)
+        with view:
+            while True:
+                if rows is not None:
+                    found = changes(before, rows, renewals=options.renewals)
+                    found = found[: options.count - seen] if options.count else found
+                    show(rows, found, runtime.now_ms())
+                    before = {(row.consumer_group, row.queue): row for row in rows}
+                    seen += len(found)
+                elapsed_s = (runtime.monotonic_ns() - began_ns) / 1e9
+                if seen == options.count or (options.seconds is not None and elapsed_s >= options.seconds):
+                    return
+                await asyncio.sleep(options.interval_s)
+                rows = await _look_again(admin, options.group, silent=rows is None)
+
+
+async def _look_again(admin: AdminClient, group: str | None, *, silent: bool) -> list[LockTableRow] | None:
+    """None while no broker answers, which is said once."""
+    try:
+        return await admin.list_locks(group)
+    except (RemotingError, NoRouteError) as error:
+        if not silent:
+            note(f"{error}; asking again")
+        return None
+
+
+def _view(options: WatchOptions) -> tuple[AbstractContextManager[Any], Show]:
+    if options.output is OutputFormat.JSON:
+        return nullcontext(), _show_json
+    if options.live:
+        from lockstep.client.cli_live import LiveLocks
+
+        live = LiveLocks()
+        return live, live.show
+    return nullcontext(), _show_lines
+
+
+def _show_json(_rows: list[LockTableRow], found: list[Change], now_ms: int) -> None:
+    for change in found:
+        row = {"at_ms": now_ms, "change": change.kind.value, **_as_json(change.row)}
+        row["previous_owner"] = change.previous_owner
+        write_out(json_line(row).encode("utf-8", "replace") + b"\n")
+
+
+def _show_lines(_rows: list[LockTableRow], found: list[Change], now_ms: int) -> None:
+    for change in found:
+        row = change.row
+        owner = f"{change.previous_owner} -> {row.client_id}" if change.previous_owner else row.client_id
+        line = f"{clock(now_ms)}  {change.kind:<8}  {row.consumer_group}  {row.queue}  {owner}\n"
+        write_out(line.encode("utf-8", "replace"))

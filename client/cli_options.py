@@ -1,0 +1,59 @@
+"""The options that several commands have, and how their texts are read."""
+
+from datetime import datetime
+from typing import Annotated, TypeVar
+
+import typer
+
+from lockstep.client.cli_output import OutputFormat, UsageError
+from lockstep.remoting.settings import with_properties
+
+__all__ = ["Group", "NameServer", "Output", "Properties", "Verbose", "configured", "timestamp_ms"]
+
+C = TypeVar("C")
+
+NameServer = Annotated[
+    str,
+    typer.Option(
+        "--name-server",
+        "-n",
+        envvar="NAMESRV_ADDR",
+        metavar="HOST:PORT",
+        help="Name servers, with ';' between several.",
+    ),
+]
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, or JSON.")]
+Group = Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this consumer group's.")]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-D",
+        metavar="NAME=VALUE",
+        help="A setting of the client, by its name here or in RocketMQ; may be repeated.",
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what the client does.")]
+
+
+def configured(config: C, properties: list[str] | None) -> C:
+    """`config` with `-D name=value` texts. Raises UsageError, SettingError."""
+    pairs = {}
+    for text in properties or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-D {text!r}: write -D name=value")
+        pairs[name] = value
+    return with_properties(config, pairs)
+
+
+def timestamp_ms(text: str) -> int:
+    """Epoch milliseconds, or a date and time, local unless it names a zone. Raises UsageError."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"--from {text!r}: give first, last, epoch milliseconds, or a time such as 2013-01-01T05:15:00Z"
+        ) from None

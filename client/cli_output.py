@@ -1,0 +1,165 @@
+"""What the commands say and how: errors and notes on stderr, tables and JSON on stdout, progress of long work."""
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, BinaryIO, cast
+
+from lockstep.remoting.runtime import Runtime
+
+__all__ = [
+    "CliError",
+    "OutputFormat",
+    "StderrLog",
+    "UsageError",
+    "clock",
+    "json_line",
+    "note",
+    "print_rows",
+    "progress",
+    "seconds",
+    "unbuffered",
+    "write_out",
+]
+
+_PROGRESS_AFTER_S, _PROGRESS_EVERY_S = 2.0, 2.0
+
+json_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+
+
+class OutputFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+class CliError(Exception):
+    """Ends the command with one line on stderr."""
+
+    exit_code = 1
+
+
+class UsageError(CliError):
+    """The command was called wrongly; the text says what is allowed."""
+
+    exit_code = 2
+
+
+def note(text: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(f"lockstep: {' '.join(text.split())}\n")
+    sys.stderr.flush()
+
+
+def write_out(data: bytes) -> None:
+    """To stdout at once, past its buffer: a broken pipe then leaves nothing behind to fail again at exit.
+
+    Raises OSError; BrokenPipeError when nobody reads any more.
+    """
+    view = memoryview(data)
+    raw = unbuffered(sys.stdout.buffer)
+    while view:
+        view = view[raw.write(view) or 0 :]
+
+
+def unbuffered(stream: BinaryIO) -> io.RawIOBase:
+    """The file below a standard stream's buffer; with PYTHONUNBUFFERED there is none above it."""
+    return cast("io.RawIOBase", getattr(stream, "raw", stream))
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: OutputFormat) -> None:
+    """A table of the rows' `columns`, aligned and never cut; or with JSON an array of the rows, one a line."""
+    if output is OutputFormat.JSON:
+        body = ",\n".join([" " + json_line(row) for row in rows])
+        write_out(f"[\n{body}\n]\n".encode() if rows else b"[]\n")
+        return
+    lines = [[column.upper().replace("_", " ") for column in columns]]
+    lines += [[_cell(row[column]) for column in columns] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    numbers = [bool(rows) and all(_is_number(row[column]) for row in rows) for column in columns]
+    text = "".join([_aligned(cells, widths, numbers) + "\n" for cells in lines])
+    write_out(text.encode("utf-8", "replace"))
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:
+    padded = [
+        cell.rjust(width) if number else cell.ljust(width)
+        for cell, width, number in zip(cells, widths, numbers, strict=True)
+    ]
+    return "  ".join(padded).rstrip()
+
+
+def seconds(ms: int) -> str:
+    """ "12.3 s", "4 min 05 s" """
+    if abs(ms) < 120_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, rest = divmod(ms // 1000, 60)
+    return f"{minutes} min {rest:02} s"
+
+
+def clock(now_ms: int) -> str:
+    """The local time of day."""
+    return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().strftime("%H:%M:%S")
+
+
+class StderrLog:
+    """A client's log for a person: warnings, and with `verbose` what happens to its queues."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+
+    def debug(self, event: str, **fields: Any) -> None:
+        pass
+
+    def info(self, event: str, **fields: Any) -> None:
+        if self._verbose:
+            self.warning(event, **fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        note(event + "".join([f" {name}={value}" for name, value in fields.items()]))
+
+    error = warning
+
+
+@asynccontextmanager
+async def progress(runtime: Runtime, count: Callable[[], int], what: str) -> AsyncIterator[None]:
+    """While the body runs: from two seconds on, `count()` and its rate on stderr, on a terminal always in one line."""
+    began_ns = runtime.monotonic_ns()
+    on_terminal = sys.stderr.isatty()
+    shown = False
+
+    async def show() -> None:
+        nonlocal shown
+        await asyncio.sleep(_PROGRESS_AFTER_S)
+        while True:
+            rate = count() / ((runtime.monotonic_ns() - began_ns) / 1e9)
+            text = f"lockstep: {count():,} {what}, {rate:,.0f}/s"
+            sys.stderr.write(f"\r\x1b[2K{text}" if on_terminal else text + "\n")
+            sys.stderr.flush()
+            shown = on_terminal
+            await asyncio.sleep(_PROGRESS_EVERY_S)
+
+    task = runtime.create_task(show(), name="progress")
+    try:
+        yield
+    finally:
+        task.cancel()
+        if shown:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()

@@ -1,0 +1,165 @@
+"""`lockstep produce`: a message for each line, many in flight, stored in the order of the lines."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lockstep.client.cli_lines import BadLine, ByteReader, Line, LineFormat, LineReader
+from lockstep.client.cli_options import configured
+from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, json_line, note, progress, write_out
+from lockstep.client.config import ProducerConfig
+from lockstep.client.errors import ClientError, SendError, SendOutcome
+from lockstep.client.producer import Producer
+from lockstep.client.send_request import SendResult
+from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.names import check_topic
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+
+__all__ = ["ProduceOptions", "produce"]
+
+_GROUP = "lockstep-produce"
+_SEND_ERRORS = (ClientError, RemotingError, ProtocolError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProduceOptions:
+    name_server: str
+    source: ByteReader
+    format: LineFormat
+    in_flight: int
+    skip_bad_lines: bool
+    output: OutputFormat
+    properties: list[str] | None
+
+
+async def produce(options: ProduceOptions) -> None:
+    """Raises CliError, ClientError, and what the options get wrong."""
+    check_topic(options.format.topic)
+    runtime = AsyncioRuntime()
+    config = configured(ProducerConfig(), options.properties)
+    log = StderrLog(verbose=False)
+    async with Producer(_GROUP, name_server=options.name_server, config=config, runtime=runtime, log=log) as producer:
+        await producer.queues(options.format.topic)  # known before the first send, so that all leave in line order
+        run = _Run(options, runtime, producer)
+        async with progress(runtime, lambda: run.sent, "sent"):
+            await run.run()
+
+
+class _InFlight(NamedTuple):
+    line: Line
+    message: Message
+    task: "asyncio.Task[SendResult]"
+
+
+class _Run:
+    """One task sends, in line order; the caller's takes the results, in the same order."""
+
+    def __init__(self, options: ProduceOptions, runtime: Runtime, producer: Producer) -> None:
+        self._options = options
+        self._runtime = runtime
+        self._producer = producer
+        self._room = asyncio.Semaphore(options.in_flight)
+        self._results: asyncio.Queue[_InFlight | CliError | None] = asyncio.Queue()
+        self._queues: dict[MessageQueue, None] = {}
+        self._awaited: _InFlight | None = None
+        self._failed: Counter[SendOutcome] = Counter()
+        self._skipped = 0
+        self.sent = 0
+
+    async def run(self) -> None:
+        began_ns = self._runtime.monotonic_ns()
+        feed = self._runtime.create_task(self._feed(), name="read lines and send")
+        try:
+            await self._collect()
+        finally:
+            feed.cancel()
+            await self._settle()
+            self._summary((self._runtime.monotonic_ns() - began_ns) / 1e9)
+
+    async def _feed(self) -> None:
+        pool = self._runtime.new_worker_pool("input", 1)
+        try:
+            async for line in LineReader(self._options.source, pool):
+                message = self._message(line)
+                if message is not None:
+                    await self._room.acquire()
+                    task = self._runtime.create_task(self._producer.send(message), name=f"line {line.number}")
+                    self._results.put_nowait(_InFlight(line, message, task))
+            self._results.put_nowait(None)
+        except CliError as error:
+            self._results.put_nowait(error)
+        except OSError as error:
+            self._results.put_nowait(CliError(f"cannot read: {error}"))
+        finally:
+            pool.close()
+
+    def _message(self, line: Line) -> Message | None:
+        try:
+            return self._options.format.message(line)
+        except BadLine as error:
+            if not self._options.skip_bad_lines:
+                raise
+            self._skipped += 1
+            note(f"{error}; skipped")
+            return None
+
+    async def _collect(self) -> None:
+        """Results in line order, until the lines end. Raises CliError at the first line that is not stored."""
+        while (entry := await self._results.get()) is not None:
+            if isinstance(entry, CliError):
+                raise entry
+            self._awaited = entry
+            try:
+                # A Ctrl-C ends the reading, not the sends that are under way.
+                result = entry.task.result() if entry.task.done() else await asyncio.shield(entry.task)
+            except _SEND_ERRORS as error:
+                self._awaited = None
+                self._note_failure(error)
+                raise CliError(f"line {entry.line.number}: {error}") from None
+            self._awaited = None
+            self._take(entry, result)
+
+    def _take(self, entry: _InFlight, result: SendResult) -> None:
+        self._room.release()
+        self.sent += 1
+        self._queues[result.queue] = None
+        if self._options.output is OutputFormat.JSON:
+            row = {
+                "line": entry.line.number,
+                "topic": result.queue.topic,
+                "broker": result.queue.broker_name,
+                "queue_id": result.queue_id,
+                "offset": result.queue_offset,
+                "key": entry.message.sharding_key,
+                "msg_id": result.msg_id,
+                "status": result.status,
+            }
+            write_out(json_line(row).encode("utf-8", "replace") + b"\n")
+
+    async def _settle(self) -> None:
+        """What is still in flight when the reading has ended early: waited for and counted."""
+        rest = [self._awaited]
+        while not self._results.empty():
+            entry = self._results.get_nowait()
+            rest.append(entry if isinstance(entry, _InFlight) else None)
+        for in_flight in rest:
+            if in_flight is not None:
+                try:
+                    self._take(in_flight, await in_flight.task)
+                except _SEND_ERRORS as error:
+                    self._note_failure(error)
+
+    def _note_failure(self, error: Exception) -> None:
+        self._failed[error.outcome if isinstance(error, SendError) else SendOutcome.NOT_SENT] += 1
+
+    def _summary(self, took_s: float) -> None:
+        rate = f" ({self.sent / took_s:,.0f}/s)" if self.sent > 1 and took_s > 0 else ""
+        queues = "1 queue" if len(self._queues) == 1 else f"{len(self._queues)} queues"
+        parts = [f"sent {self.sent:,} to {queues} of {self._options.format.topic} in {took_s:.2f} s{rate}"]
+        parts += [f"{count:,} {outcome.value}" for outcome, count in self._failed.items()]
+        if self._skipped:
+            parts.append(f"{self._skipped:,} bad {'line' if self._skipped == 1 else 'lines'} skipped")
+        note(", ".join(parts))

@@ -1,0 +1,65 @@
+"""`lockstep topic`: what topics there are, and making one."""
+
+from collections.abc import Iterable
+
+from lockstep.client.admin import AdminClient
+from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, note, print_rows
+from lockstep.client.errors import NoRouteError
+from lockstep.protocol.bodies import QueueData, TopicRouteData
+from lockstep.protocol.names import DEAD_LETTER_PREFIX, check_topic, is_retry_topic, is_system_topic
+
+__all__ = ["create_topic", "list_topics"]
+
+
+async def list_topics(name_server: str, show_all: bool, output: OutputFormat) -> None:
+    """The users' topics; with `show_all` also those that brokers and groups have for themselves."""
+    rows = []
+    async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
+        brokers = await admin.brokers()
+        own = {broker.broker_name for broker in brokers} | {broker.cluster for broker in brokers}
+        for topic in await admin.topics():
+            hidden = topic in own or is_system_topic(topic) or _belongs_to_group(topic) or topic.startswith("RMQ_SYS_")
+            if show_all or not hidden:
+                route = await admin.route(topic)
+                rows.append({"topic": topic, "queues": _queue_count(route.queue_datas), "brokers": _brokers(route)})
+    print_rows(("topic", "queues", "brokers"), rows, output)
+
+
+def _belongs_to_group(topic: str) -> bool:
+    return is_retry_topic(topic) or topic.startswith(DEAD_LETTER_PREFIX)
+
+
+def _queue_count(datas: Iterable[QueueData]) -> int:
+    return sum(data.read_queue_nums for data in datas if data.readable)
+
+
+def _brokers(route: TopicRouteData) -> list[str]:
+    return sorted(data.broker_name for data in route.queue_datas)
+
+
+async def create_topic(name_server: str, topic: str, queues: int, broker: str | None, force: bool) -> None:
+    """Raises CliError for a topic that exists with another number of queues: keys would move to other queues."""
+    check_topic(topic)
+    async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
+        known = [data for data in await _queue_datas(admin, topic) if broker in (None, data.broker_name)]
+        other = [data for data in known if data.read_queue_nums != queues or data.write_queue_nums != queues]
+        if other and not force:
+            raise CliError(
+                f"topic {topic!r} has {other[0].write_queue_nums} queues on {other[0].broker_name}; another number "
+                f"sends keys to other queues, out of order with what is stored there: --force does it"
+            )
+        names = [data.broker_name for data in await admin.brokers() if broker in (None, data.broker_name)]
+        if broker is not None and not names:
+            brokers = [data.broker_name for data in await admin.brokers()]
+            raise CliError(f"no broker {broker!r}; registered are {', '.join(brokers) or 'none'}")
+        await admin.create_topic(topic, queues, broker_name=broker)
+        note(f"topic {topic} has {queues} {'queue' if queues == 1 else 'queues'} on {', '.join(names)}")
+
+
+async def _queue_datas(admin: AdminClient, topic: str) -> tuple[QueueData, ...]:
+    try:
+        return (await admin.route(topic)).queue_datas
+    except NoRouteError as error:
+        if "does not exist" not in str(error):
+            raise
+        return ()
