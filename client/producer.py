@@ -1,5 +1,6 @@
 """Producer: sends messages; those with a sharding key, a selector or a queue of their own stay in call order."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -31,6 +32,15 @@ _RETRIED_CODES = frozenset({
 })  # fmt: skip
 
 
+class _Asking:
+    """Sends of one topic that wait for its route. The lock is fair: it lets them go on in the order they came."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+        self.failure: str | None = None
+
+
 class Producer:
     """`async with Producer("group", name_server="127.0.0.1:9876") as producer: await producer.send(message)`
 
@@ -56,6 +66,7 @@ class Producer:
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
         self._queues: dict[str, list[MessageQueue]] = {}
+        self._asking: dict[str, _Asking] = {}
         self._next_queue = 0
         self._trace: TraceWriter | None = None
         self._instance: MQClientInstance | None = None
@@ -164,6 +175,23 @@ class Producer:
             queues = self._queues[topic] = await self._find_queues(topic)
         return queues
 
+    async def _queues_in_turn(self, topic: str) -> list[MessageQueue]:
+        """`queues` for sends that must keep their order: one asks, and who calls meanwhile goes on in call order."""
+        asking = self._asking.setdefault(topic, _Asking())
+        asking.waiting += 1
+        try:
+            async with asking.lock:
+                if asking.failure is not None:
+                    raise NoRouteError(asking.failure)
+                return await self.queues(topic)
+        except NoRouteError as error:
+            asking.failure = str(error)
+            raise
+        finally:
+            asking.waiting -= 1
+            if not asking.waiting:
+                del self._asking[topic]
+
     async def _find_queues(self, topic: str) -> list[MessageQueue]:
         routes = self._started().routes
         route = await routes.get(topic)
@@ -186,7 +214,9 @@ class Producer:
         queue: MessageQueue | None,
     ) -> MessageQueue:
         """The route is asked for even when the queue is given: it says where that queue's broker is."""
-        queues = self._queues.get(message.topic) or await self.queues(message.topic)
+        queues = self._queues.get(message.topic) if message.topic not in self._asking else None
+        if queues is None:
+            queues = await self._queues_in_turn(message.topic)
         if queue is not None:
             return queue
         if selector is None:

@@ -1,0 +1,45 @@
+"""Sends to one queue leave in call order from the very first, when the producer does not know the route yet."""
+
+import asyncio
+
+from tests.scenarios.cluster import PRODUCER, Cluster
+from tests.scenarios.scenario import scenario
+
+SENDS = 200
+
+
+async def _send_on_the_way(cluster: Cluster) -> None:
+    """Call after call, some at once and some 0.2 ms later, while the first ones still ask for the route."""
+    sends = []
+    for number in range(SENDS):
+        sends.append(asyncio.create_task(cluster.send_one(keys=1)))
+        if number % 3 == 0:
+            await asyncio.sleep(0.0002)
+    await asyncio.gather(*sends)
+
+
+@scenario()
+async def test_sends_called_while_the_route_is_asked_for_keep_their_order(cluster: Cluster) -> None:
+    """What is called later is stored later, though the route arrives between two calls."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1")
+    await cluster.world.host(PRODUCER).run(_send_on_the_way(cluster))
+    assert [int(message.body) for message in cluster.stored()] == list(range(SENDS))
+    await cluster.all_seen()
+
+
+@scenario()
+async def test_sends_called_while_nobody_knows_the_topic_fail_together(cluster: Cluster) -> None:
+    """A name server that does not answer is asked once for all who wait, not by each in turn."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    cluster.crash("broker", silently=True)
+    begin_ms = cluster.world.elapsed_ms
+
+    async def send_all() -> list[object]:
+        return list(await asyncio.gather(*[cluster.send_one(keys=1) for _ in range(10)], return_exceptions=True))
+
+    results = await cluster.world.host(PRODUCER).run(send_all())
+    assert {type(result).__name__ for result in results} == {"NoRouteError"}
+    assert cluster.world.elapsed_ms - begin_ms < 10_000
