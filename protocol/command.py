@@ -93,15 +93,11 @@ class RemotingCommand:
         remark: str | None = None,
     ) -> "RemotingCommand":
         """The answer to this request: its opaque, its encoding, the reply flag."""
-        return RemotingCommand(
-            code,
-            header,
-            body,
-            remark=remark,
-            flag=_REPLY,
-            opaque=self.opaque,
-            serialize_type=self.serialize_type,
-        )
+        answer = RemotingCommand(code, header, body, remark=remark)
+        answer.flag = _REPLY
+        answer.opaque = self.opaque
+        answer.serialize_type = self.serialize_type
+        return answer
 
     def __repr__(self) -> str:
         kind = "reply" if self.is_reply else "one-way" if self.is_one_way else "request"

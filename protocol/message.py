@@ -43,7 +43,6 @@ _BODY_BYTES_MAX_UNZIPPED: Final = 64 * 1024 * 1024
 
 
 def encode_stored_message(
-    *,
     queue_id: int,
     flag: int,
     queue_offset: int,

@@ -43,38 +43,54 @@ class MemoryStore:
     # Writing -------------------------------------------------------------------------------------------------
 
     def append(self, record: Record) -> AppendResult:
-        log, topic, queue_id = self._log, record.topic, record.queue_id
+        (
+            topic,
+            queue_id,
+            flag,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            born_port,
+            store_timestamp,
+            reconsume_times,
+            prepared_transaction_offset,
+            body,
+            properties,
+            code,
+        ) = record
+        log = self._log
         topic_bytes = self._topic_bytes.get(topic)
         if topic_bytes is None:
             topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
-        size_bytes = MESSAGE_OVERHEAD_BYTES + len(record.body) + len(topic_bytes) + len(record.properties)
+        size_bytes = MESSAGE_OVERHEAD_BYTES + len(body) + len(topic_bytes) + len(properties)
         if log.make_room(size_bytes):
             self._trim_queues()
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             queue = self._queues[topic, queue_id] = ConsumeQueue()
-        result = AppendResult(log.max_offset, queue.max_offset)
-        encoded = encode_stored_message(
-            queue_id=queue_id,
-            flag=record.flag,
-            queue_offset=result.queue_offset,
-            commit_log_offset=result.commit_log_offset,
-            sys_flag=record.sys_flag,
-            born_timestamp=record.born_timestamp,
-            born_host=record.born_host,
-            born_port=record.born_port,
-            store_timestamp=record.store_timestamp,
-            store_host=self.store_host,
-            store_port=self.store_port,
-            reconsume_times=record.reconsume_times,
-            prepared_transaction_offset=record.prepared_transaction_offset,
-            body=record.body,
-            topic=topic_bytes,
-            properties=record.properties,
+        commit_log_offset, queue_offset = log.max_offset, queue.max_offset
+        log.append(
+            encode_stored_message(
+                queue_id,
+                flag,
+                queue_offset,
+                commit_log_offset,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                born_port,
+                store_timestamp,
+                self.store_host,
+                self.store_port,
+                reconsume_times,
+                prepared_transaction_offset,
+                body,
+                topic_bytes,
+                properties,
+            )
         )
-        log.append(encoded)
-        queue.append(result.commit_log_offset, size_bytes, record.tags_code)
-        return result
+        queue.append(commit_log_offset, size_bytes, code)
+        return AppendResult(commit_log_offset, queue_offset)
 
     def _trim_queues(self) -> None:
         for (topic, queue_id), queue in self._queues.items():

@@ -20,12 +20,6 @@ _pack = msgpack.Packer().pack
 _pack_replacing = msgpack.Packer(unicode_errors="replace").pack
 _unpack = msgpack.unpackb
 _PYTHON = int(LanguageCode.PYTHON)
-_SHAPES = {
-    (int, int, int, int, remark, fields, ext)
-    for remark in (str, type(None))
-    for fields in (list, type(None))
-    for ext in (dict, type(None))
-}
 
 
 def encode_header(
@@ -50,7 +44,20 @@ def decode_header(data: bytes) -> DecodedHeader:
         parts = _unpack(data)
     except Exception as error:
         raise HeaderError(f"the header is not msgpack: {error}") from None
-    if type(parts) is not list or tuple(map(type, parts)) not in _SHAPES:
+    try:
+        code, flag, opaque, version, remark, fields, ext = parts
+        right = (
+            type(code) is int
+            and type(flag) is int
+            and type(opaque) is int
+            and type(version) is int
+            and (remark is None or type(remark) is str)
+            and (fields is None or type(fields) is list)
+            and (ext is None or type(ext) is dict)
+            and type(parts) is list
+        )
+    except (TypeError, ValueError):  # not seven parts, or no parts at all
+        right = False
+    if not right:
         raise HeaderError("the header is not [code, flag, opaque, version, remark, fields, ext]")
-    code, flag, opaque, version, remark, fields, ext = parts
     return code, _PYTHON, version, opaque, flag, remark, ext, fields
