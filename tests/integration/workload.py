@@ -33,6 +33,7 @@ SHORT_BROKER_LOCKS = ("-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={BROKER_
 SHORT_LOCKS = {  # of a consumer: renew < its own expiry < the broker's
     "lock_interval_ms": 1000,
     "lock_max_live_time_ms": 2500,
+    "broker_lock_max_live_time_ms": BROKER_LOCK_LIFE_MS,
     "rebalance_interval_ms": 1000,
     "persist_consumer_offset_interval_ms": 500,
 }

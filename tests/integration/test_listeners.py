@@ -1,0 +1,48 @@
+"""Listeners that misbehave, in a process of their own: the queue waits and tries again, the order holds."""
+
+import pytest
+
+from lockstep.simulation.checkers import Cause
+from tests.integration.processes import Processes, until
+from tests.integration.workload import drained, orderly, producing, send_keyed
+
+TOPIC, GROUP, QUEUES, MESSAGES, FAIL_EVERY = "orders", "audit", 4, 200, 10
+CONFIG = {"suspend_current_queue_time_ms": 50, "persist_consumer_offset_interval_ms": 200}
+SAID = {
+    "nonsense": "ERROR listener returned nonsense: queue suspended",
+    "raising": "WARNING listener failed: queue suspended",
+}
+NAMED = {"nonsense": "returned=str 'done'", "raising": "RuntimeError: the database is away"}
+
+
+@pytest.mark.parametrize("listener", sorted(SAID))
+async def test_a_listener_that_fails_suspends_its_queue(processes: Processes, listener: str) -> None:
+    """What it returned or raised is named once for each failure; the message comes again, the later ones after it."""
+    broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}")
+    sent_trace = processes.folder / "producer.trace"
+    async with broker.admin() as admin, producing(broker, sent_trace) as producer:
+        await send_keyed(producer, TOPIC, range(MESSAGES))
+        consumer = await processes.consumer(
+            broker, TOPIC, group=GROUP, config=CONFIG, listener=listener, fail_every=FAIL_EVERY
+        )
+        await until(lambda: drained(admin, GROUP, TOPIC), "all is handled and committed")
+    assert await consumer.stop() == 0
+    report = orderly([sent_trace, consumer.trace], sent=MESSAGES, handled=MESSAGES)
+    failures = report.duplicates[Cause.SUSPEND]
+    assert failures >= MESSAGES / FAIL_EVERY
+    assert set(report.duplicates) == {Cause.SUSPEND}
+    assert consumer.stderr().count(SAID[listener]) == failures
+    assert consumer.stderr().count(NAMED[listener]) == failures
+    assert "Traceback" not in consumer.stderr()
+
+
+async def test_a_plain_listener_does_not_stop_its_process(processes: Processes) -> None:
+    """Plain functions run on threads: heartbeats and renewals go on while they compute, and the order holds."""
+    broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}")
+    sent_trace = processes.folder / "producer.trace"
+    async with broker.admin() as admin, producing(broker, sent_trace) as producer:
+        await send_keyed(producer, TOPIC, range(MESSAGES))
+        consumer = await processes.consumer(broker, TOPIC, group=GROUP, config=CONFIG, listener="blocking", work_ms=2)
+        await until(lambda: drained(admin, GROUP, TOPIC), "all is handled and committed", 30)
+    assert await consumer.stop() == 0
+    orderly([sent_trace, consumer.trace], sent=MESSAGES, handled=MESSAGES, duplicates={})
