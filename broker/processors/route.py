@@ -74,8 +74,9 @@ def unregister_broker(
 def query_data_version(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
+    identity = _identity(command)
     asked = decode_body(DataVersion, command.body, command.serialize_type)
-    known = server.touch(_identity(command), now_ms)
+    known = server.touch(identity, now_ms)
     body = encode_body(known, command.serialize_type) if known is not None else b""
     return command.reply(ResponseCode.SUCCESS, QueryDataVersionResponseHeader(known != asked), body)
 

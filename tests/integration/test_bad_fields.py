@@ -1,0 +1,147 @@
+"""Headers whose fields are missing or wrong: answered 1 with the field's name; the connection goes on.
+
+The rows come from the headers themselves, so that a new request is tested from its first day.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
+from lockstep.protocol.bodies import DataVersion
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.header_spec import spec_of
+from lockstep.protocol.headers import REQUEST_HEADERS
+from tests.integration.bystander import BYSTANDER_TOPIC, bystander
+from tests.integration.processes import BrokerProcess, Processes
+from tests.integration.raw import RawPeer, json_request, msgpack_request
+
+PORTS = {"broker": BROKER_HANDLERS, "name server": NAME_SERVER_HANDLERS}
+RANGES = {32: (-(2**31), 2**31 - 1), 64: (-(2**63), 2**63 - 1)}
+TOPIC = "numbers"
+A_TEXT = {"topic": TOPIC, "defaultTopic": "TBW102"}
+BODY = encode_body(DataVersion(0, 0), SerializeType.JSON)  # for the one request here that needs one
+
+
+class Field(NamedTuple):
+    """What a test needs to know of one field of a header."""
+
+    wire_name: str
+    kind: type
+    bits: int
+    optional: bool
+
+
+def fields_of(code: int) -> list[Field]:
+    fields = spec_of(REQUEST_HEADERS[code]).fields
+    return [Field(field.wire_name, field.kind, field.bits, field.optional) for field in fields]
+
+
+def good_value(field: Field) -> Any:
+    long_name = {"b": "topic", "c": "defaultTopic"}.get(field.wire_name, field.wire_name)
+    return {int: 0, bool: False, str: A_TEXT.get(long_name, "some")}[field.kind]
+
+
+def good(code: int) -> dict[str, Any]:
+    """Every required field with a value that can be read."""
+    return {field.wire_name: good_value(field) for field in fields_of(code) if not field.optional}
+
+
+SERVED = [(port, code) for port, handlers in PORTS.items() for code in handlers if code in REQUEST_HEADERS]
+each_request = pytest.mark.parametrize(
+    ("port", "code"), SERVED, ids=[f"{port}-{RequestCode(code).name}" for port, code in SERVED]
+)
+
+
+@pytest.fixture(scope="module")
+def broker(module_processes: Processes) -> Iterator[BrokerProcess]:
+    process = asyncio.run(module_processes.broker("--topic", f"{BYSTANDER_TOPIC}:1", "--topic", f"{TOPIC}:1"))
+    yield process
+    assert process.status is None
+
+
+def peer_at(broker: BrokerProcess, port: str) -> RawPeer:
+    return RawPeer({"broker": broker.port, "name server": broker.name_server_port}[port])
+
+
+def refused(reply: RemotingCommand, field: Field, why: str) -> None:
+    assert reply.code == ResponseCode.SYSTEM_ERROR, f"{field}: {reply}"
+    assert reply.remark is not None
+    assert f"the field {field.wire_name} " in reply.remark
+    assert why in reply.remark
+    assert len(reply.remark) < 300
+
+
+@each_request
+async def test_a_missing_field_is_named(broker: BrokerProcess, port: str, code: int) -> None:
+    """Each required field left out, one after the other, and all at once, in both encodings."""
+    async with bystander(broker), peer_at(broker, port) as peer:
+        for place, field in enumerate(fields_of(code)):
+            if field.optional:
+                continue
+            fields = {name: value for name, value in good(code).items() if name != field.wire_name}
+            refused(await peer.ask(json_request(code, fields)), field, "missing")
+            if place == 0:
+                refused(await peer.ask(json_request(code, {})), field, "missing")
+                refused(await peer.ask(json_request(code)), field, "missing")
+            values = list(good(code).values())[:place]
+            refused(await peer.ask(msgpack_request(code, values)), field, "missing")
+
+
+@each_request
+async def test_a_wrong_field_is_named(broker: BrokerProcess, port: str, code: int) -> None:
+    """Text, fractions, containers and numbers beyond the field's bits where a number must stand, and the like."""
+    async with bystander(broker), peer_at(broker, port) as peer:
+        for place, field in enumerate(fields_of(code)):
+            for value, why in wrong_in_json(field):
+                refused(await peer.ask(json_request(code, good(code) | {field.wire_name: value})), field, why)
+            for value, why in wrong_in_msgpack(field):
+                values: list[Any] = [good_value(each) for each in fields_of(code)]
+                values[place] = value
+                refused(await peer.ask(msgpack_request(code, values)), field, why)
+
+
+def wrong_in_json(field: Field) -> list[tuple[Any, str]]:
+    containers: list[tuple[Any, str]] = [([1], "must be"), ({"a": 1}, "must be")]
+    if field.kind is not int:
+        return containers
+    low, high = RANGES[field.bits]
+    texts = ["", "zero", "1.5", "0x10", "1e3", " 1", "1_000", "\u0661", "9" * 5000]
+    beyond = [low - 1, high + 1, str(low - 1), str(high + 1)]
+    return (
+        containers
+        + [(value, "must be a number") for value in [*texts, 1.5, True]]
+        + [(value, f"must fit {field.bits} bits") for value in beyond]
+    )
+
+
+def wrong_in_msgpack(field: Field) -> list[tuple[Any, str]]:
+    others: dict[type, list[Any]] = {int: ["0", True], bool: ["true", 1], str: [1, True, b"some"]}
+    wrong: list[tuple[Any, str]] = [(value, "must be of type") for value in [*others[field.kind], 1.5, [1], {"a": 1}]]
+    if not field.optional:
+        wrong.append((None, "must be of type"))
+    if field.kind is int:
+        wrong.append((2**64 - 1, f"must fit {field.bits} bits"))
+        if field.bits == 32:
+            wrong += [(2**31, "must fit 32 bits"), (-(2**31) - 1, "must fit 32 bits")]
+    return wrong
+
+
+@each_request
+async def test_no_number_is_a_surprise(broker: BrokerProcess, port: str, code: int) -> None:
+    """The smallest and the largest number in each field get some foreseen answer, two-way and one-way."""
+    async with bystander(broker), peer_at(broker, port) as peer:
+        for field in fields_of(code):
+            if field.kind is not int:
+                continue
+            for number in (*RANGES[field.bits], -1, 1):
+                fields = good(code) | {field.wire_name: number}
+                reply = await peer.ask(json_request(code, fields, BODY, opaque=21))
+                assert reply.opaque == 21
+                assert reply.code in list(ResponseCode)
+                peer.write(json_request(code, fields, BODY, flag=int(RemotingFlag.ONE_WAY)))
+        assert (await peer.ask(json_request(9999, opaque=22))).opaque == 22
