@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import bench_cases as cases
 import uvloop
-from bench_echo import EchoClient, serve_echo
+from bench_echo import EchoClient, echo_process
 from bench_sizes import CountingRuntime, Sizes
 from broker_process import broker_process
 from rich.console import Console
@@ -174,20 +174,15 @@ async def measure_all(options: Options, console: Console) -> dict[str, dict[str,
     names = [name for name in cases.NAMES if not options.only or name in options.only]
     if not options.only or "start" in options.only:
         results["start"] = measure_start(options.rounds)
-    echo_process, echo_port = serve_echo()
-    try:
-        async with broker_process(*cases.TOPICS) as broker:
-            with Progress(console=console, transient=True) as progress:
-                task = progress.add_task("preparing", total=len(names) * options.rounds * len(ENCODINGS))
-                await cases.preload(broker.name_server, cases.PULL_TOPIC, 50_000, 1)
-                await cases.preload(broker.name_server, cases.DRAIN_TOPIC, options.messages, 4)
-                bench = Bench(options, broker.name_server, echo_port)
-                for name in names:
-                    progress.update(task, description=name)
-                    results |= await bench.measure(name, lambda: progress.advance(task))
-    finally:
-        echo_process.terminate()
-        echo_process.join()
+    async with echo_process() as echo_port, broker_process(*cases.TOPICS) as broker:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task("preparing", total=len(names) * options.rounds * len(ENCODINGS))
+            await cases.preload(broker.name_server, cases.PULL_TOPIC, 50_000, 1)
+            await cases.preload(broker.name_server, cases.DRAIN_TOPIC, options.messages, 4)
+            bench = Bench(options, broker.name_server, echo_port)
+            for name in names:
+                progress.update(task, description=name)
+                results |= await bench.measure(name, lambda: progress.advance(task))
     return results
 
 

@@ -4,15 +4,17 @@ A request of the right size comes in, a canned reply of the right size goes out;
 """
 
 import asyncio
-import multiprocessing
 import struct
 import sys
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import cast
 
 import uvloop
+from broker_process import end_process
 
-__all__ = ["EchoClient", "serve_echo"]
+__all__ = ["EchoClient", "echo_process"]
 
 _LENGTH = struct.Struct(">I")
 
@@ -70,23 +72,25 @@ class EchoClient(_FrameProtocol):
         await future
 
 
-def serve_echo() -> tuple[multiprocessing.Process, int]:
-    """Start the echo server in a process of its own; the process and its port."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(sender,), daemon=True)
-    process.start()
-    port: int = receiver.recv()
-    return cast("multiprocessing.Process", process), port
-
-
-def _serve(sender: "multiprocessing.connection.Connection") -> None:
-    async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(_EchoServer, "127.0.0.1", 0)
-        sender.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
+@asynccontextmanager
+async def echo_process() -> AsyncIterator[int]:
+    """The echo server in a process of its own; its port."""
+    process = await asyncio.create_subprocess_exec(sys.executable, __file__, stdout=asyncio.subprocess.PIPE)
     try:
-        uvloop.run(main())
+        assert process.stdout is not None
+        yield int(await process.stdout.readline())
+    finally:
+        await end_process(process)
+
+
+async def _serve() -> None:
+    server = await asyncio.get_running_loop().create_server(_EchoServer, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    try:
+        uvloop.run(_serve())
     except KeyboardInterrupt:
         sys.exit(130)
