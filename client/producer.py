@@ -38,6 +38,7 @@ class _Asking:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.waiting = 0
+        self.queues: list[MessageQueue] | None = None
         self.failure: str | None = None
 
 
@@ -172,18 +173,25 @@ class Producer:
         """
         queues = self._queues.get(topic)
         if queues is None:
-            queues = self._queues[topic] = await self._find_queues(topic)
+            queues = await self._find_queues(topic)
+            if topic not in self._asking:
+                self._queues[topic] = queues
         return queues
 
     async def _queues_in_turn(self, topic: str) -> list[MessageQueue]:
-        """`queues` for sends that must keep their order: one asks, and who calls meanwhile goes on in call order."""
+        """`queues` for sends that must keep their order: one asks, and who calls meanwhile goes on in call order.
+
+        Only when the last of them has gone on does `_queues` know the topic, and later sends need not wait.
+        """
         asking = self._asking.setdefault(topic, _Asking())
         asking.waiting += 1
         try:
             async with asking.lock:
                 if asking.failure is not None:
                     raise NoRouteError(asking.failure)
-                return await self.queues(topic)
+                if asking.queues is None:
+                    asking.queues = await self._find_queues(topic)
+                return asking.queues
         except NoRouteError as error:
             asking.failure = str(error)
             raise
@@ -191,6 +199,8 @@ class Producer:
             asking.waiting -= 1
             if not asking.waiting:
                 del self._asking[topic]
+                if asking.queues is not None:
+                    self._queues[topic] = asking.queues
 
     async def _find_queues(self, topic: str) -> list[MessageQueue]:
         routes = self._started().routes
@@ -214,9 +224,7 @@ class Producer:
         queue: MessageQueue | None,
     ) -> MessageQueue:
         """The route is asked for even when the queue is given: it says where that queue's broker is."""
-        queues = self._queues.get(message.topic) if message.topic not in self._asking else None
-        if queues is None:
-            queues = await self._queues_in_turn(message.topic)
+        queues = self._queues.get(message.topic) or await self._queues_in_turn(message.topic)
         if queue is not None:
             return queue
         if selector is None:
@@ -256,6 +264,8 @@ class Producer:
 
     def _forget_queues(self, topic: str) -> None:
         self._queues.pop(topic, None)
+        if topic in self._asking:
+            self._asking[topic].queues = None
 
     async def _attempt(
         self, instance: MQClientInstance, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int

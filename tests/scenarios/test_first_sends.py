@@ -2,30 +2,41 @@
 
 import asyncio
 
+from lockstep.client import ConsumeFromWhere
 from tests.scenarios.cluster import PRODUCER, Cluster
-from tests.scenarios.scenario import scenario
+from tests.scenarios.scenario import INSTANT, scenario
 
 SENDS = 200
 
 
-async def _send_on_the_way(cluster: Cluster) -> None:
-    """Call after call, some at once and some 0.2 ms later, while the first ones still ask for the route."""
+async def _send_on_the_way(cluster: Cluster, gap_ms: float) -> None:
+    """Call after call, some at once and some a little later, while the first ones still ask for the route."""
     sends = []
     for number in range(SENDS):
         sends.append(asyncio.create_task(cluster.send_one(keys=1)))
         if number % 3 == 0:
-            await asyncio.sleep(0.0002)
+            await asyncio.sleep(gap_ms / 1000)
     await asyncio.gather(*sends)
 
 
 @scenario()
 async def test_sends_called_while_the_route_is_asked_for_keep_their_order(cluster: Cluster) -> None:
     """What is called later is stored later, though the route arrives between two calls."""
+    await _first_sends(cluster, gap_ms=0.2)
+
+
+@scenario(INSTANT)
+async def test_sends_called_in_one_instant_with_the_route_keep_their_order(cluster: Cluster) -> None:
+    """Nor does a new call slip in while those who waited for the route go on, one after the other."""
+    await _first_sends(cluster, gap_ms=0)
+
+
+async def _first_sends(cluster: Cluster, gap_ms: float) -> None:
     await cluster.broker(queues=1)
     await cluster.producer()
-    await cluster.consumer("c1")
-    await cluster.world.host(PRODUCER).run(_send_on_the_way(cluster))
+    await cluster.world.host(PRODUCER).run(_send_on_the_way(cluster, gap_ms))
     assert [int(message.body) for message in cluster.stored()] == list(range(SENDS))
+    await cluster.consumer("c1", consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
     await cluster.all_seen()
 
 
