@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
+from lockstep.protocol.codecs.base import ExtValue
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError, RemoteProtocolError
@@ -81,6 +82,7 @@ class Endpoint(asyncio.Protocol):
         self._write_paused = False
         self._resumed: asyncio.Future[None] | None = None
         self._close_reason = ""
+        self._closing = False
         self._working = False
         self.agreed = False
         self.serialize_type: int = SerializeType.JSON
@@ -155,12 +157,15 @@ class Endpoint(asyncio.Protocol):
     def close(self, reason: str) -> None:
         """Close once what was written has left."""
         if self._transport is not None and not self._transport.is_closing():
-            self._close_reason = reason
-            self._transport.close()
+            self._closing = True
+            self._close_reason = self._close_reason or reason
+            if not self._working:  # else the replies of this read leave first
+                self._transport.close()
 
     def abort(self, reason: str) -> None:
         """Close at once, dropping what was not written yet."""
         if self._transport is not None:
+            self._closing = True
             self._close_reason = self._close_reason or reason
             self._transport.abort()
 
@@ -223,7 +228,7 @@ class Endpoint(asyncio.Protocol):
         next_frame, server = self._decoder.next_frame, self._settings.server
         self._working = True
         try:
-            while not (server and self._write_paused):
+            while not (self._closing or (server and self._write_paused)):
                 frame = next_frame()
                 if frame is None:
                     break
@@ -247,11 +252,13 @@ class Endpoint(asyncio.Protocol):
             self._flush(replies)
         finally:
             self._working = False
+        if self._closing and self._transport is not None:
+            self._transport.close()
         if self._after_read is not None:
             self._after_read()
 
     def _flush(self, replies: list[bytes]) -> None:
-        if replies and self._transport is not None:
+        if replies and self._transport is not None and not self._transport.is_closing():
             self._last_write_ms = self.read_at_ms
             self._transport.writelines(replies)
         replies.clear()
@@ -273,10 +280,12 @@ class Endpoint(asyncio.Protocol):
         return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
     def _encode_reply(self, reply: RemotingCommand) -> list[bytes]:
+        echo: dict[str, ExtValue] | None = None
         if self._echo is not None and reply.opaque == self._echo[0]:
             offered = self._echo[1]
             self._echo = None
-            reply.ext_fields = {**(reply.ext_fields or {}), SERIALIZE_FIELD: offered}
+            echo = {SERIALIZE_FIELD: offered}
+            reply.ext_fields = {**(reply.ext_fields or {}), **echo}
             self._agree(offered)
         try:
             head = encode_command(reply)
@@ -287,6 +296,7 @@ class Endpoint(asyncio.Protocol):
                 opaque=reply.opaque,
                 serialize_type=reply.serialize_type,
                 remark=str(error),
+                ext_fields=echo,
             )
             head = encode_command(reply)
         return [head, reply.body] if reply.body else [head]
