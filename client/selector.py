@@ -1,12 +1,15 @@
 """How a message finds its queue (wire.md 12.11)."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from lockstep.protocol.filter import java_string_hash
 from lockstep.protocol.model import Message, MessageQueue
 
 __all__ = ["MessageQueueSelector", "select_by_hash"]
+
+_string_hash = lru_cache(maxsize=16_384)(java_string_hash)
 
 MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
 """`(queues, message, arg) -> queue`, one of the topic's writable queues, which come sorted."""
@@ -28,4 +31,4 @@ def _hash_code(arg: object) -> int:
             return int(arg)
         folded = (arg ^ (arg & 0xFFFFFFFFFFFFFFFF) >> 32) & 0xFFFFFFFF
         return folded - 0x100000000 if folded >= 0x80000000 else folded
-    return java_string_hash(str(arg))
+    return _string_hash(str(arg))

@@ -10,6 +10,7 @@ from lockstep.client.send_request import Outgoing, SendRequests, SendResult, rea
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import ConnectFailed, RemotingError
@@ -150,7 +151,7 @@ class OrderedSender:
         command = self._requests.command(lane.queue, outgoing, number if endpoint.agreed else None)
         try:
             return number, endpoint.request_nowait(command, timeout_ms)
-        except RemotingError as error:
+        except (RemotingError, ProtocolError) as error:
             lane.broke(number)
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
 

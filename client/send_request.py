@@ -7,7 +7,7 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.send_lane import LaneNumber
 from lockstep.protocol import properties as names
-from lockstep.protocol.codes import RequestCode, ResponseCode, response_name
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, response_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
@@ -89,6 +89,8 @@ class SendRequests:
         properties[names.UNIQ_KEY] = msg_id
         properties[names.WAIT] = "true"
         text = encode_properties(properties)
+        if len(text) > PROPERTIES_BYTES_MAX:
+            raise LocalProtocolError(f"the properties have over {PROPERTIES_BYTES_MAX} bytes, the most RocketMQ stores")
         return Outgoing(_SEND, topic, body, message.flag, text, msg_id, sharding_key, now_ms)
 
     def outgoing_batch(self, messages: Sequence[Message], sharding_key: str | None) -> Outgoing:

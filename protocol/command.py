@@ -17,6 +17,7 @@ SERIALIZE_FIELD = "lockstep.serialize"  # offers and accepts our encoding (DESIG
 H = TypeVar("H", bound=tuple[Any, ...])
 
 _new_command = object.__new__
+_REMARK_LENGTH_MAX = 500
 _REPLY = int(RemotingFlag.REPLY)
 _ONE_WAY = int(RemotingFlag.ONE_WAY)
 
@@ -92,7 +93,9 @@ class RemotingCommand:
         *,
         remark: str | None = None,
     ) -> "RemotingCommand":
-        """The answer to this request: its opaque, its encoding, the reply flag."""
+        """The answer to this request: its opaque, its encoding, the reply flag. A long remark is cut."""
+        if remark is not None and len(remark) > _REMARK_LENGTH_MAX:  # it may quote what the peer said
+            remark = remark[:_REMARK_LENGTH_MAX] + "..."
         answer = RemotingCommand(code, header, body, remark=remark)
         answer.flag = _REPLY
         answer.opaque = self.opaque
