@@ -1,10 +1,13 @@
 """The broker's log: structlog on stderr, imported only once we listen. What is logged before waits and is replayed."""
 
+from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["StartLog"]
+
+_SHOWN_MAX = 500  # of one field: peers decide how long their names are
 
 
 class StartLog:
@@ -40,6 +43,13 @@ class StartLog:
             getattr(self._target, level)(event, **fields)
 
 
+def _shorten(_logger: Any, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, value in fields.items():
+        if isinstance(value, (str, list)) and len(text := str(value)) > _SHOWN_MAX:
+            fields[name] = text[:_SHOWN_MAX] + "..."
+    return fields
+
+
 def _structlog(log_format: str, log_level: str, stream: TextIO) -> EventLog:
     import structlog
 
@@ -54,6 +64,7 @@ def _structlog(log_format: str, log_level: str, stream: TextIO) -> EventLog:
     log: EventLog = structlog.wrap_logger(
         structlog.WriteLogger(stream),
         processors=[
+            _shorten,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *tail,
