@@ -21,7 +21,7 @@ from lockstep.remoting.settings import SettingError
 
 __all__ = ["main"]
 
-_FAILED, _USAGE, _BROKEN_PIPE = 1, 2, 128 + signal.SIGPIPE
+_FAILED, _USAGE = 1, 2
 _LOCAL = "127.0.0.1:9876"
 _DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
 
@@ -148,6 +148,14 @@ def _consume(
             "%g tags, %i message id, %%, and \\n \\t.",
         ),
     ] = None,
+    lock_live_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=3000,
+            metavar="MS",
+            help="The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
+        ),
+    ] = None,
     properties: Properties = None,
     verbose: Verbose = False,
     name_server: NameServer = _LOCAL,
@@ -164,6 +172,7 @@ def _consume(
         exit_at_end=exit_at_end,
         begin=begin,
         format=message_format,
+        lock_live_ms=lock_live_ms,
         properties=properties,
         verbose=verbose,
     )
@@ -263,7 +272,7 @@ def _only_one(*options: tuple[str, bool]) -> None:
 
 
 class _Stopped(Exception):
-    """A signal ended the command, which has cleaned up."""
+    """A signal ended the command, which has cleaned up; or it ended as SIGPIPE would have ended it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -272,7 +281,10 @@ class _Stopped(Exception):
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_until_signal(work))
+        try:
+            runner.run(_until_signal(work))
+        except BrokenPipeError:
+            raise _Stopped(signal.SIGPIPE) from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -318,8 +330,6 @@ def _status() -> int:
         return stopped.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        return _BROKEN_PIPE
     except CliError as error:
         note(str(error))
         return error.exit_code
@@ -335,6 +345,7 @@ def _misused(error: typer.TyperException) -> int:
     if text.startswith("Usage:"):
         sys.stderr.write(text + "\n")
     else:
+        text = text.replace("Value error, ", "").rstrip(".")
         note(f"{text} (--help lists what is allowed)")
     return error.exit_code
 

@@ -140,6 +140,7 @@ def check_word(text: str, what: str) -> str:
         raise ValueError(f"{what} is empty; leave it out, or give it a character")
     if not _SEPARATORS.isdisjoint(text):
         raise ValueError(f"{what} has a character 0x01 or 0x02 in it, which separate properties")
+    text.encode("utf-8")  # a lone half of a surrogate pair is no text
     return text
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lockstep.client.cli_lock_changes import Change, ChangeKind
-from lockstep.client.cli_output import clock, seconds
+from lockstep.client.cli_output import clock, counted, seconds
 from lockstep.protocol.bodies import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
@@ -43,9 +43,9 @@ class LiveLocks:
         for change in found:
             self._recent[change.row.consumer_group, change.row.queue] = (change, now_ms)
         owners = len({row.client_id for row in rows})
-        title = f"{len(rows)} locks, {owners} owners at {clock(now_ms)}"
+        title = f"{counted(len(rows), 'lock')}, {counted(owners, 'owner')} at {clock(now_ms)}"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-        for column in ("group", "queue", "owner", "held", "renewed", "left", ""):
+        for column in ("group", "queue", "owner", "held", "age", "left", ""):
             table.add_column(column, no_wrap=column != "owner", overflow="fold")
         for row in rows:
             table.add_row(*self._cells(row, now_ms))
@@ -60,7 +60,7 @@ class LiveLocks:
             Text(str(row.queue)),
             Text(row.client_id, "bold yellow" if fresh and change and change.kind is ChangeKind.MOVED else ""),
             Text(seconds(row.held_ms)),
-            Text(f"{seconds(row.age_ms)} ago"),
+            Text(seconds(row.age_ms)),
             _left(row),
             news,
         ]

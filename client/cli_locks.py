@@ -32,7 +32,7 @@ async def list_locks(name_server: str, group: str | None, output: OutputFormat) 
         print_rows(_COLUMNS, [_as_texts(row) for row in rows], output)
 
 
-_COLUMNS = ("group", "queue", "owner", "held", "renewed", "left")
+_COLUMNS = ("group", "queue", "owner", "held", "age", "left")
 
 
 def _as_json(row: LockTableRow) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _as_texts(row: LockTableRow) -> dict[str, str]:
         "queue": str(row.queue),
         "owner": row.client_id,
         "held": seconds(row.held_ms),
-        "renewed": f"{seconds(row.age_ms)} ago",
+        "age": seconds(row.age_ms),
         "left": seconds(row.remaining_ms) if row.remaining_ms >= 0 else f"expired {seconds(-row.remaining_ms)} ago",
     }
 

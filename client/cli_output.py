@@ -18,6 +18,7 @@ __all__ = [
     "StderrLog",
     "UsageError",
     "clock",
+    "counted",
     "json_line",
     "note",
     "print_rows",
@@ -111,6 +112,11 @@ def seconds(ms: int) -> str:
         return f"{ms / 1000:.1f} s"
     minutes, rest = divmod(ms // 1000, 60)
     return f"{minutes} min {rest:02} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 queue", "2 queues" """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def clock(now_ms: int) -> str:

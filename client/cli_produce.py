@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lockstep.client.cli_lines import BadLine, ByteReader, Line, LineFormat, LineReader
 from lockstep.client.cli_options import configured
-from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, json_line, note, progress, write_out
+from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, json_line, note, progress, write_out
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError, SendError, SendOutcome
 from lockstep.client.producer import Producer
@@ -157,9 +157,9 @@ class _Run:
 
     def _summary(self, took_s: float) -> None:
         rate = f" ({self.sent / took_s:,.0f}/s)" if self.sent > 1 and took_s > 0 else ""
-        queues = "1 queue" if len(self._queues) == 1 else f"{len(self._queues)} queues"
-        parts = [f"sent {self.sent:,} to {queues} of {self._options.format.topic} in {took_s:.2f} s{rate}"]
+        to_queues = f" to {counted(len(self._queues), 'queue')} of {self._options.format.topic}" if self.sent else ""
+        parts = [f"sent {counted(self.sent, 'message')}{to_queues} in {took_s:.2f} s{rate}"]
         parts += [f"{count:,} {outcome.value}" for outcome, count in self._failed.items()]
         if self._skipped:
-            parts.append(f"{self._skipped:,} bad {'line' if self._skipped == 1 else 'lines'} skipped")
+            parts.append(f"{counted(self._skipped, 'bad line')} skipped")
         note(", ".join(parts))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lockstep.client.admin import AdminClient
-from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, note, print_rows
+from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, note, print_rows
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies import QueueData, TopicRouteData
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, check_topic, is_retry_topic, is_system_topic
@@ -53,7 +53,7 @@ async def create_topic(name_server: str, topic: str, queues: int, broker: str | 
             brokers = [data.broker_name for data in await admin.brokers()]
             raise CliError(f"no broker {broker!r}; registered are {', '.join(brokers) or 'none'}")
         await admin.create_topic(topic, queues, broker_name=broker)
-        note(f"topic {topic} has {queues} {'queue' if queues == 1 else 'queues'} on {', '.join(names)}")
+        note(f"topic {topic} has {counted(queues, 'queue')} on {', '.join(names)}")
 
 
 async def _queue_datas(admin: AdminClient, topic: str) -> tuple[QueueData, ...]:

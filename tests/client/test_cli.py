@@ -1,0 +1,331 @@
+"""`lockstep` as a user runs it: real commands as processes, against a real broker."""
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.commands import Lockstep, Result, running_broker
+
+ORDERS = "".join([json.dumps({"tail": f"N{n % 3}", "n": n}) + "\n" for n in range(30)])
+
+
+@pytest.fixture(scope="module")
+def lockstep() -> Iterator[Lockstep]:
+    """The command with a broker of this module's own."""
+    with running_broker() as command:
+        yield command
+
+
+@pytest.fixture(scope="module")
+def orders(lockstep: Lockstep) -> Result:
+    """30 lines of three keys in topic `orders`; the results as JSON."""
+    assert lockstep("topic", "create", "orders", "--queues", "4").status == 0
+    result = lockstep("produce", "orders", "--key-field", "tail", "-o", "json", stdin=ORDERS)
+    assert result.status == 0, result.err
+    return result
+
+
+def one_line(text: str) -> str:
+    """The text, which must be one line of the command's own; a traceback is none."""
+    assert text.startswith("lockstep: ")
+    assert text.count("\n") == 1
+    return text
+
+
+# Produce -----------------------------------------------------------------------------------------------------
+
+
+def test_produce_answers_each_line_in_order(orders: Result) -> None:
+    """One JSON row a line, in line order; each key in one queue, where its offsets follow its lines."""
+    assert [row["line"] for row in orders.rows] == list(range(1, 31))
+    for key in ("N0", "N1", "N2"):
+        rows = [row for row in orders.rows if row["key"] == key]
+        assert len(rows) == 10
+        assert len({row["queue_id"] for row in rows}) == 1
+        offsets = [row["offset"] for row in rows]
+        assert offsets == sorted(offsets)
+    assert "sent 30 messages to " in one_line(orders.err)
+
+
+def test_a_bad_line_is_named_and_stops(lockstep: Lockstep, orders: Result) -> None:
+    """What came before it is sent and counted, what comes after it is not."""
+    result = lockstep("produce", "bad-lines", "-k", "a", stdin='{"n": 1}\n{"n": 2}\nnonsense\n{"n": 4}\n')
+    assert result.status == 1
+    assert "sent 2 messages" in result.err
+    assert "lockstep: line 3: is not JSON: Expecting value at character 1" in result.err
+    consumed = lockstep("consume", "bad-lines", "-g", "bad-lines", "-e")
+    assert [json.loads(row["body"])["n"] for row in consumed.rows] == [1, 2]
+
+
+def test_bad_lines_may_be_skipped_and_are_counted(lockstep: Lockstep) -> None:
+    """Each is named, and the rest is sent."""
+    result = lockstep("produce", "skips", "-k", "a", "--skip-bad-lines", stdin='{"n": 1}\n[]\n{"n": 2}\n"x"\n')
+    assert result.status == 0
+    assert "line 2: is a list" in result.err
+    assert "line 4: is a text" in result.err
+    assert "sent 2 messages" in result.err
+    assert "2 bad lines skipped" in result.err
+
+
+def test_text_lines_and_envelopes_go_round(lockstep: Lockstep) -> None:
+    """Bytes that are no UTF-8 come out as base64, and in again as the same bytes."""
+    first = lockstep("produce", "texts", "--text", "-k", "k", "--tags", "raw", stdin=b"plain\n\xff\xfe\n")
+    assert first.status == 0, first.err
+    consumed = lockstep("consume", "texts", "-g", "texts", "-c", "2")
+    assert [row.get("body", row.get("body_base64")) for row in consumed.rows] == ["plain", "//4="]
+    assert lockstep("produce", "texts2", "--envelope", stdin=consumed.out).status == 0
+    again = lockstep("consume", "texts2", "-g", "texts", "-e", "-f", "%k/%g/%S\n")
+    assert again.out == "k/raw/5\nk/raw/2\n"
+
+
+def test_a_refused_message_is_named_by_its_line(lockstep: Lockstep) -> None:
+    """A body over 4 MiB is refused; the exit status says so."""
+    result = lockstep("produce", "big", "--text", stdin=b"small\n" + bytes(4 * 1024 * 1024 + 1))
+    assert result.status == 1
+    assert "line 2: a body must have 1 to 4194304 bytes, not 4194305" in result.err
+
+
+def test_ctrl_c_ends_produce_with_all_that_was_read_stored(lockstep: Lockstep) -> None:
+    """A pipe that stays open and silent does not keep the command from ending."""
+    with lockstep.start("produce", "pipe", "-k", "a", "-o", "json") as running:
+        assert running.popen.stdin is not None
+        running.popen.stdin.write(b'{"n": 1}\n{"n": 2}\n')
+        running.popen.stdin.flush()
+        assert [json.loads(running.line())["line"], json.loads(running.line())["line"]] == [1, 2]
+        running.popen.send_signal(signal.SIGINT)
+        assert running.popen.wait(10) == 130
+        assert running.popen.stderr is not None
+        assert "sent 2 messages" in one_line(running.popen.stderr.read().decode())
+
+
+# Consume -----------------------------------------------------------------------------------------------------
+
+
+def test_consume_prints_every_message_in_key_order_and_ends(lockstep: Lockstep, orders: Result) -> None:
+    """-e ends at what was stored at the start; each key's messages come as they were sent."""
+    result = lockstep("consume", "orders", "-g", "all", "-e")
+    assert result.status == 0, result.err
+    assert len(result.rows) == 30
+    for key in ("N0", "N1", "N2"):
+        numbers = [json.loads(row["body"])["n"] for row in result.rows if row["key"] == key]
+        assert numbers == sorted(numbers)
+    assert {row["msg_id"] for row in result.rows} == {row["msg_id"] for row in orders.rows}
+    assert lockstep("consume", "orders", "-g", "all", "-e").out == "", "a second run begins where the first one ended"
+
+
+def test_count_is_exact_and_the_rest_stays(lockstep: Lockstep, orders: Result) -> None:
+    """-c commits so many messages and no more, over any number of queues."""
+    first = lockstep("consume", "orders", "-g", "counted", "-c", "7", "-f", "%p:%o\n")
+    rest = lockstep("consume", "orders", "-g", "counted", "-e", "-f", "%p:%o\n")
+    assert len(first.out.splitlines()) == 7
+    assert sorted(first.out.splitlines() + rest.out.splitlines()) == sorted(
+        f"{row['queue_id']}:{row['offset']}" for row in orders.rows
+    )
+
+
+def test_tags_choose(lockstep: Lockstep) -> None:
+    """-e ends although the last messages stored are of another tag."""
+    for tag in ("a", "b", "c"):
+        lockstep("produce", "tagged", "-k", "k", "--tags", tag, "--text", stdin=f"{tag}1\n{tag}2\n")
+    result = lockstep("consume", "tagged", "-g", "tags", "--tags", "a || b", "-e", "-f", "%s ")
+    assert (result.status, result.out) == (0, "a1 a2 b1 b2 ")
+
+
+def test_a_new_group_begins_where_it_says(lockstep: Lockstep) -> None:
+    """`last` is the true end even of a young topic, and a time the first message stored from then on."""
+    sent = [lockstep("produce", "begin", "-k", "k", "--text", "-o", "json", stdin=text) for text in ("a", "b")]
+    assert all(result.status == 0 for result in sent)
+    assert lockstep("consume", "begin", "-g", "from-last", "--from", "last", "-e").out == ""
+    stamps = lockstep("consume", "begin", "-g", "from-first", "-e", "-f", "%T\n").out.split()
+    late = lockstep("consume", "begin", "-g", "from-time", "--from", stamps[1], "-e", "-f", "%s")
+    assert late.out == "b"
+
+
+def test_ctrl_c_leaves_nothing_behind(lockstep: Lockstep, orders: Result) -> None:
+    """Exit 130 with the offsets committed, the locks freed and the member gone."""
+    with lockstep.start("consume", "orders", "-g", "leaving", "-f", "%p:%o\n") as running:
+        lines = [running.line() for _ in range(30)]
+        assert len(set(lines)) == 30
+        assert lockstep("lock", "list", "-g", "leaving", "-o", "json").rows
+        result = running.stop(signal.SIGINT)
+    assert result.status == 130
+    assert "consumed 30 messages" in one_line(result.err)
+    assert lockstep("lock", "list", "-g", "leaving", "-o", "json").rows == []
+    described = lockstep("group", "describe", "leaving", "-o", "json").rows
+    assert sum(row["committed_offset"] for row in described) == 30
+    members = {row["group"]: row["members"] for row in lockstep("group", "list", "-o", "json").rows}
+    assert members["leaving"] == 0
+
+
+def test_a_consumer_that_ends_at_once_frees_the_locks_on_their_way(lockstep: Lockstep) -> None:
+    """A command that ends while it takes its queues leaves no lock for its successor to wait for."""
+    assert lockstep("topic", "create", "brief", "--queues", "8").status == 0
+    for _ in range(3):
+        assert lockstep("consume", "brief", "-g", "brief", "-e").status == 0
+        assert lockstep("lock", "list", "-g", "brief", "-o", "json").rows == []
+
+
+def test_nobody_reading_ends_consume_quietly(lockstep: Lockstep, orders: Result) -> None:
+    """As SIGPIPE would: status 141, no complaint, and what was not printed stays."""
+    with lockstep.start("consume", "orders", "-g", "unread", "-c", "30") as running:
+        assert running.popen.stdout is not None
+        running.popen.stdout.close()
+        assert running.popen.wait(15) == 141
+        assert running.popen.stderr is not None
+        assert running.popen.stderr.read() == b""
+    assert len(lockstep("consume", "orders", "-g", "unread", "-e").rows) == 30
+
+
+def test_a_reader_who_stops_reading_stops_the_printing_alone(lockstep: Lockstep) -> None:
+    """With stdout full the consumer goes on renewing its locks, and loses nothing when it is read again."""
+    text = "x" * 4000 + "\n"
+    assert lockstep("produce", "slow", "-k", "k", "--text", stdin=text * 200).status == 0
+    with lockstep.start("consume", "slow", "-g", "slow", "-c", "200", "-f", "%o\n%s\n") as running:
+        assert running.line() == "0\n"
+        held = [row for row in lockstep("lock", "list", "-g", "slow", "-o", "json").rows if row["topic"] == "slow"]
+        assert held
+        result = running.ended()
+    assert result.status == 0
+    assert result.out == "".join(f"{n}\n{text}" for n in range(200)).removeprefix("0\n")
+
+
+def test_a_consumer_without_a_queue_says_why(lockstep: Lockstep) -> None:
+    """After two seconds one line names who holds the queues."""
+    assert lockstep("topic", "create", "single", "--queues", "1").status == 0
+    with lockstep.start("consume", "single", "-g", "single", "-v") as holder:
+        assert holder.popen.stderr is not None
+        while b"queue acquired queue=single" not in (said := holder.popen.stderr.readline()):
+            assert said
+        owner = lockstep("lock", "list", "-g", "single", "-o", "json").rows[-1]["owner"]
+        with lockstep.start("consume", "single", "-g", "single") as waiting:
+            assert waiting.popen.stderr is not None
+            line = waiting.popen.stderr.readline().decode()
+    assert line.startswith("lockstep: waiting for a queue of single: group single has 1 locked, ")
+    assert owner in line
+
+
+# Lists -------------------------------------------------------------------------------------------------------
+
+
+def test_topics_are_listed_as_table_and_as_json(lockstep: Lockstep, orders: Result) -> None:
+    """The users' topics, and with -a everybody's."""
+    table = lockstep("topic", "list").out.splitlines()
+    assert table[0].split() == ["TOPIC", "QUEUES", "BROKERS"]
+    assert ["orders", "4", "broker-a"] in [line.split() for line in table]
+    names = [row["topic"] for row in lockstep("topic", "list", "-o", "json").rows]
+    everything = [row["topic"] for row in lockstep("topic", "list", "-a", "-o", "json").rows]
+    assert "TBW102" not in names
+    assert "TBW102" in everything
+    assert set(names) < set(everything)
+
+
+def test_a_topic_keeps_its_queues_unless_forced(lockstep: Lockstep) -> None:
+    """Another number of queues would move keys, so it takes --force; the same number again is no error."""
+    assert lockstep("topic", "create", "fixed", "--queues", "3").status == 0
+    assert lockstep("topic", "create", "fixed", "--queues", "3").status == 0
+    refused = lockstep("topic", "create", "fixed", "--queues", "5")
+    assert refused.status == 1
+    assert "has 3 queues on broker-a" in one_line(refused.err)
+    assert "--force" in refused.err
+    assert lockstep("topic", "create", "fixed", "--queues", "5", "--force").status == 0
+    rows = lockstep("topic", "list", "-o", "json").rows
+    assert {"topic": "fixed", "queues": 5, "brokers": ["broker-a"]} in rows
+
+
+def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep) -> None:
+    """While it runs the owner is the lock's; what it has not handled is its lag."""
+    assert lockstep("topic", "create", "described", "--queues", "1").status == 0
+    lockstep("produce", "described", "-k", "k", "--text", stdin="a\nb\nc\n")
+    lockstep("consume", "described", "-g", "described", "-c", "2")
+    (row,) = lockstep("group", "describe", "described", "-o", "json").rows
+    assert row["owner"] is None
+    assert (row["committed_offset"], row["max_offset"], row["lag"]) == (2, 3, 1)
+    with lockstep.start("consume", "described", "-g", "described", "-f", "%s\n") as running:
+        assert running.line() == "c\n"
+        (row,) = lockstep("group", "describe", "described", "-t", "described", "-o", "json").rows
+        owners = {lock["owner"] for lock in lockstep("lock", "list", "-g", "described", "-o", "json").rows}
+        assert {row["owner"]} == owners
+    header, line = lockstep("group", "describe", "described", "-t", "described").out.splitlines()
+    assert header.split("  ")[0] == "TOPIC"
+    assert line.split()[:2] == ["described", "broker-a"]
+
+
+# Wrong calls -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("consume orders", "Missing option '--group' / '-g'"),
+        ("consume orders -g g --from yesterday", "--from 'yesterday': give first, last, epoch milliseconds, or"),
+        ("consume orders -g g -f %x", "'%x' means nothing; allowed are %t"),
+        ("consume orders -g g --tags ||", "names no tag; use '*' or 'TagA || TagB'"),
+        ("consume or.ders -g g", "may hold only the characters"),
+        ("consume orders -g g/g", "may hold only the characters"),
+        ("consume orders -g g -c 0", "greater than or equal to 1"),
+        ("consume orders -g g -D nonsense", "-D 'nonsense': write -D name=value"),
+        ("consume orders -g g -D nonsense=1", "unknown property 'nonsense'; known are"),
+        ("consume orders -g g -D pullBatchSize=many", "must be a whole number, not 'many'"),
+        ("consume orders -g g -D rocketmq.client.rebalance.lockInterval=40000", "must be below lock_max_live_time_ms"),
+        ("consume orders -g g --lock-live-ms 100", "greater than or equal to 3000"),
+        ("produce orders -k a --key-field b", "--key and --key-field exclude each other"),
+        ("produce orders --text --body-field b", "--text and --body-field exclude each other"),
+        ("produce orders --file nosuchfile", "'nosuchfile': No such file or directory"),
+        ("produce orders --in-flight 0", "greater than or equal to 1"),
+        ("produce SCHEDULE_TOPIC_XXXX --text", "RocketMQ's own"),
+        ("topic create orders --queues none", "valid integer"),
+        ("topic list -n nonsense", "'nonsense' is not an address; write host:port"),
+        ("topic list -o yaml", "'yaml' is not one of 'table', 'json'"),
+        ("lock watch --nonsense", "No such option: --nonsense"),
+        ("lick", "No such command 'lick'. Did you mean 'lock'?"),
+    ],
+)
+def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, arguments: str, complaint: str) -> None:
+    """Exit 2, nothing on stdout, and what is allowed."""
+    result = lockstep(*arguments.split(" "), stdin="x\n")
+    assert result.out == ""
+    assert complaint in one_line(result.err.splitlines(keepends=True)[-1])
+    assert "Traceback" not in result.err
+    assert result.status == (1 if arguments.startswith("produce SCHEDULE") else 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("consume nosuch -g g", "topic 'nosuch' does not exist; send to it, or make it with `lockstep topic create"),
+        ("group describe nosuch", "no broker knows group 'nosuch'; known are"),
+        ("group describe g -t nosuch", "topic 'nosuch' does not exist"),
+        ("topic create x --broker nosuch", "no broker 'nosuch'; registered are broker-a"),
+    ],
+)
+def test_what_is_not_there_is_named(lockstep: Lockstep, orders: Result, arguments: str, complaint: str) -> None:
+    """Exit 1 and one line."""
+    result = lockstep(*arguments.split())
+    assert (result.status, result.out) == (1, "")
+    assert complaint in one_line(result.err)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["topic list", "group list", "lock list", "lock watch", "consume t -g g", "produce t"]
+)
+def test_no_name_server_is_told_in_one_line(arguments: str) -> None:
+    """Nobody listens there: exit 1 with the address, from every command."""
+    with socket.socket() as taken:  # bound and not listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = Lockstep("127.0.0.1:1")(*arguments.split(), "-n", address)
+    assert (result.status, result.out) == (1, "")
+    assert f"no name server answered: cannot connect to {address}" in one_line(result.err)
+
+
+def test_help_names_the_commands() -> None:
+    """Without a command the help comes with status 2; --help and --version are no errors."""
+    nowhere = Lockstep("127.0.0.1:1")
+    bare, helped, version = nowhere(), nowhere("--help"), nowhere("--version")
+    assert (bare.status, helped.status, version.status) == (2, 0, 0)
+    assert all(name in helped.out for name in ("produce", "consume", "topic", "group", "lock"))
+    assert bare.err == helped.out
+    assert version.out.startswith("lockstep ")

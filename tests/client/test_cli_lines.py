@@ -1,0 +1,270 @@
+"""What the commands make of lines, formats and lock tables, without a broker."""
+
+import asyncio
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from lockstep.client.cli_format import format_json, parse_format
+from lockstep.client.cli_lines import BadLine, Line, LineFormat, LineReader
+from lockstep.client.cli_live import LiveLocks
+from lockstep.client.cli_lock_changes import Change, ChangeKind, changes
+from lockstep.client.cli_options import timestamp_ms
+from lockstep.client.cli_output import UsageError, seconds
+from lockstep.protocol.bodies import LockTableRow
+from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
+from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.properties import encode_properties
+from lockstep.remoting.runtime import AsyncioRuntime
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+def lock(client_id: str = "a", *, age_ms: int = 0, held_ms: int = 0, life_ms: int = 60_000) -> LockTableRow:
+    return LockTableRow("g", QUEUE, client_id, age_ms, life_ms - age_ms, held_ms)
+
+
+def stored(body: bytes, **properties: str) -> MessageExt:
+    record = encode_stored_message(
+        queue_id=3,
+        flag=0,
+        queue_offset=7,
+        commit_log_offset=0,
+        sys_flag=0,
+        born_timestamp=1,
+        born_host=b"\x7f\0\0\x01",
+        born_port=1,
+        store_timestamp=1234,
+        store_host=b"\x7f\0\0\x01",
+        store_port=2,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=body,
+        topic=b"orders",
+        properties=encode_properties(properties).encode(),
+    )
+    (message,) = decode_messages(record, "broker-a")
+    return message
+
+
+def message_of(data: bytes, **settings: object) -> Message | None:
+    return LineFormat(topic="orders", **settings).message(Line(1, data))  # type: ignore[arg-type]
+
+
+# Lines -------------------------------------------------------------------------------------------------------
+
+
+class Chunks(io.RawIOBase):
+    """A pipe that hands over its bytes in these pieces."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = list(chunks)
+
+    def read(self, _size: int = -1) -> bytes:
+        return self._chunks.pop(0) if self._chunks else b""
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [(b"a\nbb\r\n\nc",), (b"a", b"\nb", b"b\r", b"\n\nc"), (b"a\nbb\r\n", b"\n", b"c\n")],
+    ids=["at once", "in pieces", "by lines"],
+)
+async def test_lines_are_whole_however_they_come(chunks: tuple[bytes, ...]) -> None:
+    """Lines are numbered from 1, without their ends, an empty one among them, the last with or without an end."""
+    pool = AsyncioRuntime().new_worker_pool("input", 1)
+    lines = [line async for line in LineReader(Chunks(*chunks), pool)]
+    pool.close()
+    assert lines == [Line(1, b"a"), Line(2, b"bb"), Line(3, b""), Line(4, b"c")]
+
+
+async def test_a_line_that_never_ends_is_refused() -> None:
+    """Memory stays bounded whatever comes through a pipe."""
+    pool = AsyncioRuntime().new_worker_pool("input", 1)
+    endless = Chunks(*[bytes(1024 * 1024)] * 64)
+    with pytest.raises(BadLine, match=r"line 1: is longer than \d+ bytes"):
+        async with asyncio.timeout(10):
+            _ = [line async for line in LineReader(endless, pool)]
+    pool.close()
+
+
+def test_a_json_line_is_its_own_body() -> None:
+    """The bytes of the line go out as they are, spaces inside and order of fields included."""
+    message = message_of(b' {"tail": "N1",  "n": 1} ', key_field="tail", tags="dep")
+    assert message == Message("orders", b'{"tail": "N1",  "n": 1}', tags="dep", sharding_key="N1")
+
+
+def test_key_and_body_may_be_fields() -> None:
+    """A whole number is a key by its digits; a body that is no text is its JSON."""
+    message = message_of(b'{"id": 17, "what": {"a": [1, null]}}', key_field="id", body_field="what")
+    assert message == Message("orders", b'{"a":[1,null]}', sharding_key="17")
+
+
+def test_blank_json_lines_are_passed_over() -> None:
+    """A file may end with an empty line."""
+    assert message_of(b"  ") is None
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"{", "is not JSON: .* at character 2"),
+        (b"[1]", "is a list, not a JSON object"),
+        (b"\xff{}", "is not UTF-8 at byte 0"),
+        (b'{"k": NaN}', "NaN is no JSON value"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": 1}', "has no field 'k'; it has 'a'"),
+        (b'{"k": null}', "field 'k' is null; a key is a text or a whole number"),
+        (b'{"k": true}', "field 'k' is true; "),
+        (b'{"k": 1.5}', "field 'k' is a number; "),
+        (b'{"k": ""}', "field 'k' is empty"),
+        (b'{"k": "a\\u0002b"}', "0x01 or 0x02"),
+        (b'{"k": "\\ud800"}', "surrogates not allowed"),
+    ],
+)
+def test_a_bad_line_is_named_with_what_is_wrong(data: bytes, complaint: str) -> None:
+    """The text begins with the line's number."""
+    with pytest.raises(BadLine, match=f"^line 1: .*{complaint}"):
+        message_of(data, key_field="k")
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"{}", "has no field 'body' or 'body_base64'"),
+        (b'{"body": 1}', "field 'body' is a number; it must be a text"),
+        (b'{"body_base64": "?"}', "field 'body_base64' is not base64"),
+        (b'{"body": "x", "properties": {"a": 1}}', "'properties' must hold texts only"),
+        (b'{"body": "x", "key": ""}', "field 'key' is empty"),
+    ],
+)
+def test_a_bad_envelope_is_named_with_what_is_wrong(data: bytes, complaint: str) -> None:
+    """Fields of an envelope are checked one by one."""
+    with pytest.raises(BadLine, match=complaint):
+        message_of(data, envelope=True)
+
+
+@pytest.mark.parametrize("body", [b"plain", '{"a": "ü"}'.encode(), b"\xff\x00\xfe"])
+def test_what_consume_prints_produce_reads(body: bytes) -> None:
+    """A message survives the way out and in: body, key, tags, look-up keys and the user's own properties."""
+    message = stored(body, KEYS="k1 k2", TAGS="dep", __SHARDING_KEY="N1", UNIQ_KEY="7F", WAIT="true", color="red")
+    line = format_json(message)
+    assert line.endswith(b"\n")
+    assert b"\n" not in line[:-1]
+    assert message_of(line, envelope=True) == Message(
+        "orders", body, tags="dep", keys="k1 k2", sharding_key="N1", properties={"color": "red"}
+    )
+
+
+# Formats -----------------------------------------------------------------------------------------------------
+
+
+def test_json_names_everything() -> None:
+    """Key and tags are null when there are none, so that every line has them."""
+    assert json.loads(format_json(stored(b"x", UNIQ_KEY="7F"))) == {
+        "topic": "orders",
+        "broker": "broker-a",
+        "queue_id": 3,
+        "offset": 7,
+        "key": None,
+        "tags": None,
+        "msg_id": "7F",
+        "store_timestamp": 1234,
+        "body": "x",
+    }
+
+
+def test_a_format_is_kcats() -> None:
+    """Every letter means what the help says; bodies come as their bytes, absent keys as nothing."""
+    message = stored(b"\xffbody", TAGS="dep", __SHARDING_KEY="N1", UNIQ_KEY="7F")
+    assert parse_format(r"%t %p %o %k %s %S %T %g %i %%\t\n")(message) == (
+        b"orders 3 7 N1 \xffbody 5 1234 dep 7F %\t\n"
+    )
+    assert parse_format("%k|%g")(stored(b"x")) == b"|"
+
+
+@pytest.mark.parametrize("text", ["%x", "%", "\\q", "a\\"])
+def test_an_unknown_format_letter_lists_the_known_ones(text: str) -> None:
+    """A wrong format is refused before anything is consumed."""
+    with pytest.raises(UsageError, match="allowed are"):
+        parse_format(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1357017300000", 1357017300000),
+        ("2013-01-01T05:15:00Z", 1357017300000),
+        ("2013-01-01T06:15+01:00", 1357017300000),
+    ],
+)
+def test_a_time_is_epoch_milliseconds_or_iso(text: str, expected: int) -> None:
+    """Zones are honoured."""
+    assert timestamp_ms(text) == expected
+
+
+def test_durations_are_readable() -> None:
+    """Tenths of seconds while they matter."""
+    assert [seconds(ms) for ms in (0, 1234, 119_999, 120_000, 605_000)] == [
+        "0.0 s", "1.2 s", "120.0 s", "2 min 00 s", "10 min 05 s",
+    ]  # fmt: skip
+
+
+# Locks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        (None, lock(), ChangeKind.ACQUIRED),
+        (lock("a"), lock("b"), ChangeKind.MOVED),
+        (lock(age_ms=19_000, held_ms=19_000), lock(age_ms=0, held_ms=20_000), ChangeKind.RENEWED),
+        (lock(age_ms=59_500, held_ms=59_500), lock(age_ms=60_001, held_ms=60_001), ChangeKind.EXPIRED),
+        (lock(age_ms=61_000, held_ms=61_000), lock(), ChangeKind.ACQUIRED),
+        (lock(age_ms=61_000, held_ms=61_000), lock("b"), ChangeKind.MOVED),
+        (lock(age_ms=1000, held_ms=1000), lock(age_ms=2000, held_ms=2000), None),
+        (lock(age_ms=61_000, held_ms=61_000), lock(age_ms=62_000, held_ms=62_000), None),
+        (lock(), None, ChangeKind.RELEASED),
+    ],
+)
+def test_two_looks_at_a_lock_tell_what_happened(
+    old: LockTableRow | None, new: LockTableRow | None, kind: ChangeKind | None
+) -> None:
+    """Each kind of change from the two rows alone, and silence where nothing happened."""
+    before = {(old.consumer_group, old.queue): old} if old is not None else {}
+    found = changes(before, [new] if new is not None else [], renewals=True)
+    assert [change.kind for change in found] == ([kind] if kind is not None else [])
+    if kind is ChangeKind.MOVED:
+        assert (found[0].previous_owner, found[0].row.client_id) == ("a", "b")
+
+
+def test_renewals_are_told_on_request_only() -> None:
+    """Every 20 s a queue is renewed; who watches takeovers need not see it."""
+    before = {("g", QUEUE): lock(age_ms=19_000, held_ms=19_000)}
+    assert changes(before, [lock(held_ms=20_000)], renewals=False) == []
+
+
+def test_the_first_look_tells_what_is_held() -> None:
+    """Locks that were there before the watch are no news of their own kind."""
+    assert changes(None, [lock()], renewals=False) == [Change(ChangeKind.HELD, lock())]
+    assert changes(None, [lock(age_ms=60_001)], renewals=False)[0].kind is ChangeKind.EXPIRED
+
+
+def test_the_live_table_shows_owner_age_and_time_left() -> None:
+    """A row per lock, the change beside it for ten seconds, and expired ones marked."""
+    screen = io.StringIO()
+    live = LiveLocks(Console(file=screen, width=140, force_terminal=False))
+    with live:
+        moved = lock("client-b", age_ms=1500, held_ms=1500)
+        live.show([moved], [Change(ChangeKind.MOVED, moved, "client-a")], 0)
+    assert all(
+        text in screen.getvalue() for text in ("1 lock, 1 owner", "orders@broker-a:0", "client-b", "58.5 s", "moved")
+    )
+    screen = io.StringIO()
+    live = LiveLocks(Console(file=screen, width=140, force_terminal=False))
+    with live:
+        live.show([moved], [Change(ChangeKind.MOVED, moved, "client-a")], 0)
+        live.show([lock("client-b", age_ms=60_500)], [], 10_001)
+    assert "expired 0.5 s ago" in screen.getvalue()
+    assert "moved" not in screen.getvalue()

@@ -1,0 +1,130 @@
+"""Commands of the project as real processes, for tests that read what they print: a broker, `lockstep`, programs."""
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+__all__ = ["Lockstep", "Result", "Running", "running_broker"]
+
+TIMEOUT_S = 30
+END_S = 10
+SCRIPTS = Path(sys.executable).parent
+LISTENING = re.compile(r"listening broker=\S+ name-server=(\S+)\n")
+
+
+class Result(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """stdout as JSON: an array, or an object a line."""
+        if self.out.startswith("["):
+            return list(json.loads(self.out))
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Running:
+    """A process that runs beside the test; ended by `with`."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], *, stdout: int = subprocess.PIPE) -> None:
+        pipe = subprocess.PIPE
+        self.popen = subprocess.Popen(command, stdin=pipe, stdout=stdout, stderr=pipe, env=environment)
+        self._seen = b""
+
+    def line(self, timeout_s: float = TIMEOUT_S) -> str:
+        """The next line on stdout, waited for."""
+        assert self.popen.stdout is not None
+        while b"\n" not in self._seen:
+            ready, _, _ = select.select([self.popen.stdout], [], [], timeout_s)
+            assert ready, f"no line within {timeout_s} s"
+            data = os.read(self.popen.stdout.fileno(), 65536)
+            assert data, f"it ended with {self.popen.wait(END_S)}: {self._errors()}"
+            self._seen += data
+        line, _, self._seen = self._seen.partition(b"\n")
+        return line.decode() + "\n"
+
+    def stop(self, number: signal.Signals) -> Result:
+        self.popen.send_signal(number)
+        return self.ended()
+
+    def ended(self, timeout_s: float = TIMEOUT_S) -> Result:
+        out, err = self.popen.communicate(timeout=timeout_s)
+        return Result(self.popen.returncode, (self._seen + out).decode(), err.decode())
+
+    def _errors(self) -> str:
+        assert self.popen.stderr is not None
+        return self.popen.stderr.read().decode()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.popen.poll() is None:
+            self.popen.kill()
+        self.popen.wait()
+        for stream in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@dataclass(frozen=True)
+class Lockstep:
+    """The `lockstep` command and other programs, with the name server in the environment."""
+
+    name_server: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        return {**inherited, "NAMESRV_ADDR": self.name_server}
+
+    @staticmethod
+    def command(*arguments: str) -> list[str]:
+        return [str(SCRIPTS / "lockstep"), *arguments]
+
+    def __call__(self, *arguments: str, stdin: str | bytes = b"") -> Result:
+        """Run a command to its end."""
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        command = self.command(*arguments)
+        done = subprocess.run(
+            command, input=data, capture_output=True, timeout=TIMEOUT_S, check=False, env=self.environment
+        )
+        return Result(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def start(self, *arguments: str) -> Running:
+        return Running(self.command(*arguments), self.environment)
+
+    def program(self, path: Path, *arguments: str) -> Running:
+        return Running([sys.executable, "-u", str(path), *arguments], self.environment)
+
+
+@contextmanager
+def running_broker(*options: str) -> Iterator[Lockstep]:
+    """A broker with a name server on free ports, and the command that talks to it."""
+    command = [str(SCRIPTS / "lockstep-broker"), "--port", "0", "--name-server-port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        found = LISTENING.fullmatch(line)
+        assert found, f"the broker said {line!r}"
+        yield Lockstep(found[1])
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
