@@ -25,8 +25,7 @@ CONSUMER_CONFIG = ConsumerConfig(
     rebalance_interval_ms=1_000,
     heartbeat_broker_interval_ms=5_000,
     persist_consumer_offset_interval_ms=1_000,
-    pull_batch_size=256,  # by the hundred, or two cores would be busy with a pull for every message
-    pull_interval_ms=10,
+    pull_interval_ms=5,  # or two cores would be busy with a pull for every message
 )
 NOTICE = (
     f"A lock lives {LOCK_LIFE_MS // 1000} s here instead of RocketMQ's 60 s, and the clients' intervals match: "
