@@ -60,10 +60,18 @@ class ConsumerConfig(ClientConfig):
     lock_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.lockInterval")
     lock_first_delay_ms: int = 1000
     lock_max_live_time_ms: int = setting(30_000, name="rocketmq.client.rebalance.lockMaxLiveTime")
+    # The life of a lock on the brokers; 0: twice this client's belief in it, as RocketMQ's defaults are.
+    broker_lock_max_live_time_ms: int = setting(0, name="rocketmq.broker.rebalance.lockMaxLiveTime")
     lock_timeout_ms: int = 1000
     unlock_delay_ms: int = setting(20_000, name="rocketmq.client.unlockDelayTimeMills")
     consume_continuously_max_ms: int = setting(60_000, name="rocketmq.client.maxTimeConsumeContinuously")
     persist_consumer_offset_interval_ms: int = setting(5_000, name="persistConsumerOffsetInterval")
+
+    @property
+    def lock_surely_held_ms(self) -> int:
+        """For so long after the answer that granted it, no broker that ran on gave the lock to another client."""
+        life_ms = self.broker_lock_max_live_time_ms or 2 * self.lock_max_live_time_ms
+        return max(life_ms - self.lock_timeout_ms, self.lock_max_live_time_ms)  # the answer may be that late
 
     def __post_init__(self) -> None:
         # A lock must be renewed before its holder stops believing in it, or every queue would pause each round.
@@ -71,6 +79,12 @@ class ConsumerConfig(ClientConfig):
             raise SettingError(
                 f"lock_interval_ms ({self.lock_interval_ms}) must be below lock_max_live_time_ms "
                 f"({self.lock_max_live_time_ms}): a lock is renewed before its holder stops believing in it"
+            )
+        # A holder must stop believing before the broker gives its queue away, or two would own it.
+        if 0 < self.broker_lock_max_live_time_ms <= self.lock_max_live_time_ms:
+            raise SettingError(
+                f"lock_max_live_time_ms ({self.lock_max_live_time_ms}) must be below broker_lock_max_live_time_ms "
+                f"({self.broker_lock_max_live_time_ms}): a holder stops before the broker gives its queue away"
             )
         # The broker holds a pull for its suspend time and up to one 5 s sweep more (wire.md 6.4).
         if self.pull_suspend_ms + 5000 >= self.pull_timeout_ms:

@@ -198,7 +198,7 @@ class PushConsumer:
         await self._locks.unlock_all(held)
         await instance.shutdown(self.group)
         self._pool.close()
-        if self._trace is not None:
+        if self._trace is not None and not stuck:  # a stuck listener that returns after all leaves its record
             self._trace.close()
 
     async def __aenter__(self) -> Self:

@@ -22,9 +22,10 @@ __all__ = ["QueueLocks"]
 class QueueLocks:
     """`table` is the consumer's: its process queues by message queue.
 
-    `on_won_back` is told of a process queue whose lock had run out before it was granted again. In between, another
-    client may have owned the queue, handled what this one has in hand and gone; RocketMQ goes on with it all the
-    same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a new one.
+    `on_won_back` is told of a process queue whose lock was lost, or may have been, before it was granted again. In
+    between, another client may have owned the queue, handled what this one has in hand and gone; RocketMQ goes on
+    with it all the same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a
+    new one.
     """
 
     def __init__(
@@ -85,9 +86,9 @@ class QueueLocks:
                     self._trace.queue_event("lock_lost", queue, period=process_queue.period)
 
     def _granted(self, process_queue: ProcessQueue, now_ms: int) -> None:
-        if process_queue.dropped or process_queue.holds_lock(now_ms, self._config.lock_max_live_time_ms):
+        if process_queue.holds_lock(now_ms, self._config.lock_surely_held_ms):
             process_queue.granted(now_ms)
-        else:
+        elif not process_queue.dropped:
             process_queue.outlived_lock = True
             self._on_won_back(process_queue)
 
