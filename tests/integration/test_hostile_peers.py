@@ -1,0 +1,220 @@
+"""Peers that are slow, greedy or many: the broker's memory stays bounded and everybody else is served on."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from lockstep.client import Message, MessageQueue, Producer
+from lockstep.protocol.codes import FRAME_BYTES_MAX, PullSysFlag, RemotingFlag, RequestCode, ResponseCode
+from lockstep.protocol.command import decode_command
+from lockstep.protocol.frame import FrameDecoder
+from lockstep.protocol.headers import PullMessageRequestHeader
+from tests.integration.bystander import BYSTANDER_TOPIC, Bystander, bystander
+from tests.integration.processes import BrokerProcess, Processes, rss_bytes, until
+from tests.integration.raw import RawPeer, frame, json_request, msgpack_request
+
+MIB = 1024 * 1024
+TOPIC = "large"
+OPTIONS = ("--topic", f"{TOPIC}:1", "--topic", f"{BYSTANDER_TOPIC}:1")
+PULLS = 400
+GROWTH_BYTES_MAX = 48 * MIB  # of 400 MiB that were asked for
+ROUNDS = 20
+
+HELD_PULL = {
+    "consumerGroup": "greedy", "topic": TOPIC, "queueId": 0, "queueOffset": 0, "maxMsgNums": 1, "sysFlag": 6,
+    "commitOffset": 0, "suspendTimeoutMillis": 1, "subVersion": 0, "subscription": "*",
+}  # fmt: skip
+SEND = {
+    "producerGroup": "shop", "topic": TOPIC, "defaultTopic": "TBW102", "defaultTopicQueueNums": 4, "queueId": 0,
+    "sysFlag": 0, "bornTimestamp": 0, "flag": 0,
+}  # fmt: skip
+HEARTBEAT = (
+    b'{"clientID":"%s","consumerDataSet":[{"groupName":"g","consumeType":"CONSUME_PASSIVELY","messageModel":'
+    b'"CLUSTERING","consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","subscriptionDataSet":[]}]}'
+)
+
+
+def pulls_of_large_messages(count: int, offset: int, hold: bool = False) -> bytes:
+    """`count` pulls, each answered with one message of 1 MiB; the opaque counts them."""
+    flags = PullSysFlag.SUBSCRIPTION | (PullSysFlag.SUSPEND if hold else 0)
+    header = PullMessageRequestHeader("greedy", TOPIC, 0, offset, 1, int(flags), 0, 60_000, 0, "*")
+    return b"".join(msgpack_request(RequestCode.PULL_MESSAGE, list(header), opaque=i) for i in range(count))
+
+
+async def store_large_messages(broker: BrokerProcess, count: int) -> None:
+    async with Producer("shop", name_server=broker.name_server) as producer:
+        for _ in range(count):
+            await producer.send(Message(TOPIC, bytes(MIB)), queue=MessageQueue(TOPIC, "broker-a", 0))
+
+
+@contextlib.asynccontextmanager
+async def greedy_peer(broker: BrokerProcess, asks: bytes) -> AsyncIterator[socket.socket]:
+    """A peer with a small window that has asked, and does not read."""
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        peer.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(peer, ("127.0.0.1", broker.port))
+        await loop.sock_sendall(peer, asks)
+        yield peer
+
+
+async def highest_rss(broker: BrokerProcess, other: Bystander) -> int:
+    """While the other client is served a few times."""
+    highest = 0
+    for _ in range(ROUNDS):
+        await other.is_served()
+        highest = max(highest, rss_bytes(broker.pid))
+    return highest
+
+
+async def read_replies(peer: socket.socket, count: int) -> list[int]:
+    """The opaques of the next replies, as they come."""
+    decoder, opaques, loop = FrameDecoder(), list[int](), asyncio.get_running_loop()
+    async with asyncio.timeout(30):
+        while len(opaques) < count:
+            data = await loop.sock_recv(peer, MIB)
+            assert data, f"the connection ended after {len(opaques)} replies"
+            decoder.feed(data)
+            while (found := decoder.next_frame()) is not None:
+                opaques.append(decode_command(found).opaque)
+    return opaques
+
+
+async def test_pulls_that_nobody_reads_cost_bounded_memory(processes: Processes) -> None:
+    """400 MiB are asked for and not read: a small part is in memory, others are served; read late, all of it comes."""
+    broker = await processes.broker(*OPTIONS)
+    await store_large_messages(broker, 1)
+    async with bystander(broker) as other:
+        before = rss_bytes(broker.pid)
+        async with greedy_peer(broker, pulls_of_large_messages(PULLS, 0)) as peer:
+            assert await highest_rss(broker, other) - before < GROWTH_BYTES_MAX
+            assert await read_replies(peer, PULLS) == list(range(PULLS))
+            assert rss_bytes(broker.pid) - before < GROWTH_BYTES_MAX
+
+
+async def test_pulls_that_wait_and_are_never_read_cost_bounded_memory(processes: Processes) -> None:
+    """The same for pulls that were parked when the message came: only as many are answered as the peer takes."""
+    broker = await processes.broker(*OPTIONS)
+    async with bystander(broker) as other, greedy_peer(broker, pulls_of_large_messages(PULLS, 0, hold=True)):
+        await other.is_served()
+        before = rss_bytes(broker.pid)
+        await store_large_messages(broker, 3)
+        assert await highest_rss(broker, other) - before < GROWTH_BYTES_MAX
+
+
+async def test_many_greedy_peers_and_their_sudden_end(processes: Processes) -> None:
+    """Twenty of them ask, do not read, and are gone: what was kept for them is given back, nothing went wrong."""
+    broker = await processes.broker(*OPTIONS)
+    await store_large_messages(broker, 1)
+    async with bystander(broker) as other:
+        before = rss_bytes(broker.pid)
+        async with contextlib.AsyncExitStack() as peers:
+            for _ in range(20):
+                await peers.enter_async_context(greedy_peer(broker, pulls_of_large_messages(50, 0)))
+            assert await highest_rss(broker, other) - before < 20 * 4 * MIB + GROWTH_BYTES_MAX
+        await until(lambda: rss_bytes(broker.pid) - before < GROWTH_BYTES_MAX, "their memory is given back")
+
+
+async def test_one_way_requests_are_never_answered(processes: Processes) -> None:
+    """Good or bad, stored, refused or a pull that would wait: the next answer is to the next two-way request."""
+    broker = await processes.broker(*OPTIONS)
+    one_way = int(RemotingFlag.ONE_WAY)
+    requests: list[tuple[int, dict[str, object], bytes]] = [
+        (RequestCode.PULL_MESSAGE, HELD_PULL, b""),
+        (RequestCode.SEND_MESSAGE, SEND, b"body"),
+        (RequestCode.SEND_MESSAGE, SEND | {"topic": "or ders"}, b"body"),
+        (RequestCode.SEND_MESSAGE, {}, b""),
+        (RequestCode.LOCK_BATCH_MQ, {}, b"{"),
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}, b""),
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"lockstep.serialize": "MSGPACK"}, b""),
+        (9999, {}, b""),
+    ]
+    async with bystander(broker) as other:
+        for port in (broker.port, broker.name_server_port):
+            async with RawPeer(port) as peer:
+                for code, fields, body in requests:
+                    peer.write(json_request(code, fields, body, flag=one_way, opaque=1))
+                    peer.write(msgpack_request(code, list(fields.values()), body, flag=one_way, opaque=2))
+                await other.is_served()
+                reply = await peer.ask(json_request(9999, opaque=3))
+                assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 3)
+        async with broker.admin() as admin:
+            assert await admin.max_offset(MessageQueue(TOPIC, "broker-a", 0)) == 2
+
+
+async def test_an_encoding_that_was_not_agreed_is_answered_in_kind(processes: Processes) -> None:
+    """A MSGPACK request is answered in MSGPACK; what the broker itself asks of that peer stays JSON until it agrees."""
+    broker = await processes.broker(*OPTIONS)
+    async with bystander(broker), RawPeer(broker.port) as peer, RawPeer(broker.port) as joining:
+        answer = await peer.ask(msgpack_request(9999, opaque=5))
+        assert (answer.serialize_type, answer.code) == (2, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        notice = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
+        assert (notice.serialize_type, notice.code) == (0, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+        assert (await peer.read()).code == ResponseCode.SUCCESS
+        agreed = await peer.ask(json_request(9999, {"lockstep.serialize": "MSGPACK"}, opaque=6))
+        assert (agreed.serialize_type, agreed.ext_fields) == (0, {"lockstep.serialize": "MSGPACK"})
+        await joining.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"two"))
+        notice = await peer.read()
+        assert (notice.serialize_type, notice.code) == (2, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+        refused = await peer.ask(json_request(9999, {"lockstep.serialize": "PICKLE"}, opaque=8))
+        assert "lockstep.serialize" not in (refused.ext_fields or {})
+
+
+def open_files(broker: BrokerProcess) -> int:
+    """Where the system tells; else 0, and only memory and service are looked at."""
+    folder = Path(f"/proc/{broker.pid}/fd")
+    return len(list(folder.iterdir())) if folder.exists() else 0
+
+
+@pytest.mark.parametrize("port", ["broker", "name server"])
+async def test_thousands_of_connections_come_and_go(processes: Processes, port: str) -> None:
+    """3,000, of which some ask, some stop in the middle of a frame, some are reset: nothing of them is left."""
+    broker = await processes.broker(*OPTIONS)
+    address = ("127.0.0.1", broker.port if port == "broker" else broker.name_server_port)
+    whole = json_request(9999)
+    async with bystander(broker) as other:
+        await other.is_served()
+        files, before = open_files(broker), rss_bytes(broker.pid)
+        for _ in range(15):
+            with contextlib.ExitStack() as peers:
+                for number in range(200):
+                    peer = peers.enter_context(socket.create_connection(address, timeout=5))
+                    peer.sendall((whole, whole[: number % len(whole)], b"")[number % 3])
+                    if number % 2:
+                        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                await other.is_served()
+        await until(lambda: open_files(broker) <= files, "their sockets are closed")
+        assert rss_bytes(broker.pid) - before < 16 * MIB
+
+
+async def test_slow_talkers_hold_nobody_up(processes: Processes) -> None:
+    """200 peers say a byte of a frame of 16 MiB now and then: no memory is set aside for what they only announce."""
+    broker = await processes.broker(*OPTIONS)
+    announced = struct.pack(">I", FRAME_BYTES_MAX) + frame(0, bytes(100))[4:]
+    async with bystander(broker) as other, contextlib.AsyncExitStack() as peers:
+        before = rss_bytes(broker.pid)
+        talkers = [await peers.enter_async_context(RawPeer(broker.port)) for _ in range(200)]
+        for place in range(ROUNDS):
+            for talker in talkers:
+                talker.write(announced[place : place + 1])
+            await other.is_served()
+        assert rss_bytes(broker.pid) - before < 16 * MIB
+
+
+async def test_a_silent_connection_is_closed(processes: Processes) -> None:
+    """Without traffic for the idle time, 120 s by default and 1 s here, the broker closes; who talks is kept."""
+    broker = await processes.broker(*OPTIONS, "-D", "idle_close_ms=1000")
+    async with RawPeer(broker.port) as silent, RawPeer(broker.port) as talking:
+        closed = asyncio.create_task(silent.is_closed())
+        while not closed.done():
+            assert (await talking.ask(json_request(9999))).opaque == 7
+            await asyncio.sleep(0.1)
+        assert await closed
+        assert (await talking.ask(json_request(9999))).opaque == 7
+    assert len(broker.events("connection closed: idle")) == 1
