@@ -7,6 +7,7 @@ this: they take `now_ms`, an `rng` and bytes as arguments.
 
 import asyncio
 import contextlib
+import itertools
 import os
 import queue
 import random
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_SERIALS = itertools.count(time.monotonic_ns())  # of the process: two runtimes never make the same identity
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
@@ -56,7 +58,10 @@ class Listening(Protocol):
 
 class AppendFile(Protocol):
     def write(self, data: bytes) -> None:
-        """Hand `data` to the operating system before returning; it survives a SIGKILL of this process."""
+        """Hand `data` to the operating system before returning; it survives a SIGKILL of this process.
+
+        Raises OSError, and ValueError after `close`.
+        """
 
     def close(self) -> None: ...
 
@@ -68,7 +73,9 @@ class Storage(Protocol):
 class WorkerPool(Protocol):
     """Daemon threads for plain (blocking) listeners; never the loop's default executor."""
 
-    def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]": ...
+    def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run `fn` on a thread; what it raises is the future's. To be called on the loop, as all of these."""
+
     def resize(self, threads: int) -> None: ...
     def close(self) -> None: ...
 
@@ -123,12 +130,16 @@ class _OsAppendFile:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, data: bytes) -> None:
+        if self._fd < 0:
+            raise ValueError("write to closed file")
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
 
     def close(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:  # the number may be another file's by now
+            os.close(self._fd)
+            self._fd = -1
 
 
 class _OsStorage:
@@ -143,29 +154,40 @@ class _ThreadPool:
         self._loop = loop
         self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._threads = 0
-        self._started = 0
-        self._idle = threading.Semaphore(0)
+        # All of these are the loop's; threads tell it of what they did.
+        self._wanted = 0
+        self._alive = 0
+        self._leaving = 0  # of those alive: told to end, and not gone yet
+        self._unfinished = 0
+        self._serial = 0
         self.resize(threads)
 
     def resize(self, threads: int) -> None:
         assert threads >= 0
-        for _ in range(min(self._threads, self._started) - threads):
+        self._wanted = threads
+        while self._alive - self._leaving > threads:
+            self._leaving += 1
             self._jobs.put(None)
-        self._started = min(self._started, threads)
-        self._threads = threads
+        self._start_threads()
 
     def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self._loop.create_future()
-        if not self._idle.acquire(blocking=False) and self._started < self._threads:
-            self._started += 1
-            threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
+        self._unfinished += 1
         self._jobs.put(lambda: self._run(fn, future))
+        self._start_threads()
         return future
+
+    def _start_threads(self) -> None:
+        while self._alive < self._wanted and self._alive - self._leaving < self._unfinished:
+            self._alive += 1
+            self._serial += 1
+            threading.Thread(target=self._work, name=f"{self._name}-{self._serial}", daemon=True).start()
 
     def _run(self, fn: Callable[[], T], future: "asyncio.Future[T]") -> None:
         try:
             result = fn()
+        except StopIteration as error:  # a future cannot carry one
+            self._post(self._fail, future, RuntimeError(f"raised StopIteration: {error}"))
         except BaseException as error:
             self._post(self._fail, future, error)
         else:
@@ -175,22 +197,28 @@ class _ThreadPool:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(callback, *args)
 
-    @staticmethod
-    def _finish(future: "asyncio.Future[T]", result: T) -> None:
+    def _finish(self, future: "asyncio.Future[T]", result: T) -> None:
+        self._unfinished -= 1
         if not future.done():
             future.set_result(result)
 
-    @staticmethod
-    def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
+    def _fail(self, future: "asyncio.Future[T]", error: BaseException) -> None:
+        self._unfinished -= 1
         if not future.done():
             future.set_exception(error)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            self._idle.release()
+        self._post(self._left)
+
+    def _left(self) -> None:
+        self._alive -= 1
+        self._leaving -= 1
+        self._start_threads()
 
     def close(self) -> None:
+        """What was submitted before still runs."""
         self.resize(0)
 
 
@@ -203,7 +231,6 @@ class AsyncioRuntime:
         # lease must see that on the very next look.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._host = host
-        self._serial = time.monotonic_ns()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.rng = random.Random(seed)
         self.storage: Storage = _OsStorage()
@@ -215,8 +242,7 @@ class AsyncioRuntime:
         return time.monotonic_ns()
 
     def new_identity(self) -> Identity:
-        self._serial += 1
-        return Identity(self._host, os.getpid(), self._serial)
+        return Identity(self._host, os.getpid(), next(_SERIALS))
 
     def call_later_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> TimerHandle:
         return self._loop.call_later(delay_ms / 1000, callback, *args)

@@ -1,7 +1,10 @@
 """Settings: frozen dataclasses whose fields may also be given under RocketMQ's own property names."""
 
+import typing
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
+from enum import Enum
+from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = ["Address", "SettingError", "parse_address", "parse_addresses", "setting", "with_properties"]
@@ -9,6 +12,7 @@ __all__ = ["Address", "SettingError", "parse_address", "parse_addresses", "setti
 C = TypeVar("C")
 
 PORT_MAX = 65535
+_PORT_DIGITS_MAX = 5
 
 
 class SettingError(ValueError):
@@ -26,9 +30,10 @@ class Address(NamedTuple):
 def parse_address(text: str) -> Address:
     """ "host:port". Raises SettingError."""
     host, colon, port = text.strip().rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
+    number = int(port) if port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS_MAX else PORT_MAX + 1
+    if not colon or not host or number > PORT_MAX:
         raise SettingError(f"{text!r} is not an address; write host:port, for example 127.0.0.1:9876")
-    return Address(host, int(port))
+    return Address(host, number)
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
@@ -48,17 +53,21 @@ def with_properties(config: C, properties: Mapping[str, str]) -> C:
     """`config` with properties given as text under our names or RocketMQ's. Raises SettingError naming a wrong one."""
     by_name = {f.name: f for f in fields(config)}  # type: ignore[arg-type]
     by_name.update({f.metadata["property"]: f for f in by_name.copy().values() if "property" in f.metadata})
+    kinds = typing.get_type_hints(type(config))
     changes: dict[str, Any] = {}
     for name, text in properties.items():
         if name not in by_name:
             raise SettingError(f"unknown property {name!r}; known are {', '.join(sorted(by_name))}")
         known = by_name[name]
-        changes[known.name] = _parse(name, text, type(known.default))
+        changes[known.name] = _parse(name, text, kinds[known.name])
     changed: C = replace(config, **changes)  # type: ignore[type-var]
     return changed
 
 
-def _parse(name: str, text: str, kind: type) -> Any:
+def _parse(name: str, text: str, kind: Any) -> Any:
+    """`kind` is bool, int, str or an enum, or one of them with None beside it."""
+    if isinstance(kind, UnionType):
+        (kind,) = (arm for arm in typing.get_args(kind) if arm is not NoneType)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise SettingError(f"property {name!r} must be true or false, not {text!r}")
@@ -68,4 +77,8 @@ def _parse(name: str, text: str, kind: type) -> Any:
             return int(text)
         except ValueError:
             raise SettingError(f"property {name!r} must be a whole number, not {text!r}") from None
+    if issubclass(kind, Enum):
+        if text not in kind.__members__:
+            raise SettingError(f"property {name!r} must be one of {', '.join(kind.__members__)}, not {text!r}")
+        return kind[text]
     return text
