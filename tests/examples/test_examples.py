@@ -1,0 +1,129 @@
+"""Every example runs as it stands, as a process of its own against a real broker, and does what it says."""
+
+import asyncio
+import re
+import signal
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lockstep.client import AdminClient
+from tests.commands import Lockstep, running_broker
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def lockstep() -> Iterator[Lockstep]:
+    """A broker for all examples; they find it through NAMESRV_ADDR."""
+    with running_broker() as command:
+        yield command
+
+
+def feed(lockstep: Lockstep, *arguments: str, lines: Iterable[object]) -> None:
+    text = "".join([f"{line}\n" for line in lines])
+    assert lockstep("produce", *arguments, "--text", stdin=text).status == 0
+
+
+def test_producer_and_consumer_keep_each_aircrafts_story(lockstep: Lockstep) -> None:
+    """What one stores the other prints, each aircraft's events in order, and Ctrl-C is a clean end."""
+    with lockstep.program(EXAMPLES / "ordered_producer.py") as producer:
+        sent = producer.ended()
+    assert sent.status == 0, sent.err
+    assert re.fullmatch(r"(SEND_OK \d \d+ [0-9A-F]{32}\n){15}", sent.out)
+    stories = defaultdict(list)
+    with lockstep.program(EXAMPLES / "ordered_consumer.py") as consumer:
+        for _ in range(15):
+            _queue, _offset, tail, event = consumer.line().split()
+            stories[tail].append(event)
+        ended = consumer.stop(signal.SIGINT)
+    assert (ended.status, ended.err) == (0, "")
+    story = ["boards", "departs", "climbs", "lands", "parks"]
+    assert stories == {"N14228": story, "N24211": story, "N619AA": story}
+    assert lockstep("lock", "list", "-g", "example-consumer", "-o", "json").rows == []
+
+
+def test_plain_listener(lockstep: Lockstep) -> None:
+    """Messages come in order within a queue, on the consumer's own threads."""
+    feed(lockstep, "example-plain", lines=range(8))
+    with lockstep.program(EXAMPLES / "plain_listener.py") as program:
+        lines = [program.line().split(maxsplit=2) for _ in range(8)]
+    assert sorted(int(body) for _, body, _ in lines) == list(range(8))
+    assert {thread.startswith("example-plain-listener listener") for _, _, thread in lines} == {True}
+    by_queue = defaultdict(list)
+    for queue_id, body, _ in lines:
+        by_queue[queue_id].append(int(body))
+    assert all(bodies == sorted(bodies) for bodies in by_queue.values())
+
+
+def test_manual_commit(lockstep: Lockstep) -> None:
+    """Units of three are committed; the one rolled back comes again whole."""
+    feed(lockstep, "example-units", "-k", "account-7", lines=range(1, 10))
+    with lockstep.program(EXAMPLES / "manual_commit.py") as program:
+        lines = [program.line().strip() for _ in range(12)]
+    assert lines[:6] == ["1", "2", "3 COMMIT", "4", "5", "6 ROLLBACK"]
+    assert lines[6:] == ["4", "5", "6 COMMIT", "7", "8", "9 COMMIT"]
+
+
+def test_batch(lockstep: Lockstep) -> None:
+    """A batch comes out in order, in calls of up to 32."""
+    with lockstep.program(EXAMPLES / "batch.py") as program:
+        result = program.ended()
+    assert result.status == 0, result.err
+    calls = [[int(word) for word in re.findall(r"\d+", line)] for line in result.out.splitlines()]
+    assert sum(count for count, _, _ in calls) == 100
+    assert all(count <= 32 and last - first == count - 1 for count, first, last in calls)
+    assert [first for _, first, _ in calls] == sorted(first for _, first, _ in calls)
+
+
+def test_dead_letter(lockstep: Lockstep) -> None:
+    """Three attempts, then the queue goes on, and the poison is in the dead-letter topic."""
+    feed(lockstep, "example-poison", "-k", "a", lines=("poison", "good"))
+    with lockstep.program(EXAMPLES / "dead_letter.py") as program:
+        lines = [program.line() for _ in range(4)]
+    assert lines == ["poison, attempt 1\n", "poison, attempt 2\n", "poison, attempt 3\n", "good, attempt 1\n"]
+    dead = lockstep("consume", "%DLQ%example-dead-letter", "-g", "morgue", "-e", "-f", "%s\n")
+    assert dead.out == "poison\n"
+
+
+def test_watch_locks(lockstep: Lockstep) -> None:
+    """It prints the locks of a running consumer with the time they have left."""
+    feed(lockstep, "example-watched", "-k", "a", lines="x")
+    with lockstep.start("consume", "example-watched", "-g", "watched", "-f", "%s\n") as consumer:
+        consumer.line()
+        with lockstep.program(EXAMPLES / "watch_locks.py") as program:
+            result = program.ended()
+    assert result.status == 0, result.err
+    assert re.search(
+        r"^watched example-watched@broker-a:\d 127\.0\.0\.1@\d+#\d+ \d\d s left$", result.out, re.MULTILINE
+    )
+
+
+@pytest.mark.asyncio(loop_factories=["uvloop"])
+async def test_sqlite_once(lockstep: Lockstep, tmp_path: Path) -> None:
+    """Handled twice, because the offset was taken back, each event is stored once."""
+    feed(lockstep, "example-events", "-k", "a", lines=range(100))
+    path = tmp_path / "events.db"
+    async with AdminClient(name_server=lockstep.name_server) as admin:
+        queues = (await admin.route("example-events")).readable_queues("example-events")
+        for _ in range(2):
+            for queue in queues:
+                await admin.update_consumer_offset("example-sqlite", queue, 0)
+            with lockstep.program(EXAMPLES / "sqlite_once.py", str(path)) as program:
+                result = await asyncio.to_thread(program.ended)
+            assert result.status == 0, result.err
+            offsets = [await admin.consumer_offset("example-sqlite", queue) for queue in queues]
+            assert sorted(offset or 0 for offset in offsets) == [0, 0, 0, 100]
+    with closing(sqlite3.connect(path)) as database:
+        bodies = [row[0] for row in database.execute("SELECT body FROM event ORDER BY queue, offset")]
+    assert [int(body) for body in bodies] == list(range(100))
+
+
+def test_every_example_has_its_test() -> None:
+    """No example is left out of this file."""
+    names = {path.name for path in EXAMPLES.glob("*.py")}
+    assert names == set(re.findall(r'EXAMPLES / "(\w+\.py)"', Path(__file__).read_text(encoding="utf-8")))
