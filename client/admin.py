@@ -1,10 +1,11 @@
 """AdminClient: what tools ask brokers and name servers."""
 
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.errors import ClientError, NoRouteError
 from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.lifecycle import Lifecycle
 from lockstep.protocol.bodies import (
     BrokerData,
     ClusterInfo,
@@ -44,7 +45,7 @@ class NotLockstepError(ClientError):
     """The broker is not a Lockstep broker and has no such call."""
 
 
-class AdminClient:
+class AdminClient(Lifecycle):
     """`async with AdminClient(name_server="127.0.0.1:9876") as admin: await admin.list_locks()`
 
     Every call raises RemotingError when a broker does not answer or refuses, NoRouteError when no name server
@@ -72,13 +73,6 @@ class AdminClient:
     async def shutdown(self) -> None:
         if self._instance is not None:
             self._instance.dialer.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.shutdown()
 
     # Topics --------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """PushConsumer with an orderly listener: pulls by itself, calls the listener message after message (wire.md 12.2)."""
 
 import asyncio
-from typing import Self
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.config import ConsumerConfig
@@ -10,6 +9,7 @@ from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import ConsumerError
 from lockstep.client.first_offset import FirstOffset
 from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.listener import ListenerCall, OrderlyListener
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
@@ -26,7 +26,7 @@ from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 __all__ = ["PushConsumer"]
 
 
-class PushConsumer:
+class PushConsumer(Lifecycle):
     """Subscribe, register a listener, `start()`; or all of it in `async with`.
 
     The listener is `listener(messages, context) -> ConsumeOrderlyStatus | None`, `async def` or plain; plain ones
@@ -200,13 +200,6 @@ class PushConsumer:
         self._pool.close()
         if self._trace is not None and not stuck:  # a stuck listener that returns after all leaves its record
             self._trace.close()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.shutdown()
 
     @property
     def client_id(self) -> str:
