@@ -36,6 +36,14 @@ class SendError(ClientError):
 
     def __init__(self, reason: str, outcome: SendOutcome, *, msg_id: str, code: int | None = None) -> None:
         super().__init__(f"message {msg_id} {outcome.value}: {reason}")
+        self.reason = reason
         self.outcome = outcome
         self.msg_id = msg_id
         self.code = code
+
+    def after(self, earlier: "SendError | None") -> "SendError":
+        """This failure of a repeat: when nobody knows of an earlier attempt, nobody knows of the message."""
+        if earlier is None or earlier.outcome is not SendOutcome.UNKNOWN or self.outcome is SendOutcome.UNKNOWN:
+            return self
+        reason = f"{self.reason} (after an attempt without an answer)"
+        return SendError(reason, SendOutcome.UNKNOWN, msg_id=self.msg_id, code=self.code)

@@ -32,16 +32,17 @@ class LaneBrokenError(Exception):
 class SendLane:
     """Turns and numbers of one lane; it knows nothing of messages, and of connections only which one it is on.
 
-    Take a `ticket` when called. Leave at once if `free_for(peer)`; else `ground` the ticket and wait for its `turn`.
-    `depart` gives the number; exactly one of `settled` and `broke` follows. A broken send stays grounded, and holds
-    up all later ones, until it departs again or is given up.
+    Take a `ticket` when called. Leave at once if `free_for(peer)`; else `ground` the ticket, wait for its `turn`, and
+    leave when it is `cleared`. `depart` gives the number; exactly one of `settled`, `broke` and `recall` follows. A
+    broken send stays grounded, and holds up all later ones, until it departs again, is given up, or may `leave`.
     """
 
     __slots__ = (
-        "_gone",
         "_grounded",
         "_held",
         "_in_flight",
+        "_live",
+        "_next",
         "_stale",
         "_tickets",
         "_waiting",
@@ -59,9 +60,10 @@ class SendLane:
         self._tickets = 0
         self._in_flight = 0
         self._stale = 0  # in flight, of a generation that broke
-        self._held = False  # somebody has the turn
-        self._grounded: list[int] = []  # a heap of the tickets called and not in flight
-        self._gone: set[int] = set()  # those of them that were given up, until they come to its top
+        self._held = False  # somebody has the turn ...
+        self._next = 0  # ... and is about to depart with this ticket
+        self._grounded: list[int] = []  # a heap of the tickets called and not in flight ...
+        self._live: set[int] = set()  # ... those of them that still count
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     def ticket(self) -> int:
@@ -70,46 +72,66 @@ class SendLane:
 
     def free_for(self, peer: object) -> bool:
         """May a send that was called just now leave over `peer` without waiting for anybody?"""
-        idle = not self._held and not self._grounded and not self._stale
+        idle = not self._held and not self._live and not self._stale
         return idle and (peer is self.peer or not self._in_flight)
 
     def ground(self, ticket: int) -> None:
         heapq.heappush(self._grounded, ticket)
+        self._live.add(ticket)
 
     async def turn(self, ticket: int) -> None:
         """Wait until every earlier caller has left and no broken send is unsettled; `release` must follow.
 
-        Raises LaneBrokenError when an earlier send was given up meanwhile.
+        Raises LaneBrokenError when an earlier send was given up meanwhile. A caller that is cancelled has left.
         """
+        if ticket not in self._live:
+            raise LaneBrokenError
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
         self._admit()
         try:
             await future
         except asyncio.CancelledError:
+            self._waiting.pop(ticket, None)
+            self.leave(ticket)
             if future.done() and not future.cancelled() and future.exception() is None:
-                self._held = False  # the turn came and nobody is there to take it
-            self._leave(ticket)
+                self.release()  # the turn came and nobody is there to take it
             raise
+
+    def cleared(self, ticket: int, peer: object) -> bool:
+        """May the send that has the turn leave over `peer` now?
+
+        While it waited for the connection an earlier one may have broken, and companions on the connection before
+        may be unsettled: then its turn must come anew. Raises LaneBrokenError when an earlier one was given up.
+        """
+        if self._next != ticket:
+            raise LaneBrokenError
+        self._move_to(peer)
+        return not self._stale and self._first() == ticket
 
     def release(self) -> None:
         self._held = False
+        self._next = 0
         self._admit()
 
     def depart(self, ticket: int, peer: object) -> LaneNumber:
         """The number of a send that leaves now over `peer`. A new connection starts a new generation."""
+        if self._live:
+            assert self._first() == ticket, "an earlier send has not left yet"
+            self._live.discard(heapq.heappop(self._grounded))
+            self._next = 0
+        self._move_to(peer)
         assert not self._stale, "a send of a broken generation is not settled yet"
-        if self._grounded:
-            assert self._grounded[0] == ticket, "an earlier send has not left yet"
-            heapq.heappop(self._grounded)
-        if peer is not self.peer:
-            if self.peer is not None:
-                self._renew()
-            self.peer = peer
         number = LaneNumber(self.generation, self.sequence, ticket)
         self.sequence += 1
         self._in_flight += 1
         return number
+
+    def recall(self, number: LaneNumber) -> None:
+        """It could not leave after all, and nothing left after it: its number is free again."""
+        assert (number.generation, number.sequence) == (self.generation, self.sequence - 1), "others have left since"
+        self.sequence -= 1
+        self._in_flight -= 1
 
     def settled(self, number: LaneNumber) -> None:
         """The broker answered that it stored the message, or the caller no longer wants to know."""
@@ -126,32 +148,46 @@ class SendLane:
         self.settled(number)
 
     def give_up(self, ticket: int) -> None:
-        """A grounded send failed for good: those after it that wait to leave must not overtake it."""
-        later = sorted(waiting for waiting in self._waiting if waiting > ticket)
-        for waiting in later:
+        """A grounded send failed for good: those after it that have not left must not overtake it."""
+        for waiting in sorted(waiting for waiting in self._waiting if waiting > ticket):
             future = self._waiting.pop(waiting)
-            self._gone.add(waiting)
+            self._live.discard(waiting)
             if not future.done():
                 future.set_exception(LaneBrokenError())
-        self._leave(ticket)
+        if self._next > ticket:
+            self._live.discard(self._next)
+            self._next = 0
+        self.leave(ticket)
 
-    def _leave(self, ticket: int) -> None:
-        self._waiting.pop(ticket, None)
-        self._gone.add(ticket)
+    def leave(self, ticket: int) -> None:
+        """A grounded send left without a number, or does not want to leave any more; it holds up nobody."""
+        self._live.discard(ticket)
         self._admit()
+
+    def _move_to(self, peer: object) -> None:
+        if peer is not self.peer:
+            if self.peer is not None:
+                self._renew()
+            self.peer = peer
 
     def _renew(self) -> None:
         self.generation += 1
         self.sequence = 0
         self._stale = self._in_flight
 
+    def _first(self) -> int:
+        """The earliest grounded ticket, 0 when there is none."""
+        grounded, live = self._grounded, self._live
+        while grounded and grounded[0] not in live:
+            heapq.heappop(grounded)
+        return grounded[0] if grounded else 0
+
     def _admit(self) -> None:
-        grounded = self._grounded
-        while grounded and grounded[0] in self._gone:
-            self._gone.remove(heapq.heappop(grounded))
-        if not grounded or self._held or self._stale:
+        first = self._first()
+        if not first or self._held or self._stale:
             return
-        future = self._waiting.pop(grounded[0], None)
+        future = self._waiting.pop(first, None)
         if future is not None and not future.done():
             self._held = True
+            self._next = first
             future.set_result(None)

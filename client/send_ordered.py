@@ -1,6 +1,7 @@
 """Sends that must keep their order: through the lane of their queue."""
 
 import asyncio
+from functools import partial
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
@@ -10,10 +11,9 @@ from lockstep.client.send_request import Outgoing, SendRequests, SendResult, rea
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
-from lockstep.remoting.errors import ConnectFailed, RemotingError
+from lockstep.remoting.errors import RemotingError
 
 __all__ = ["OrderedSender"]
 
@@ -65,21 +65,23 @@ class OrderedSender:
         """Attempts, each in the lane's turn, until one is stored or repeats are used up; `failure` is of the first."""
         deadline_ms = self._instance.runtime.now_ms() + timeout_ms
         attempts = 1 + (self._config.retry_times if self._config.retry_keyed else 0)
+        earlier: SendError | None = None
         if failure is None:
             lane.ground(ticket)
         while True:
             if failure is not None:
+                earlier = failure.after(earlier)
                 attempts -= failure.outcome is not SendOutcome.NOT_SENT
                 late = self._instance.runtime.now_ms() >= deadline_ms
                 if attempts <= 0 or late or not self._config.retry_keyed or not _may_retry(failure):
                     lane.give_up(ticket)
-                    self._note_failure(outgoing, failure)
-                    raise failure
+                    self._note_failure(outgoing, earlier)
+                    raise earlier
                 await self._pause(lane, ticket)
             try:
                 result = await self._attempt(lane, ticket, outgoing, timeout_ms)
             except LaneBrokenError:
-                failure = SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
+                failure = SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id).after(earlier)
                 self._note_failure(outgoing, failure)
                 raise failure from None
             except SendError as error:
@@ -107,70 +109,114 @@ class OrderedSender:
         ticket = lane.ticket()
         lane.ground(ticket)
         try:
-            await lane.turn(ticket)
+            endpoint = await self._take_turn(lane, ticket, outgoing, self._config.send_timeout_ms)
         except LaneBrokenError:
             raise SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
-        try:
-            endpoint = await self._open(queue, outgoing)
-            endpoint.send_one_way(self._requests.command(queue, outgoing))
-            lane.settled(lane.depart(ticket, endpoint))
         except SendError:
             lane.give_up(ticket)
             raise
+        try:
+            endpoint.send_one_way(self._requests.command(queue, outgoing))
         finally:
+            lane.leave(ticket)  # without a number: nobody would hear that the broker refused it
             lane.release()
 
     # One attempt ---------------------------------------------------------------------------------------------
 
     async def _attempt(self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int) -> SendResult:
-        await lane.turn(ticket)
-        held = True
+        endpoint = await self._take_turn(lane, ticket, outgoing, timeout_ms)
+        alone = not endpoint.agreed
         try:
-            endpoint = await self._open(lane.queue, outgoing)
             number, future = self._depart(lane, ticket, endpoint, outgoing, timeout_ms)
-            if endpoint.agreed:
-                held = False
-                lane.release()  # the next one may leave; the broker keeps them in order
-            return await self._outcome(lane, number, future, outgoing)
-        finally:
-            if held:
-                lane.release()
+        except BaseException:
+            lane.release()
+            raise
+        if not alone:
+            lane.release()  # the next one may leave; the broker keeps them in order
+        return await self._outcome(lane, number, future, outgoing, alone)
 
-    async def _open(self, queue: MessageQueue, outgoing: Outgoing) -> Endpoint:
+    async def _take_turn(self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int) -> Endpoint:
+        """Have the lane's turn, and the connection to leave over.
+
+        Raises LaneBrokenError, and SendError with the ticket still grounded; without the turn then.
+        """
+        while True:
+            await lane.turn(ticket)
+            try:
+                endpoint = await self._open(lane.queue, outgoing, timeout_ms)
+                if lane.cleared(ticket, endpoint):
+                    return endpoint
+            except SendError:
+                lane.release()
+                raise
+            except BaseException:
+                lane.leave(ticket)
+                lane.release()
+                raise
+            lane.release()
+
+    async def _open(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> Endpoint:
         try:
             endpoint = await self._instance.dialer.endpoint(self._instance.address_of(queue.broker_name))
-            await endpoint.writable()
-        except (ConnectFailed, NoRouteError, RemotingError) as error:
+            if endpoint.write_paused:
+                await asyncio.wait_for(endpoint.writable(), timeout_ms / 1000)
+        except (NoRouteError, RemotingError) as error:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+        except TimeoutError:
+            reason = f"{endpoint.address} takes nothing more, for {timeout_ms} ms"
+            raise SendError(reason, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
         return endpoint
 
     def _depart(
         self, lane: SendLane, ticket: int, endpoint: Endpoint, outgoing: Outgoing, timeout_ms: int
     ) -> tuple[LaneNumber, "asyncio.Future[RemotingCommand]"]:
         number = lane.depart(ticket, endpoint)
-        command = self._requests.command(lane.queue, outgoing, number if endpoint.agreed else None)
         try:
+            command = self._requests.command(lane.queue, outgoing, number if endpoint.agreed else None)
             return number, endpoint.request_nowait(command, timeout_ms)
-        except (RemotingError, ProtocolError) as error:
-            lane.broke(number)
-            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
-
-    async def _outcome(
-        self, lane: SendLane, number: LaneNumber, future: "asyncio.Future[RemotingCommand]", outgoing: Outgoing
-    ) -> SendResult:
-        try:
-            result = read_send_reply(await future, lane.queue, outgoing)
-        except SendError:
-            lane.broke(number)
-            raise
         except RemotingError as error:
             lane.broke(number)
-            raise SendError(str(error), SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
-        except asyncio.CancelledError:
-            lane.settled(number)  # it left in its place; the caller no longer wants to know
+            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+        except BaseException:
+            lane.recall(number)  # such a message can never leave, and is no reason for others to fail
             raise
+
+    async def _outcome(
+        self,
+        lane: SendLane,
+        number: LaneNumber,
+        future: "asyncio.Future[RemotingCommand]",
+        outgoing: Outgoing,
+        alone: bool = False,
+    ) -> SendResult:
+        """`alone`: the turn is held until the answer is there, even when the caller has gone."""
+        try:
+            reply = await (asyncio.shield(future) if alone else future)
+            result = read_send_reply(reply, lane.queue, outgoing)
+        except asyncio.CancelledError:  # it left in its place; the caller no longer wants to know
+            if alone:
+                future.add_done_callback(partial(_settle_late, lane, number))
+            else:
+                lane.settled(number)
+            raise
+        except (SendError, RemotingError) as error:
+            lane.broke(number)
+            if alone:
+                lane.release()
+            if isinstance(error, SendError):
+                raise
+            raise SendError(str(error), SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
         lane.settled(number)
+        if alone:
+            lane.release()
         return result
+
+
+def _settle_late(lane: SendLane, number: LaneNumber, future: "asyncio.Future[RemotingCommand]") -> None:
+    if not future.cancelled():
+        future.exception()  # nobody else will look at it
+    lane.settled(number)
+    lane.release()
 
 
 def _may_retry(failure: SendError) -> bool:
