@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,17 @@ def test_bad_lines_may_be_skipped_and_are_counted(lockstep: Lockstep) -> None:
     assert "line 4: is a text" in result.err
     assert "sent 2 messages" in result.err
     assert "2 bad lines skipped" in result.err
+
+
+def test_lines_may_come_from_a_file(lockstep: Lockstep, tmp_path: Path) -> None:
+    """--file, read to its end whatever its size."""
+    path = tmp_path / "lines.jsonl"
+    path.write_text("".join(f'{{"n": {n}, "fill": "{"x" * 500}"}}\n' for n in range(2000)), encoding="utf-8")
+    result = lockstep("produce", "from-file", "-k", "a", "--file", str(path))
+    assert result.status == 0, result.err
+    assert "sent 2,000 messages to 1 queue of from-file" in one_line(result.err)
+    consumed = lockstep("consume", "from-file", "-g", "from-file", "-e")
+    assert "".join(row["body"] + "\n" for row in consumed.rows) == path.read_text(encoding="utf-8")
 
 
 def test_text_lines_and_envelopes_go_round(lockstep: Lockstep) -> None:
