@@ -1,7 +1,7 @@
 """MQClientInstance: what one client has whatever it does: an id, connections, routes, heartbeats."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from lockstep.client.config import ClientConfig
@@ -38,8 +38,8 @@ def name_server_addresses(given: str | None) -> tuple[Address, ...]:
 class MQClientInstance:
     """`producer_group` or `consumer_data` (asked at each heartbeat) say what this client is to its brokers.
 
-    `on_ids_changed(group)` hears NOTIFY_CONSUMER_IDS_CHANGED; `on_broker_connected(address)` hears of every new
-    connection to a broker, after its heartbeat.
+    `on_ids_changed(group)` hears NOTIFY_CONSUMER_IDS_CHANGED; `on_broker_connected(address, endpoint)` is awaited on
+    every new connection to a broker, after its heartbeat and before anybody else may use it.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class MQClientInstance:
         producer_group: str | None = None,
         consumer_data: Callable[[], ConsumerData] | None = None,
         on_ids_changed: Callable[[str], None] | None = None,
-        on_broker_connected: Callable[[str], None] | None = None,
+        on_broker_connected: Callable[[str, Endpoint], Awaitable[None]] | None = None,
     ) -> None:
         self.runtime = runtime
         self.config = config
@@ -113,9 +113,14 @@ class MQClientInstance:
         *,
         body: WireBody | None = None,
         timeout_ms: int | None = None,
+        over: Endpoint | None = None,
     ) -> RemotingCommand:
-        """A request to a broker's master; the reply, whatever its code. Raises NoRouteError and RemotingError."""
-        return await self.call_address(self.address_of(broker_name), code, header, body=body, timeout_ms=timeout_ms)
+        """A request to a broker's master; the reply, whatever its code. Raises NoRouteError and RemotingError.
+
+        `over` is a connection that is not in general use yet.
+        """
+        address = self.address_of(broker_name)
+        return await self.call_address(address, code, header, body=body, timeout_ms=timeout_ms, over=over)
 
     async def call_address(
         self,
@@ -125,8 +130,9 @@ class MQClientInstance:
         *,
         body: WireBody | None = None,
         timeout_ms: int | None = None,
+        over: Endpoint | None = None,
     ) -> RemotingCommand:
-        endpoint = await self.dialer.endpoint(address)
+        endpoint = over or await self.dialer.endpoint(address)
         data = b"" if body is None else encode_body(body, endpoint.serialize_type)
         timeout_ms = timeout_ms or self.config.request_timeout_ms
         return await endpoint.request(RemotingCommand(code, header, data), timeout_ms)
@@ -169,7 +175,7 @@ class MQClientInstance:
             return
         await self._heartbeat(endpoint)
         if self._on_broker_connected is not None:
-            self._on_broker_connected(address)
+            await self._on_broker_connected(address, endpoint)
 
     def _on_request(self, _endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:

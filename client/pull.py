@@ -16,6 +16,7 @@ from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["PullLoop", "PullResult"]
@@ -74,10 +75,11 @@ class PullLoop:
             if await self._flow_controlled(process_queue):
                 continue
             try:
+                endpoint = await self._endpoint(process_queue)  # a new connection renews the lock, or learns it is lost
                 if not await self._positioned(process_queue):
                     await asyncio.sleep(config.pull_delay_when_exception_ms / 1000)
                     continue
-                result = await self._pull(process_queue)
+                result = await self._pull(process_queue, endpoint)
             except (RemotingError, ProtocolError, ClientError) as error:
                 await self._after_failure(process_queue, error)
                 continue
@@ -112,7 +114,11 @@ class PullLoop:
             )
         return True
 
-    async def _pull(self, process_queue: ProcessQueue) -> PullResult:
+    async def _endpoint(self, process_queue: ProcessQueue) -> Endpoint:
+        address = self._instance.address_of(process_queue.queue.broker_name)
+        return self._instance.dialer.open_endpoint(address) or await self._instance.dialer.endpoint(address)
+
+    async def _pull(self, process_queue: ProcessQueue, endpoint: Endpoint) -> PullResult:
         """Raises RemotingError, ProtocolError, ClientError."""
         queue, config = process_queue.queue, self._config
         subscription = self._subscription(queue.topic)
@@ -131,8 +137,6 @@ class PullLoop:
             config.pull_suspend_ms,
             subscription.sub_version,
         )
-        address = self._instance.address_of(queue.broker_name)
-        endpoint = self._instance.dialer.open_endpoint(address) or await self._instance.dialer.endpoint(address)
         if commits and self._trace is not None:
             self._trace.queue_event("committed", queue, period=process_queue.period, offset=commit_offset)
         command = RemotingCommand(RequestCode.PULL_MESSAGE, header)

@@ -20,6 +20,7 @@ from lockstep.client.trace import TraceWriter
 from lockstep.protocol.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, retry_topic
+from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
@@ -255,11 +256,10 @@ class PushConsumer(Lifecycle):
         self._subscriptions[topic] = self._subscriptions[topic]._replace(sub_version=now_ms)
         await self._instance.heartbeat_all()
 
-    def _broker_connected(self, address: str) -> None:
+    async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:
         """A broker that restarted has no locks: renew at once what we hold, before somebody else takes it."""
-        assert self._instance is not None
         if self._table and not self._stopping:
-            self._instance.runtime.create_task(self._locks.lock_all(), name=f"re-lock at {address}")
+            await self._locks.lock_all_over(address, endpoint)
             self._wake.set()
 
     def _lock_won_back(self, process_queue: ProcessQueue) -> None:
@@ -278,11 +278,13 @@ class PushConsumer(Lifecycle):
         assert self._instance is not None
         await asyncio.sleep(self.config.offset_illegal_delay_ms / 1000)
         queue = process_queue.queue
+        owned = await self._locks.lock([queue])  # nobody renewed it meanwhile, and only its owner may reset it
         if self._stopping or self._table.get(queue) is not process_queue:
             return
-        self._offsets.update(queue, process_queue.next_offset)
-        if self._trace is not None:
-            self._trace.queue_event("reset", queue, period=process_queue.period, offset=process_queue.next_offset)
-        self._rebalance.persist([process_queue])
+        if owned:
+            self._offsets.update(queue, process_queue.next_offset)
+            if self._trace is not None:
+                self._trace.queue_event("reset", queue, period=process_queue.period, offset=process_queue.next_offset)
+            self._rebalance.persist([process_queue])
         del self._table[queue]
         self._wake.set()

@@ -14,6 +14,7 @@ from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 
 __all__ = ["QueueLocks"]
@@ -70,9 +71,20 @@ class QueueLocks:
         batches = _by_broker(held).items()
         await asyncio.gather(*[self._renew(broker_name, queues) for broker_name, queues in batches])
 
-    async def _renew(self, broker_name: str, queues: list[MessageQueue]) -> None:
+    async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
+        """As `lock_all` for one broker, over a connection that nobody else uses yet.
+
+        A broker that restarted has no locks: what another client took there first must be known before a pull
+        commits for it.
+        """
+        held = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
+        for broker_name, queues in _by_broker(held).items():
+            if self._instance.routes.master_address(broker_name) == address:
+                await self._renew(broker_name, queues, endpoint)
+
+    async def _renew(self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None) -> None:
         asked = [(queue, self._table[queue]) for queue in queues]
-        won = await self._lock_batch(broker_name, queues)
+        won = await self._lock_batch(broker_name, queues, over)
         if won is None:
             return
         now_ms = self._instance.runtime.now_ms()
@@ -92,7 +104,9 @@ class QueueLocks:
             process_queue.outlived_lock = True
             self._on_won_back(process_queue)
 
-    async def _lock_batch(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+    async def _lock_batch(
+        self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None
+    ) -> set[MessageQueue] | None:
         body = LockBatchBody(self._group, self._instance.client_id, tuple(queues))
         try:
             reply = await self._instance.call_for(
@@ -101,6 +115,7 @@ class QueueLocks:
                 RequestCode.LOCK_BATCH_MQ,
                 body=body,
                 timeout_ms=self._config.lock_timeout_ms,
+                over=over,
             )
         except (RemotingError, NoRouteError, BodyError) as error:
             self._instance.log.warning("lock request failed", broker=broker_name, group=self._group, error=str(error))

@@ -5,13 +5,18 @@ import json
 import signal
 import time
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from lockstep.client import AdminClient, Producer, SendError
+from lockstep.client import AdminClient, MessageQueue, Producer, SendError, SerializeType
+from lockstep.protocol.bodies import LockBatchBody
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.simulation.checkers import OrderReport
 from tests.integration.processes import ConsumerProcess, Processes, until
+from tests.integration.raw import RawPeer, json_request
 from tests.integration.workload import (
     SHORT_BROKER_LOCKS,
     SHORT_LOCKS,
@@ -133,3 +138,37 @@ async def test_consumers_find_their_way_back(processes: Processes, number: signa
     passed_over = report.skipped + report.before_start
     assert report.handled == report.sent - report.emptied - passed_over
     assert passed_over <= (AT_ONCE if at_once else 0)
+
+
+def past(timestamp: str, seconds: float) -> str:
+    """A log's timestamp, that much later."""
+    return (datetime.fromisoformat(timestamp) + timedelta(seconds=seconds)).isoformat()
+
+
+async def test_who_lost_its_lock_in_a_restart_commits_nothing(processes: Processes) -> None:
+    """A rival was first at the new broker: the old owner is refused, and neither pulls nor commits nor resets there."""
+    broker = await processes.broker("--topic", f"{TOPIC}:1", *SHORT_BROKER_LOCKS)
+    config = CONFIG | {"pull_delay_when_exception_ms": 20}  # so that a pull is the first to connect
+    consumer = await processes.consumer(broker, TOPIC, group=GROUP, config=config)
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    async with producing(broker, processes.folder / "producer.trace") as producer, broker.admin() as admin:
+        await until(lambda: spread(admin, GROUP, TOPIC, 1, [consumer]), "it has an owner")
+        await send_keyed(producer, TOPIC, range(40))
+        await until(lambda: drained(admin, GROUP, TOPIC), "all is handled and committed")
+    consumer.send_signal(signal.SIGSTOP)  # so that the rival is first
+    await broker.kill()
+    again = await processes.broker("--topic", f"{TOPIC}:1", *SHORT_BROKER_LOCKS, like=broker)
+    lock = encode_body(LockBatchBody(GROUP, "rival", (queue,)), SerializeType.JSON)
+    async with RawPeer(again.port) as rival, again.admin() as admin:
+        await rival.ask(json_request(RequestCode.LOCK_BATCH_MQ, {}, lock))
+        await admin.update_consumer_offset(GROUP, queue, 3)
+        consumer.send_signal(signal.SIGCONT)
+        refused = again.events("lock refused")
+        while len(refused) < 2 or refused[-1]["timestamp"] < past(refused[0]["timestamp"], 2.5):
+            assert (await rival.ask(json_request(RequestCode.LOCK_BATCH_MQ, {}, lock))).code == ResponseCode.SUCCESS
+            await asyncio.sleep(0.1)
+            refused = again.events("lock refused")
+        assert await admin.consumer_offset(GROUP, queue) == 3
+    assert not again.events("offset committed backwards")
+    assert not records(consumer.trace, "reset")
+    assert await consumer.stop() == 0
