@@ -1,0 +1,33 @@
+"""Run every scenario once under each encoding and print a line `name encoding seed hash` for each.
+
+    python -m tests.scenarios.all_hashes [SEED] [NAME_PART ...]
+
+Two runs print the same lines, whatever PYTHONHASHSEED is.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+from tests.scenarios.scenario import ENCODINGS, SEED, STORIES
+
+__all__ = ["load", "main"]
+
+
+def load() -> None:
+    """Import every test module here, so that its stories are known."""
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        importlib.import_module(f"tests.scenarios.{path.stem}")
+
+
+def main(arguments: list[str]) -> None:
+    seed = int(arguments[0]) if arguments else SEED
+    load()
+    for name, story in STORIES.items():
+        if not arguments[1:] or any(part in name for part in arguments[1:]):
+            for encoding in ENCODINGS:
+                print(name, encoding.name, seed, story.run(encoding, seed).trace_hash, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

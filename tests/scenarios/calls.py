@@ -1,0 +1,103 @@
+"""What listeners did, as an independent witness of it: every call with its times, and any two that ran at once."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+
+from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt, MessageQueue
+from lockstep.client.listener import OrderlyListener
+from lockstep.simulation import SimRuntime, World
+
+__all__ = ["Answer", "Call", "Calls"]
+
+_GOOD = (None, ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.COMMIT)
+Answer = Callable[[MessageExt, ConsumeOrderlyContext], ConsumeOrderlyStatus | None]
+
+
+@dataclass(eq=False)
+class Call:
+    """One message in one listener call. Times are virtual milliseconds since the start; `end_ms` -1: not ended.
+
+    `good`: the listener has ended and asked for no other attempt.
+    """
+
+    process: str
+    queue: MessageQueue
+    offset: int
+    key: str | None
+    text: str
+    msg_id: str
+    reconsume_times: int
+    begin_ms: int
+    end_ms: int = -1
+    good: bool = False
+
+
+class Calls:
+    """All calls of all processes, in the order in which they began. `overlaps`: pairs that ran on one queue at once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._running: list[Call] = []
+        self.all: list[Call] = []
+        self.overlaps: list[tuple[Call, Call]] = []
+
+    def of(self, process: str | None = None, *, queue_id: int | None = None, since_ms: int = 0) -> list[Call]:
+        """The calls of a process, on a queue id, that began at `since_ms` or later."""
+        return [
+            call
+            for call in self.all
+            if process in (None, call.process) and queue_id in (None, call.queue.queue_id) and call.begin_ms >= since_ms
+        ]
+
+    def owners(self, queue_id: int) -> list[str]:
+        """Which processes handled a queue, in turn."""
+        return [process for process, _ in groupby(call.process for call in self.of(queue_id=queue_id))]
+
+    def texts(self, process: str | None = None, *, queue_id: int | None = None) -> list[str]:
+        return [call.text for call in self.of(process, queue_id=queue_id)]
+
+    def running(self, process: str) -> list[Call]:
+        return [call for call in self._running if call.process == process]
+
+    def died(self, process: str) -> None:
+        """Its listeners died with it."""
+        self._running = [call for call in self._running if call.process != process]
+
+    def listener(self, runtime: SimRuntime, work_ms: int, answer: Answer | None) -> OrderlyListener:
+        """A listener that takes `work_ms` of virtual time and then answers, with None (success) by default."""
+        process = str(runtime.host)
+
+        async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
+            calls = [self._call(process, message, context.message_queue) for message in messages]
+            self._begin(calls)
+            good = False
+            try:
+                if work_ms:
+                    await asyncio.sleep(work_ms / 1000)
+                status = answer(messages[-1], context) if answer is not None else None
+                good = status in _GOOD
+                return status
+            finally:
+                for call in calls:
+                    self._end(call, good)
+
+        return listen
+
+    def _call(self, process: str, message: MessageExt, queue: MessageQueue) -> Call:
+        text = message.body.decode()
+        return Call(
+            process, queue, message.queue_offset, message.sharding_key, text, message.msg_id,
+            message.reconsume_times, self._world.elapsed_ms,
+        )  # fmt: skip
+
+    def _begin(self, calls: list[Call]) -> None:
+        self.overlaps += [(other, calls[0]) for other in self._running if other.queue == calls[0].queue]
+        self._running += calls
+        self.all += calls
+
+    def _end(self, call: Call, good: bool) -> None:
+        if call in self._running:
+            call.end_ms, call.good = self._world.elapsed_ms, good
+            self._running.remove(call)

@@ -1,0 +1,65 @@
+"""`@scenario()`: a story becomes a test, once under each header encoding, and can be run by name from elsewhere.
+
+@scenario()
+async def test_something_holds(cluster: Cluster) -> None:
+    \"\"\"One sentence that must be true.\"\"\"
+    await cluster.broker()
+    ...
+
+At its end the cluster is shut down and the order checker judges, whether the story asks for it or not.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+
+from lockstep.client import SerializeType
+from lockstep.simulation import Outcome, SimulationOptions, World, simulate
+from tests.scenarios.cluster import Cluster
+
+__all__ = ["ENCODINGS", "INSTANT", "SEED", "STORIES", "Scenario", "scenario"]
+
+Story = Callable[[Cluster], Awaitable[None]]
+SEED = 20130101
+ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK)
+INSTANT = SimulationOptions(latency_us_min=0, latency_us_max=0, loopback_us_max=0)
+"""A network without latency: what a client asks, its broker hears in the same millisecond."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    story: Story
+    options: SimulationOptions | None
+
+    def run(self, serialize_type: SerializeType, seed: int = SEED) -> Outcome[None]:
+        """Raises what the story and the judge at its end raise, with the seed."""
+
+        async def main(world: World) -> None:
+            cluster = Cluster(world, serialize_type)
+            await self.story(cluster)
+            await cluster.end()
+
+        main.__module__ = self.story.__module__  # escapes are looked for there
+        return simulate(main, seed=seed, options=self.options)
+
+
+STORIES: dict[str, Scenario] = {}
+
+
+def scenario(options: SimulationOptions | None = None) -> Callable[[Story], Callable[[SerializeType], None]]:
+    """Make a test of a story, and remember the story under its module's and its own name."""
+
+    def decorate(story: Story) -> Callable[[SerializeType], None]:
+        name = f"{story.__module__.rpartition('.')[2].removeprefix('test_')}.{story.__name__.removeprefix('test_')}"
+        STORIES[name] = entry = Scenario(name, story, options)
+
+        @pytest.mark.parametrize("serialize_type", ENCODINGS, ids=lambda encoding: encoding.name)
+        def test(serialize_type: SerializeType) -> None:
+            entry.run(serialize_type)
+
+        test.__name__, test.__doc__, test.__module__ = story.__name__, story.__doc__, story.__module__
+        return test
+
+    return decorate

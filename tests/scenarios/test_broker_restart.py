@@ -1,0 +1,114 @@
+"""A broker with its store in memory comes back empty: locks, offsets and messages are gone, and its clients cope."""
+
+from tests.scenarios.cluster import BROKER, Cluster
+from tests.scenarios.scenario import scenario
+
+ILLEGAL_MS, ROUND_MS = 10_000, 20_000
+
+
+@scenario()
+async def test_a_restarted_broker_forgets_its_locks(cluster: Cluster) -> None:
+    """Its lock table is empty; whoever asks first has a queue, and the old holder, back within seconds, has the
+    rest."""
+    await cluster.broker(queues=2)
+    await cluster.consumer("c1")
+    await cluster.at(45_000)
+    assert not await cluster.lock("rival", 0)
+    cluster.crash(BROKER)
+    await cluster.at(45_100)
+    await cluster.broker(queues=2)
+    assert cluster.locks() == {}
+    assert await cluster.lock("rival", 0)
+    await cluster.at(55_000)
+    c1, rival = cluster.world.host("c1").address, cluster.world.host("rival").address
+    assert (cluster.owner(0), cluster.owner(1)) == (rival, c1)
+    assert [line.fields["queue"] for line in cluster.events("lock lost", host="c1")] == [f"Aircraft@{BROKER}:0"]
+
+
+@scenario()
+async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
+    """Consumers find the broker within seconds of its return, and the first thing each asks for are the locks it had.
+    Who is first is alone for a moment and takes what is free; two rounds later all is as it was."""
+    await cluster.broker(queues=4)
+    await cluster.producer()
+    await cluster.consumer("c1")
+    await cluster.consumer("c2")
+    await cluster.send(20)
+    await cluster.at(50_000)
+    before = [cluster.owner(queue_id) for queue_id in range(4)]
+    cluster.crash(BROKER)
+    await cluster.at(55_000)
+    await cluster.broker(queues=4)
+    await cluster.at(57_000)
+    granted = cluster.events("lock granted", since_ms=55_000)
+    client_id = granted[0].fields["client_id"]
+    own = [f"Aircraft@{BROKER}:{queue_id}" for queue_id in range(4) if client_id.startswith(f"{before[queue_id]}@")]
+    first = [line.fields["queue"] for line in granted if line.fields["client_id"] == client_id]
+    assert [queue for queue in first if queue.startswith("Aircraft")][:2] == own
+    await cluster.world.until(
+        lambda: [cluster.owner(queue_id) for queue_id in range(4)] == before, timeout_ms=2 * ROUND_MS
+    )
+    await cluster.send(20)
+    await cluster.all_seen()
+
+
+@scenario()
+async def test_offsets_beyond_the_emptied_store_are_reset(cluster: Cluster) -> None:
+    """A pull beyond the emptied store is answered OFFSET_MOVED; 10 s later the offset is the store's, the queue is
+    taken again, and what came meanwhile and comes then is handled, in order and once."""
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1")
+    await cluster.send(40)
+    await cluster.all_seen()
+    await cluster.at(30_000)
+    assert cluster.committed(0) + cluster.committed(1) == 40
+    cluster.crash(BROKER)
+    await cluster.at(31_000)
+    await cluster.broker(queues=2)
+    await cluster.at(36_000)
+    assert len(cluster.events("offset illegal: queue taken out", host="c1")) == 2
+    await cluster.send(4)  # fewer than were there before: their offsets are below what the consumer asks for
+    await cluster.all_seen()
+    assert cluster.seen.all[-1].begin_ms <= 36_000 + ILLEGAL_MS + ROUND_MS
+    await cluster.send(40)
+    await cluster.all_seen()
+    resets = [record for record in cluster.records("c1") if record["event"] == "reset"]
+    assert [record["offset"] for record in resets] == [0, 0]
+    report = await cluster.end()
+    assert (report.handled, report.emptied) == (84, 0)
+
+
+@scenario()
+async def test_what_a_memory_store_loses_is_counted(cluster: Cluster) -> None:
+    """Messages that no consumer had handled when the broker died are gone, and the report says how many."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=1000, pull_batch_size=1, pull_threshold_for_queue=1)
+    await cluster.send(20)
+    await cluster.world.until(lambda: cluster.seen.texts().count("4"))
+    cluster.crash(BROKER)
+    await cluster.world.sleep_ms(1000)
+    await cluster.broker(queues=1)
+    await cluster.world.sleep_ms(40_000)
+    await cluster.send(5)
+    await cluster.world.until(lambda: cluster.seen.texts().count("24"))
+    await cluster.world.sleep_ms(1000)
+    cluster.expected.emptied = 20 - len([text for text in cluster.seen.texts() if int(text) < 20])
+    assert 10 <= cluster.expected.emptied <= 15
+
+
+@scenario()
+async def test_a_clean_shutdown_says_goodbye(cluster: Cluster) -> None:
+    """A broker that shuts down in order and starts again is used again, with new messages in order."""
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1")
+    await cluster.send(10)
+    await cluster.all_seen()
+    await cluster.stop_broker()
+    await cluster.world.sleep_ms(5_000)
+    await cluster.broker(queues=2)
+    await cluster.world.sleep_ms(40_000)
+    await cluster.send(30)
+    await cluster.all_seen()

@@ -1,0 +1,189 @@
+"""What a listener answers: suspend, commit and roll back by hand, give up on a poison message (wire.md 12.7)."""
+
+from itertools import pairwise
+
+from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
+from lockstep.simulation.checkers import Cause
+from tests.scenarios.calls import Answer
+from tests.scenarios.cluster import GROUP, TOPIC, Cluster
+from tests.scenarios.scenario import INSTANT, scenario
+
+SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+COMMIT, ROLLBACK, SUCCESS = ConsumeOrderlyStatus.COMMIT, ConsumeOrderlyStatus.ROLLBACK, ConsumeOrderlyStatus.SUCCESS
+PERSIST_MS = 5000
+
+
+# Suspend ----------------------------------------------------------------------------------------------------------
+
+
+@scenario(INSTANT)
+async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
+    """A message whose listener asks for a moment comes again 1 000 ms later, nothing of its queue before it, while
+    other queues go on."""
+    cluster.expected.duplicates = {Cause.SUSPEND}
+
+    def answer(message: MessageExt, _: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
+        return SUSPEND if message.body == b"3" and message.reconsume_times < 3 else None
+
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", answer=answer)
+    await cluster.send(10, queue_id=0)
+    await cluster.send(10, queue_id=1)
+    await cluster.all_seen()
+    assert cluster.seen.texts(queue_id=0) == list("0123333456789")
+    held = [call for call in cluster.seen.of(queue_id=0) if call.text == "3"]
+    assert [call.reconsume_times for call in held] == [0, 1, 2, 3]
+    assert [after.begin_ms - before.end_ms for before, after in pairwise(held)] == [1000, 1000, 1000]
+    assert cluster.seen.of(queue_id=1)[-1].end_ms < held[1].begin_ms
+
+
+@scenario(INSTANT)
+async def test_a_listener_may_say_how_long(cluster: Cluster) -> None:
+    """The context's suspend time holds, within 10 and 30 000 ms; and an exception is a suspension of the usual 1
+    000."""
+    cluster.expected.duplicates = {Cause.SUSPEND}
+    wanted = {0: 5000, 1: 1, 2: 99_999}
+
+    def answer(message: MessageExt, context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
+        if message.reconsume_times == 3:
+            raise ValueError("no such runway")
+        if message.reconsume_times in wanted:
+            context.suspend_current_queue_time_ms = wanted[message.reconsume_times]
+            return SUSPEND
+        return None
+
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", answer=answer)
+    await cluster.send()
+    await cluster.world.until(lambda: len(cluster.seen.all) == 5)
+    waited_ms = [after.begin_ms - before.end_ms for before, after in pairwise(cluster.seen.all)]
+    assert waited_ms == [5000, 10, 30_000, 1000]
+
+
+@scenario()
+async def test_a_suspended_queue_is_left_cleanly(cluster: Cluster) -> None:
+    """A consumer that leaves with its queue suspended hands over the message that waits, and all behind it, in
+    order."""
+    cluster.expected.duplicates = {Cause.SUSPEND, Cause.TAKEOVER}
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", answer=lambda message, _: SUSPEND if message.body == b"3" else None)
+    await cluster.send(6, queue_id=0)
+    await cluster.at(4_300)
+    await cluster.leave("c1")
+    await cluster.consumer("c2")
+    await cluster.all_seen()
+    assert cluster.seen.texts("c1") == list("012") + ["3"] * len(cluster.seen.texts("c1")[3:])
+    assert cluster.seen.texts("c2") == list("345")
+
+
+# Manual commit ----------------------------------------------------------------------------------------------------
+
+
+def _by_hand(script: dict[str, ConsumeOrderlyStatus]) -> Answer:
+    """Manual commit: the scripted answers, a rollback only once, else SUCCESS, which only goes on."""
+    rolled_back: list[str] = []
+
+    def answer(message: MessageExt, context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus:
+        context.auto_commit = False
+        text = message.body.decode()
+        status = script.get(text, SUCCESS)
+        if status is ROLLBACK:
+            status = SUCCESS if text in rolled_back else ROLLBACK
+            rolled_back.append(text)
+        return status
+
+    return answer
+
+
+@scenario()
+async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> None:
+    """With auto-commit off nothing is committed by SUCCESS, however long it takes, and all so far by COMMIT."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", answer=_by_hand({"4": COMMIT}))
+    await cluster.send(4, queue_id=0)
+    await cluster.world.sleep_ms(3 * PERSIST_MS)
+    assert cluster.seen.texts() == list("0123")
+    assert cluster.committed() <= 0
+    await cluster.send(3, queue_id=0)
+    await cluster.world.sleep_ms(3 * PERSIST_MS)
+    assert cluster.seen.texts() == list("0123456")
+    assert cluster.committed() == 5
+
+
+@scenario()
+async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> None:
+    """ROLLBACK takes back everything since the last COMMIT, and all of it comes again, in order, after 1 000 ms."""
+    cluster.expected.duplicates = {Cause.SUSPEND}
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", answer=_by_hand({"1": COMMIT, "4": ROLLBACK, "6": COMMIT}))
+    await cluster.send(7, queue_id=0)
+    await cluster.all_seen()
+    assert cluster.seen.texts() == list("01234" + "23456")
+    rolled_back, again = cluster.seen.all[4], cluster.seen.all[5]
+    assert 1000 <= again.begin_ms - rolled_back.end_ms <= 1001
+    await cluster.world.sleep_ms(PERSIST_MS + 100)
+    assert cluster.committed() == 7
+
+
+@scenario()
+async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None:
+    """A consumer that dies before COMMIT has handled for nothing: the next owner begins at the last COMMIT."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", answer=_by_hand({"1": COMMIT}))
+    await cluster.consumer("c2", answer=_by_hand({"4": COMMIT}))
+    await cluster.send(5, queue_id=0)
+    await cluster.world.sleep_ms(2 * PERSIST_MS)
+    cluster.crash("c1")
+    await cluster.world.until(lambda: cluster.seen.texts("c2") == list("234"), timeout_ms=90_000)
+
+
+# Poison -----------------------------------------------------------------------------------------------------------
+
+
+@scenario()
+async def test_a_poison_message_becomes_a_dead_letter(cluster: Cluster) -> None:
+    """After max_reconsume_times a message goes to %DLQ%group at once, the ones behind it go on, nothing is lost."""
+    cluster.expected.duplicates = {Cause.SUSPEND}
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    poison = b"2"
+    await cluster.consumer(
+        "c1", max_reconsume_times=2, answer=lambda message, _: SUSPEND if message.body == poison else None
+    )
+    await cluster.send(6, queue_id=0)
+    await cluster.world.until(lambda: cluster.seen.texts() == list("01222345"))
+    tries = [call for call in cluster.seen.all if call.text == "2"]
+    assert [call.reconsume_times for call in tries] == [0, 1, 2]
+    [letter] = cluster.stored(topic=f"%DLQ%{GROUP}")
+    assert (letter.body, letter.msg_id, letter.reconsume_times) == (poison, tries[0].msg_id, 2)
+    assert letter.properties["RETRY_TOPIC"] == TOPIC
+    assert letter.store_timestamp - cluster.world.options.epoch_ms - tries[-1].end_ms <= 20
+    report = await cluster.end()
+    assert (report.dead_lettered, report.handled) == (1, 6)
+
+
+@scenario()
+async def test_without_a_broker_poison_stays(cluster: Cluster) -> None:
+    """A dead letter that cannot be sent stays at the head of its queue, and becomes one when the broker is back."""
+    cluster.expected.duplicates = {Cause.SUSPEND}
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer(
+        "c1", max_reconsume_times=1, answer=lambda message, _: SUSPEND if message.body == b"0" else None
+    )
+    await cluster.send(3, queue_id=0)
+    await cluster.world.until(lambda: len(cluster.seen.all) == 1)
+    cluster.world.partition("c1", "broker")
+    await cluster.world.sleep_ms(12_000)
+    assert len(cluster.seen.all) > 2
+    assert set(cluster.seen.texts()) == {"0"}
+    cluster.world.repair("c1", "broker")
+    await cluster.world.until(lambda: cluster.seen.texts()[-2:] == list("12"))
+    assert {letter.body for letter in cluster.stored(topic=f"%DLQ%{GROUP}")} == {b"0"}

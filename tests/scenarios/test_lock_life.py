@@ -1,0 +1,82 @@
+"""The broker's lock: how long it lives, when it is renewed, and how long its holder believes in it (wire.md 7)."""
+
+from tests.scenarios.cluster import BROKER, Cluster
+from tests.scenarios.scenario import INSTANT, scenario
+
+LOCK_LIFE_MS, BELIEF_MS, RENEWAL_MS = 60_000, 30_000, 20_000
+
+
+async def _holder_renewed_twice(cluster: Cluster) -> int:
+    """A consumer with a lock renewed at 1 s and 21 s falls silent; when it renewed last."""
+    await cluster.broker(queues=1)
+    await cluster.consumer("holder")
+    await cluster.at(30_000)
+    cluster.world.partition("holder", BROKER)
+    renewed_ms = cluster.world.elapsed_ms - cluster.locks()[0].age_ms
+    assert renewed_ms == 21_000
+    return renewed_ms
+
+
+async def _is_lost_one_ms_after(cluster: Cluster, renewed_ms: int) -> None:
+    await cluster.at(renewed_ms + LOCK_LIFE_MS)
+    assert not await cluster.lock("rival")
+    await cluster.at(renewed_ms + LOCK_LIFE_MS + 1)
+    assert await cluster.lock("rival")
+    assert cluster.world.elapsed_ms == renewed_ms + LOCK_LIFE_MS + 1  # asking took no time
+
+
+@scenario(INSTANT)
+async def test_a_crashed_holder_keeps_its_lock_60_000_ms(cluster: Cluster) -> None:
+    """SIGKILL frees nothing: the lock is refused to another at 60 000 ms after its last renewal, granted at 60 001."""
+    renewed_ms = await _holder_renewed_twice(cluster)
+    cluster.crash("holder")
+    await _is_lost_one_ms_after(cluster, renewed_ms)
+
+
+@scenario(INSTANT)
+async def test_a_cut_off_holder_loses_its_lock_after_60_000_ms(cluster: Cluster) -> None:
+    """Behind a partition likewise; back again, the holder learns with its next renewal that the lock is lost."""
+    renewed_ms = await _holder_renewed_twice(cluster)
+    await _is_lost_one_ms_after(cluster, renewed_ms)
+    cluster.world.repair("holder", BROKER)
+    await cluster.world.until(lambda: cluster.events("lock lost", host="holder"), timeout_ms=RENEWAL_MS)
+
+
+@scenario(INSTANT)
+async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
+    """A holder that lives is refused nobody's lock: another who asks every second for five minutes never gets it."""
+    await cluster.broker(queues=1)
+    await cluster.consumer("holder")
+    for second in range(1, 301):
+        await cluster.at(second * 1000)
+        assert not await cluster.lock("rival")
+
+
+@scenario(INSTANT)
+async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) -> None:
+    """The broker hears of each lock when it is granted, 1 s after the start, and every 20 s from then on."""
+    await cluster.broker(queues=2, log_debug=True)
+    await cluster.at(500)
+    await cluster.consumer("holder")
+    await cluster.at(200_000)
+    for queue in ("Aircraft@broker:0", "Aircraft@broker:1"):
+        assert [line.at_ms for line in cluster.events("lock granted", queue=queue)] == [500]
+        renewals = cluster.events("lock renewed", queue=queue)
+        assert [line.at_ms for line in renewals] == list(range(1500, 200_000, RENEWAL_MS))
+        assert [line.fields["age_ms"] for line in renewals] == [1000] + [RENEWAL_MS] * 9
+
+
+@scenario(INSTANT)
+async def test_a_holder_believes_30_000_ms(cluster: Cluster) -> None:
+    """Cut off from the broker, a holder goes on with what it has until 30 000 ms after its last renewal, no longer."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("holder", work_ms=100)
+    await cluster.send(700)
+    await cluster.at(22_050)
+    cluster.world.partition("holder", BROKER)
+    await cluster.at(70_000)
+    begins = [call.begin_ms for call in cluster.seen.of("holder")]
+    assert 21_000 + BELIEF_MS - 100 < begins[-1] <= 21_000 + BELIEF_MS
+    cluster.world.repair("holder", BROKER)
+    await cluster.all_seen()

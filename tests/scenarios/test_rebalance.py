@@ -1,0 +1,129 @@
+"""A queue changes hands between living consumers: in order, one owner at a time (wire.md 12.3)."""
+
+from lockstep.simulation.checkers import Cause
+from tests.scenarios.cluster import BROKER, Cluster
+from tests.scenarios.scenario import scenario
+
+ROUND_MS, DELAYED_UNLOCK_MS = 20_000, 20_000
+ROUND_TRIPS_MS = 100
+
+
+async def _owners(cluster: Cluster, expected: list[str]) -> None:
+    """Wait until the topic's queues, by id, are locked by these hosts."""
+
+    def settled() -> bool:
+        addresses = [cluster.world.host(name).address for name in expected]
+        return [cluster.owner(queue_id) for queue_id in range(len(expected))] == addresses
+
+    await cluster.world.until(settled, timeout_ms=70_000)
+
+
+@scenario()
+async def test_members_come_and_go_without_overlap(cluster: Cluster) -> None:
+    """A second and a third consumer join a busy one, the second leaves: all in order, and of each queue at most the
+    message that was being handled when it was dropped comes again."""
+    cluster.expected.possible = {Cause.TAKEOVER}
+    await cluster.broker(queues=6)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=50)
+    sending = cluster.world.start(_send_steadily(cluster, 150_000), name="send steadily")
+    await cluster.at(5_000)
+    await cluster.consumer("c2", work_ms=50)
+    await _owners(cluster, ["c1", "c1", "c1", "c2", "c2", "c2"])
+    await cluster.consumer("c3", work_ms=50)
+    await _owners(cluster, ["c1", "c1", "c2", "c2", "c3", "c3"])
+    await cluster.leave("c2")
+    await _owners(cluster, ["c1", "c1", "c1", "c3", "c3", "c3"])
+    await sending
+    await cluster.all_seen()
+    report = await cluster.end()
+    assert report.handled == len(cluster.sent)
+    owners = [cluster.seen.owners(queue_id) for queue_id in range(6)]
+    assert owners[:4] == [["c1"], ["c1"], ["c1", "c2", "c1"], ["c1", "c2", "c3"]]
+    assert [(queue[0], queue[-1]) for queue in owners[4:]] == [("c1", "c3")] * 2  # c2 had them for a moment, or idle
+    assert report.duplicates.get(Cause.TAKEOVER, 0) <= 6  # whoever leaves hands over exactly what is left
+
+
+async def _send_steadily(cluster: Cluster, until_ms: int) -> None:
+    while cluster.world.elapsed_ms < until_ms:
+        await cluster.send(6, keys=12)
+        await cluster.world.sleep_ms(500)
+
+
+@scenario()
+async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
+    """A joiner's notice makes the owner let go of idle queues within milliseconds, and the joiner has them one round
+    later at most."""
+    await cluster.broker(queues=2)
+    await cluster.consumer("c1")
+    await cluster.at(10_000)
+    await cluster.consumer("c2")
+    await cluster.at(10_000 + ROUND_TRIPS_MS)
+    released = cluster.events("lock released", host=BROKER, queue="Aircraft@broker:1")
+    assert len(released) == 1
+    await cluster.world.until(lambda: cluster.owner(1) == cluster.world.host("c2").address)
+    assert cluster.world.elapsed_ms <= 10_000 + ROUND_MS + ROUND_TRIPS_MS
+
+
+@scenario()
+async def test_a_busy_queue_is_unlocked_20_s_later(cluster: Cluster) -> None:
+    """A queue dropped with messages in hand is unlocked 20 s later; only then the next owner has it, from the
+    message on that was being handled when it was dropped: a dropped queue commits nothing."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=300)
+    await cluster.send(100, queue_id=1)
+    await cluster.at(10_000)
+    await cluster.consumer("c2", work_ms=10)
+    await cluster.all_seen()
+    [dropped] = cluster.events("queue dropped", host="c1")
+    [released] = cluster.events("lock released", host=BROKER, queue="Aircraft@broker:1")
+    waited_ms = released.at_ms - dropped.at_ms
+    assert DELAYED_UNLOCK_MS <= waited_ms <= DELAYED_UNLOCK_MS + 300 + ROUND_TRIPS_MS
+    last, first = cluster.seen.of("c1")[-1], cluster.seen.of("c2")[0]
+    assert last.end_ms < released.at_ms <= first.begin_ms <= released.at_ms + ROUND_MS + ROUND_TRIPS_MS
+    assert first.offset == last.offset
+
+
+@scenario()
+async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> None:
+    """A queue whose listener runs for 30 s is not unlocked before the listener has returned, and is handed over
+    then."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=30_000)
+    await cluster.send(3, queue_id=1)
+    await cluster.at(10_000)
+    await cluster.consumer("c2", work_ms=10)
+    await cluster.all_seen()
+    [slow] = cluster.seen.of("c1")
+    [released] = cluster.events("lock released", host=BROKER, queue="Aircraft@broker:1")
+    assert released.at_ms > slow.end_ms
+    assert cluster.events("listener still runs: queue not unlocked yet", host="c1")
+    assert [call.offset for call in cluster.seen.of("c2")] == [0, 1, 2]
+
+
+@scenario()
+async def test_a_joiner_is_heard_of_at_once(cluster: Cluster) -> None:
+    """NOTIFY_CONSUMER_IDS_CHANGED makes the others rebalance within milliseconds of a joiner's first heartbeat."""
+    await cluster.broker(queues=2)
+    await cluster.consumer("c1")
+    await cluster.at(15_000)
+    await cluster.consumer("c2")
+    await cluster.at(15_000 + ROUND_TRIPS_MS)
+    assert len(cluster.events("queue dropped", host="c1")) == 1
+
+
+@scenario()
+async def test_without_notices_the_timer_notices(cluster: Cluster) -> None:
+    """A broker that sends no notices: the others learn of a joiner with the 20 s round of their own, not before."""
+    await cluster.broker(queues=2, notify_consumer_ids_changed=False)
+    await cluster.consumer("c1")
+    started_ms = cluster.world.elapsed_ms
+    await cluster.at(15_000)
+    await cluster.consumer("c2")
+    await cluster.at(60_000)
+    [dropped] = cluster.events("queue dropped", host="c1")
+    assert started_ms + ROUND_MS <= dropped.at_ms <= started_ms + ROUND_MS + ROUND_TRIPS_MS

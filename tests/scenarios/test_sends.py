@@ -1,0 +1,145 @@
+"""Keyed sends in flight when their connection is cut: what is stored, in which order, and what the sender hears."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain
+
+from lockstep.client import SendError, SendOutcome, SendResult
+from lockstep.simulation.checkers import Cause
+from tests.scenarios.cluster import BROKER, PRODUCER, Cluster
+from tests.scenarios.scenario import scenario
+
+QUEUES = 4
+Heard = list[SendResult | SendError]
+
+
+async def _sends(cluster: Cluster, count: int, *, then: Callable[[], None] = lambda: None) -> Heard:
+    """Keyed sends, all at once; what each one heard, in call order. `then` happens before any of them is under way."""
+
+    async def all_at_once() -> Heard:
+        sends = asyncio.gather(*[cluster.send_one() for _ in range(count)], return_exceptions=True)
+        then()
+        heard = await sends
+        return [result for result in heard if isinstance(result, SendResult | SendError)]
+
+    heard = await cluster.world.host(PRODUCER).run(all_at_once())
+    assert len(heard) == count
+    return heard
+
+
+async def _64_in_flight(cluster: Cluster) -> "tuple[asyncio.Task[Heard], asyncio.Task[Heard]]":
+    """32 are stored and their answers held back, 32 have not arrived; the connection has carried 8 before."""
+    world = cluster.world
+    await _sends(cluster, 8)
+    world.hold(BROKER, PRODUCER)
+    stored = world.start(_sends(cluster, 32), name="the first 32")
+    await world.until(lambda: sum(len(cluster.stored(queue_id)) for queue_id in range(QUEUES)) == 40)
+    world.hold(PRODUCER, BROKER)
+    under_way = world.start(_sends(cluster, 32), name="the other 32")
+    await world.sleep_ms(5)
+    return stored, under_way
+
+
+def _cut(cluster: Cluster) -> None:
+    assert cluster.world.cut(PRODUCER, BROKER) == 2  # to the broker and to the name server
+    cluster.world.release(PRODUCER, BROKER)
+    cluster.world.release(BROKER, PRODUCER)
+
+
+def _outcomes(heard: Heard) -> Counter[SendOutcome | None]:
+    return Counter(result.outcome if isinstance(result, SendError) else None for result in heard)
+
+
+def _stored_numbers(cluster: Cluster) -> list[list[int]]:
+    return [[int(message.body) for message in cluster.stored(queue_id)] for queue_id in range(QUEUES)]
+
+
+@scenario()
+async def test_a_cut_leaves_a_prefix_of_each_queue(cluster: Cluster) -> None:
+    """Of 64 keyed sends in flight each queue stores the first in call order; nobody knows of any, and they say so;
+    sends called before that was known do not overtake them, sends called after it are stored behind."""
+    await cluster.broker(queues=QUEUES)
+    await cluster.producer()
+    first, second = await _64_in_flight(cluster)
+    third = await _sends(cluster, 8, then=lambda: _cut(cluster))
+    assert _outcomes(await first) == {SendOutcome.UNKNOWN: 32}
+    assert _outcomes(await second) == {SendOutcome.UNKNOWN: 32}
+    assert _outcomes(third) == {SendOutcome.NOT_SENT: 8}
+    assert _outcomes(await _sends(cluster, 16)) == {None: 16}
+    called = [*range(40), *range(80, 96)]
+    assert sorted(chain(*_stored_numbers(cluster))) == called
+    assert all(queue == sorted(queue) for queue in _stored_numbers(cluster))
+    await cluster.consumer("c1")
+    await cluster.world.until(lambda: len(cluster.seen.all) == len(called))
+    report = await cluster.end()
+    assert report.send_failures == {"unknown": 64, "not_sent": 8}
+
+
+@scenario()
+async def test_retried_sends_stay_in_order(cluster: Cluster) -> None:
+    """With retry_keyed all 64 are stored, in call order but for repeats, which carry the UNIQ_KEY of the first attempt
+    and are known as the producer's; sends called meanwhile wait their turn."""
+    cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
+    await cluster.broker(queues=QUEUES)
+    await cluster.producer(retry_keyed=True)
+    first, second = await _64_in_flight(cluster)
+    third = await _sends(cluster, 8, then=lambda: _cut(cluster))
+    assert _outcomes([*await first, *await second, *third]) == {None: 72}
+    for queue_id, queue in enumerate(_stored_numbers(cluster)):
+        assert list(dict.fromkeys(queue)) == sorted(set(queue))
+        unique_keys = {text: message.msg_id for text, message in zip(queue, cluster.stored(queue_id), strict=True)}
+        assert len(unique_keys) == len({message.msg_id for message in cluster.stored(queue_id)})
+    assert sorted(set(chain(*_stored_numbers(cluster)))) == list(range(80))
+    await cluster.consumer("c1")
+    await cluster.world.until(lambda: len(cluster.seen.all) == 80 + 32)
+    report = await cluster.end()
+    assert report.duplicates == {Cause.PRODUCER_RETRY: 32}
+
+
+@scenario()
+async def test_a_late_arrival_does_not_overtake(cluster: Cluster) -> None:
+    """Sends that a partition of 5 s delays past their timeout are stored when it ends, before those sent after it."""
+    await cluster.broker(queues=QUEUES)
+    await cluster.producer()
+    await _sends(cluster, 8)
+    cluster.world.partition(PRODUCER, BROKER)
+    late = cluster.world.start(_sends(cluster, 16), name="late")
+    await cluster.world.sleep_ms(5000)
+    assert _outcomes(await late) == {SendOutcome.UNKNOWN: 16}
+    cluster.world.repair(PRODUCER, BROKER)
+    assert _outcomes(await _sends(cluster, 16)) == {None: 16}
+    assert sorted(chain(*_stored_numbers(cluster))) == list(range(40))
+    assert all(queue == sorted(queue) for queue in _stored_numbers(cluster))
+    await cluster.consumer("c1")
+    await cluster.all_seen()
+
+
+@scenario()
+async def test_cuts_at_any_moment_keep_each_queue_in_order(cluster: Cluster) -> None:
+    """Ten bursts of 64 sends, each cut at a moment of its own: stored is what was acknowledged and, of what is unknown,
+    each queue's first; never what was not sent."""
+    await cluster.broker(queues=QUEUES)
+    await cluster.producer()
+    heard = await _sends(cluster, 64)
+    for _ in range(10):
+        burst = cluster.world.start(_sends(cluster, 64), name="burst")
+        await asyncio.sleep(cluster.world.rng.uniform(0, 0.006))
+        cluster.world.cut(PRODUCER, BROKER)
+        heard += await burst
+    assert {SendOutcome.UNKNOWN, None} <= set(_outcomes(heard))
+    queues = _stored_numbers(cluster)
+    assert all(queue == sorted(set(queue)) for queue in queues)
+    stored = set(chain(*queues))
+    for number, result in enumerate(heard):
+        if isinstance(result, SendError):
+            assert number not in stored or result.outcome is SendOutcome.UNKNOWN
+        else:
+            assert number in stored
+    await cluster.consumer("c1")
+    await cluster.all_seen()
+    queue_of_key = {number % 8: queue_id for queue_id, queue in enumerate(queues) for number in queue}
+    for number in range(0, 11 * 64, 64):  # within a burst, nothing is stored behind a hole
+        for queue_id in range(QUEUES):
+            fates = [n in stored for n in range(number, number + 64) if queue_of_key[n % 8] == queue_id]
+            assert fates == sorted(fates, reverse=True)

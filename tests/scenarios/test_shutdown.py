@@ -1,0 +1,74 @@
+"""A consumer that leaves in order: what it stores and releases, and in which order (wire.md 12.2)."""
+
+from lockstep.simulation.checkers import Cause
+from tests.scenarios.cluster import BROKER, GROUP, Cluster
+from tests.scenarios.scenario import scenario
+
+LOCK_LIFE_MS, ROUND_MS, AWAIT_TERMINATION_MS = 60_000, 20_000, 5_000
+ROUND_TRIPS_MS = 100
+
+
+@scenario()
+async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) -> None:
+    """The broker has the offset of the last message handled before it frees the queue: the next owner repeats
+    nothing."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1")
+    await cluster.consumer("c2")
+    await cluster.at(6_000)
+    await cluster.send(10)
+    await cluster.all_seen()
+    assert cluster.committed() < 10  # the rest would come within 5 s
+    await cluster.leave("c1")
+    await cluster.send(10)
+    await cluster.all_seen()
+    queue = f"Aircraft@{BROKER}:0"
+    stored, released = (
+        cluster.events("offset stored", queue=queue, offset=10),
+        cluster.events("lock released", queue=queue),
+    )
+    assert cluster.log.index(stored[0]) < cluster.log.index(released[0])
+    assert cluster.seen.texts("c2") == [str(number) for number in range(10, 20)]
+    assert cluster.seen.of("c2")[0].begin_ms - released[0].at_ms <= ROUND_TRIPS_MS  # it heard of the departure
+
+
+@scenario()
+async def test_leaving_waits_for_the_listener(cluster: Cluster) -> None:
+    """A listener that runs is given its time, its message is committed, and the ones behind it are left to the next."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=3_000)
+    await cluster.consumer("c2")
+    await cluster.send(5)
+    await cluster.world.until(lambda: cluster.seen.running("c1"))
+    await cluster.leave("c1")
+    [only] = cluster.seen.of("c1")
+    assert only.end_ms > 0
+    await cluster.all_seen()
+    assert cluster.seen.texts("c2") == list("1234")
+
+
+@scenario()
+async def test_a_stuck_listener_is_named_and_its_queue_stays_locked(cluster: Cluster) -> None:
+    """A listener that does not return within await_termination_ms keeps its queue's lock until that expires; the
+    others' are free at once."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}  # what it did was not committed
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=20_000)
+    await cluster.consumer("c2")
+    await cluster.world.until(lambda: cluster.owner(1) == cluster.world.host("c2").address)
+    await cluster.send(1, queue_id=0)
+    await cluster.world.until(lambda: cluster.seen.running("c1"))
+    left_ms = cluster.world.elapsed_ms
+    await cluster.leave("c1")
+    assert cluster.world.elapsed_ms - left_ms >= AWAIT_TERMINATION_MS
+    [stuck] = cluster.events("listener stuck: left running, its queue stays locked until the lock expires")
+    assert stuck.fields["queue"] == f"Aircraft@{BROKER}:0"
+    released = [line.fields["queue"] for line in cluster.events("lock released", host=BROKER, since_ms=left_ms)]
+    assert released == [f"%RETRY%{GROUP}@{BROKER}:0"]
+    await cluster.world.until(lambda: cluster.owner(0) == cluster.world.host("c2").address, timeout_ms=90_000)
+    [taken] = cluster.events("lock expired and taken over", queue=f"Aircraft@{BROKER}:0")
+    assert LOCK_LIFE_MS < taken.fields["age_ms"] <= LOCK_LIFE_MS + ROUND_MS + ROUND_TRIPS_MS
+    await cluster.world.until(lambda: cluster.seen.texts("c2") == ["0"])
