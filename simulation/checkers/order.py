@@ -38,7 +38,8 @@ last commit of a killed process may never have left it.
 
 **An emptied store** begins every queue at offset 0 again, with other messages. `broker_restarted` starts a new history
 of each of its queues: sends belong to it by their time, what a consumer does by the time its ownership period was
-born. A period that reads on across the restart without noticing is judged by the old store. Without the marker
+born. A period that reads on across the restart without noticing is judged by the old store; a reset that it
+writes passes over messages of the new one. Without the marker
 the repeats of old offsets count as caused by the `reset` that the broker's rule writes.
 
 Tag filters are unknown to a trace: check a filtering group with a topic whose messages it all wants.
@@ -108,7 +109,10 @@ class OrderChecker:
             self._shared.last_seen_ns[record["client_id"]] = time_ns
         handle = ON_EVENT.get(event)
         if handle is not None:
-            handle(self._history(record), record, time_ns)
+            history = self._history(record)
+            handle(history, record, time_ns)
+            if event == "reset":
+                self._reset_present_store(history, record, time_ns)
         elif event == "sent":
             self._sent_offsets(record).add(record["offset"])
         elif event == "send_failed":
@@ -173,6 +177,13 @@ class OrderChecker:
         if home is None:
             home = owned.homes[period] = owned.history(self._generation(broker))
         return home
+
+    def _reset_present_store(self, home: QueueHistory, record: Record, time_ns: int) -> None:
+        """A reset is the answer of the broker that is there now, however old the period that asked."""
+        name = (record["group"], record["topic"], record["broker"], record["queue_id"])
+        present = self._owned[name].history(self._generation(record["broker"]))
+        if present is not home:
+            present.reset(record, time_ns)
 
     def _sent_offsets(self, record: Record) -> OffsetSet:
         broker = record["broker"]

@@ -200,6 +200,32 @@ def test_an_emptied_store_begins_a_new_history() -> None:
     assert (report.sent, report.handled, report.lost, report.emptied, report.duplicates) == (5, 4, 0, 1, {})
 
 
+def test_a_reset_by_a_period_that_outlived_the_store_passes_over_the_new_one() -> None:
+    """The broker's rule sets it to the new store's end: what nobody had handled up to there is skipped, not lost."""
+    story = Story()
+    story.sent(*range(8))
+    story.own("a", 1, 0)
+    story.handle("a", 1, *range(8))
+    story.commit("a", 1, 8)
+    story.record("test", "broker_restarted", broker="b")
+    story.sent(*range(4))
+    story.own("b", 1, 0)
+    for record in story.handle("b", 1, 0):
+        record["msg_id"] += "-new"
+    story.commit("b", 1, 1)
+    story.record("b", "dropped", period=1, why="allocated to another consumer")
+    story.record("a", "reset", period=1, offset=4)
+    story.record("a", "committed", period=1, offset=4)
+    story.own("a", 2, 4)
+    story.sent(4)
+    for record in story.handle("a", 2, 4):
+        record["msg_id"] += "-new"
+    story.commit("a", 2, 5)
+    report = story.report()
+    assert kinds(report) == []
+    assert (report.sent, report.handled, report.lost, report.skipped) == (13, 10, 0, 3)
+
+
 def test_what_lies_before_the_groups_start_is_not_its_loss() -> None:
     """A group that begins at offset 2 owes nothing for what came before; the report counts it."""
     story = Story()
