@@ -94,9 +94,13 @@ class Lockstep:
         return [str(SCRIPTS / "lockstep"), *arguments]
 
     def __call__(self, *arguments: str, stdin: str | bytes = b"") -> Result:
-        """Run a command to its end."""
+        """`lockstep` with these arguments, to its end."""
+        return self.run("lockstep", *arguments, stdin=stdin)
+
+    def run(self, program: str, *arguments: str, stdin: str | bytes = b"") -> Result:
+        """A program of the project, to its end."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        command = self.command(*arguments)
+        command = [str(SCRIPTS / program), *arguments]
         done = subprocess.run(
             command, input=data, capture_output=True, timeout=TIMEOUT_S, check=False, env=self.environment
         )
