@@ -5,7 +5,7 @@ To a Lockstep broker the sends of a lane are numbered and any number may be in f
 predecessor it did not store. To any other broker, whose threads may swap two sends of one connection, the next one
 leaves when the one before it was answered. When a send fails, a new generation of numbers begins: nothing leaves
 before every send of the old one is settled, and the broker refuses whatever of it still arrives. Sends that were
-called before the failure was known, and had not left, fail with it.
+called before the failure was known, and had not left, fail with it; later ones leave when all these have been told.
 """
 
 import asyncio
@@ -33,11 +33,13 @@ class SendLane:
     """Turns and numbers of one lane; it knows nothing of messages, and of connections only which one it is on.
 
     Take a `ticket` when called. Leave at once if `free_for(peer)`; else `ground` the ticket, wait for its `turn`, and
-    leave when it is `cleared`. `depart` gives the number; exactly one of `settled`, `broke` and `recall` follows. A
-    broken send stays grounded, and holds up all later ones, until it departs again, is given up, or may `leave`.
+    leave when it is `cleared`. `depart` gives the number; exactly one of `settled`, `broke`, `abandon` and `recall`
+    follows. A broken send stays grounded, and holds up all later ones, until it departs again, is given up, or may
+    `leave`.
     """
 
     __slots__ = (
+        "_failing",
         "_grounded",
         "_held",
         "_in_flight",
@@ -60,6 +62,7 @@ class SendLane:
         self._tickets = 0
         self._in_flight = 0
         self._stale = 0  # in flight, of a generation that broke
+        self._failing = 0  # callers that failed with an earlier one and have not been told yet
         self._held = False  # somebody has the turn ...
         self._next = 0  # ... and is about to depart with this ticket
         self._grounded: list[int] = []  # a heap of the tickets called and not in flight ...
@@ -72,7 +75,7 @@ class SendLane:
 
     def free_for(self, peer: object) -> bool:
         """May a send that was called just now leave over `peer` without waiting for anybody?"""
-        idle = not self._held and not self._live and not self._stale
+        idle = not (self._held or self._live or self._stale or self._failing)
         return idle and (peer is self.peer or not self._in_flight)
 
     def ground(self, ticket: int) -> None:
@@ -91,11 +94,17 @@ class SendLane:
         self._admit()
         try:
             await future
+        except LaneBrokenError:
+            self._told()
+            raise
         except asyncio.CancelledError:
             self._waiting.pop(ticket, None)
             self.leave(ticket)
-            if future.done() and not future.cancelled() and future.exception() is None:
-                self.release()  # the turn came and nobody is there to take it
+            if future.done() and not future.cancelled():
+                if future.exception() is None:
+                    self.release()  # the turn came and nobody is there to take it
+                else:
+                    self._told()
             raise
 
     def cleared(self, ticket: int, peer: object) -> bool:
@@ -134,7 +143,7 @@ class SendLane:
         self._in_flight -= 1
 
     def settled(self, number: LaneNumber) -> None:
-        """The broker answered that it stored the message, or the caller no longer wants to know."""
+        """The broker answered that it stored the message, or nothing depends on whether it did."""
         self._in_flight -= 1
         if number.generation != self.generation:
             self._stale -= 1
@@ -147,12 +156,19 @@ class SendLane:
             self._renew()
         self.settled(number)
 
+    def abandon(self, number: LaneNumber) -> None:
+        """Its caller has gone, and nobody will hear whether it is stored: later numbers must not depend on it."""
+        if number.generation == self.generation:
+            self._renew()
+        self.settled(number)
+
     def give_up(self, ticket: int) -> None:
         """A grounded send failed for good: those after it that have not left must not overtake it."""
         for waiting in sorted(waiting for waiting in self._waiting if waiting > ticket):
             future = self._waiting.pop(waiting)
             self._live.discard(waiting)
             if not future.done():
+                self._failing += 1
                 future.set_exception(LaneBrokenError())
         if self._next > ticket:
             self._live.discard(self._next)
@@ -162,6 +178,10 @@ class SendLane:
     def leave(self, ticket: int) -> None:
         """A grounded send left without a number, or does not want to leave any more; it holds up nobody."""
         self._live.discard(ticket)
+        self._admit()
+
+    def _told(self) -> None:
+        self._failing -= 1
         self._admit()
 
     def _move_to(self, peer: object) -> None:
@@ -184,7 +204,7 @@ class SendLane:
 
     def _admit(self) -> None:
         first = self._first()
-        if not first or self._held or self._stale:
+        if not first or self._held or self._stale or self._failing:
             return
         future = self._waiting.pop(first, None)
         if future is not None and not future.done():

@@ -197,7 +197,7 @@ class OrderedSender:
             if alone:
                 future.add_done_callback(partial(_settle_late, lane, number))
             else:
-                lane.settled(number)
+                lane.abandon(number)
             raise
         except (SendError, RemotingError) as error:
             lane.broke(number)

@@ -1,0 +1,284 @@
+"""A producer's ordered sender between fakes: connections whose every step a test decides, and a broker's lane check."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.send_lanes import SendLanes
+from lockstep.client.config import ProducerConfig
+from lockstep.client.errors import SendError
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.send_ordered import OrderedSender
+from lockstep.client.send_request import SendRequests, SendResult
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.ids import UniqueKeyMaker
+from lockstep.protocol.model import Message, MessageQueue
+from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
+from lockstep.simulation import SimRuntime
+
+__all__ = ["QUEUE", "LaneWorld", "Link", "Sent", "settle"]
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+_KEY = ("lane", "T", 0)
+Reply = RemotingCommand
+
+
+async def settle(rounds: int = 10) -> None:
+    for _ in range(rounds):
+        await asyncio.sleep(0)
+
+
+class Link:
+    """A connection: requests on their way, replies on their way, and who waits for which."""
+
+    def __init__(self, world: "LaneWorld", agreed: bool) -> None:
+        self.world = world
+        self.agreed = agreed
+        self.write_paused = False
+        self.is_open = True
+        self.address = "10.0.0.1:10911"
+        self.requests: deque[RemotingCommand] = deque()
+        self.replies: deque[tuple[int, RemotingCommand]] = deque()
+        self.futures: dict[int, asyncio.Future[Reply]] = {}
+        self.given_up: set[int] = set()  # timed out
+        self._opaque = 0
+        self._resumed = asyncio.Event()
+
+    def request_nowait(self, command: RemotingCommand, timeout_ms: int) -> "asyncio.Future[Reply]":
+        if not self.is_open:
+            raise ConnectionLost(self.address, "it is closed")
+        command.opaque = self._opaque = self._opaque + 1
+        self.requests.append(command)
+        self.world.on_departed(self, command)
+        future = self.futures[command.opaque] = asyncio.get_running_loop().create_future()
+        return future
+
+    def send_one_way(self, command: RemotingCommand) -> None:
+        command.flag |= 2
+        if self.is_open:
+            self.requests.append(command)
+
+    async def writable(self) -> None:
+        while self.write_paused and self.is_open:
+            self._resumed.clear()
+            await self._resumed.wait()
+
+    def pause(self, paused: bool) -> None:
+        self.write_paused = paused
+        if not paused:
+            self._resumed.set()
+
+    def deliver(self, refuse_with: int | None = None) -> None:
+        """The next request arrives at the broker, over a lost connection too if it was sent before."""
+        if self.requests:
+            command = self.requests.popleft()
+            reply = self.world.broker_takes(self, command, refuse_with)
+            if not command.is_one_way:
+                self.replies.append((command.opaque, reply))
+
+    def answer(self) -> None:
+        """The next reply arrives here."""
+        if self.replies and self.is_open:
+            opaque, reply = self.replies.popleft()
+            future = self.futures.pop(opaque, None)
+            if future is not None and not future.done():
+                future.set_result(reply)
+
+    def time_out(self) -> None:
+        """The oldest request that waits has waited too long."""
+        for opaque, future in self.futures.items():
+            if not future.done():
+                del self.futures[opaque]
+                self.given_up.add(opaque)
+                future.set_exception(RequestTimeout(self.address, "SEND", 3000))
+                return
+
+    def lose(self) -> None:
+        self.is_open = False
+        self._resumed.set()
+        if not self.agreed:
+            self.requests.clear()  # to such a broker nothing protects from what arrives late
+        for future in self.futures.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(self.address, "cut"))
+        self.futures.clear()
+
+    def under_way(self) -> int:
+        """Requests that have left, have not been answered, and may still be waited for."""
+        opaques = [command.opaque for command in self.requests if not command.is_one_way]
+        opaques += [opaque for opaque, _ in self.replies]
+        return sum(opaque not in self.given_up for opaque in opaques)
+
+
+class Sent:
+    """One call of `send`: what came of it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.departed_at = -1
+        self.ended_at = -1
+        self.outcome: SendResult | SendError | asyncio.CancelledError | None = None
+        self.task: asyncio.Task[None]
+
+
+class LaneWorld:
+    """Sends are numbered in call order; `stored` are those numbers as the broker stored them."""
+
+    def __init__(self, runtime: SimRuntime, config: ProducerConfig, agreed: bool) -> None:
+        self.runtime = runtime
+        self.agreed = agreed
+        self.links: list[Link] = []
+        self.connecting: deque[asyncio.Future[None]] = deque()
+        self.stored: list[int] = []
+        self.departed: list[tuple[int, int | None, int | None]] = []  # number, generation, sequence
+        self.under_way_max = 0
+        self.sends: list[Sent] = []
+        self.one_ways: list[asyncio.Task[None]] = []
+        self._one_way_numbers: set[int] = set()
+        self._lanes = SendLanes()
+        self._now = 0
+        keys = UniqueKeyMaker(bytes(4), 1, 1)
+        requests = SendRequests("g", config, "client", keys, runtime)
+        self._requests = requests
+        self.ordered = OrderedSender(cast("MQClientInstance", _Instance(self)), requests, config, None)
+
+    # The sender's side ---------------------------------------------------------------------------------------
+
+    def link(self) -> Link | None:
+        """The open connection."""
+        return self.links[-1] if self.links and self.links[-1].is_open else None
+
+    async def connect(self) -> Link:
+        if (link := self.link()) is not None:
+            return link
+        permit = asyncio.get_running_loop().create_future()
+        self.connecting.append(permit)
+        try:
+            await permit
+        finally:
+            if permit in self.connecting:
+                self.connecting.remove(permit)
+        if self.link() is None:
+            self.links.append(Link(self, self.agreed))
+        return self.links[-1]
+
+    def let_connect(self, *, succeed: bool) -> None:
+        while self.connecting:
+            permit = self.connecting.popleft()
+            if not permit.done():
+                if succeed:
+                    permit.set_result(None)
+                else:
+                    permit.set_exception(ConnectFailed("10.0.0.1:10911", "refused"))
+
+    def send(self) -> Sent:
+        sent = Sent(len(self.sends) + len(self.one_ways))
+        outgoing = self._requests.outgoing(Message("T", b"%d" % sent.number), "k")
+
+        async def run() -> None:
+            try:
+                sent.outcome = await self.ordered.send(QUEUE, outgoing, 3000)
+            except (SendError, asyncio.CancelledError) as error:
+                sent.outcome = error
+            sent.ended_at = self._tick()
+
+        sent.task = self.runtime.create_task(run(), name=f"send {sent.number}")
+        self.sends.append(sent)
+        return sent
+
+    def send_one_way(self) -> None:
+        number = len(self.sends) + len(self.one_ways)
+        self._one_way_numbers.add(number)
+        outgoing = self._requests.outgoing(Message("T", b"%d" % number), "k")
+
+        async def run() -> None:
+            try:
+                await self.ordered.send_one_way(QUEUE, outgoing)
+            except (SendError, asyncio.CancelledError):
+                pass
+
+        self.one_ways.append(self.runtime.create_task(run(), name=f"one-way {number}"))
+
+    def _tick(self) -> int:
+        self._now += 1
+        return self._now
+
+    # The broker's side ---------------------------------------------------------------------------------------
+
+    def on_departed(self, link: Link, command: RemotingCommand) -> None:
+        header = cast("SendMessageRequestHeaderV2", command.header)
+        number = int(command.body)
+        self.departed.append((number, header.lane_generation, header.lane_sequence))
+        next(sent for sent in self.sends if sent.number == number).departed_at = self._tick()
+        self.under_way_max = max(self.under_way_max, link.under_way())
+        assert (header.lane_id is not None) is link.agreed
+
+    def broker_takes(self, link: Link, command: RemotingCommand, refuse_with: int | None) -> RemotingCommand:
+        header = cast("SendMessageRequestHeaderV2", command.header)
+        if header.lane_id is not None:
+            assert header.lane_generation is not None
+            assert header.lane_sequence is not None
+            connection = cast("Connection", link)
+            why = self._lanes.refusal(_KEY, header.lane_generation, header.lane_sequence, connection, 0)
+            if why is not None:
+                return command.reply(ResponseCode.SEND_OUT_OF_SEQUENCE, remark=why)
+        if refuse_with is not None:
+            return command.reply(refuse_with, remark="the test says no")
+        if header.lane_id is not None:
+            self._lanes.stored(_KEY)
+        self.stored.append(int(command.body))
+        return command.reply(ResponseCode.SUCCESS, SendMessageResponseHeader("ID", 0, len(self.stored) - 1))
+
+    async def drain(self) -> None:
+        """Everything goes well from here on, until every call has ended."""
+        for _ in range(2000):
+            if all(task.done() for task in (*[sent.task for sent in self.sends], *self.one_ways)):
+                return
+            self.let_connect(succeed=True)
+            for link in self.links:
+                link.pause(False)
+                while link.requests:
+                    link.deliver()
+                while link.replies and link.is_open:
+                    link.answer()
+            await asyncio.sleep(0.001)
+        raise AssertionError(f"stuck: {[sent.number for sent in self.sends if not sent.task.done()]}")
+
+    def restart_broker(self) -> None:
+        """It comes back with its messages and without its lanes."""
+        for link in self.links:
+            link.lose()
+            link.requests.clear()
+        self._lanes = SendLanes()
+
+    @property
+    def first_stored(self) -> list[int]:
+        """Numbers of keyed sends in the order in which each was stored first."""
+        return [number for number in dict.fromkeys(self.stored) if number not in self._one_way_numbers]
+
+
+class _Instance:
+    """The parts of an MQClientInstance that an ordered sender uses."""
+
+    def __init__(self, world: LaneWorld) -> None:
+        self.runtime = world.runtime
+        self.routes = self
+        self.dialer = self
+        self._world = world
+
+    def master_address(self, _broker: str) -> str:
+        return "10.0.0.1:10911"
+
+    def address_of(self, _broker: str) -> str:
+        return "10.0.0.1:10911"
+
+    def open_endpoint(self, _address: str) -> Link | None:
+        return self._world.link()
+
+    @property
+    def endpoint(self) -> Callable[[str], Awaitable[Any]]:
+        return lambda _address: self._world.connect()
