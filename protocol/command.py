@@ -113,15 +113,7 @@ def encode_command(command: RemotingCommand) -> bytes:
     codec = CODECS.get(command.serialize_type)
     if codec is None:
         raise LocalProtocolError(f"headers of type {command.serialize_type} cannot be written")
-    header = codec.encode_header(
-        command.code,
-        command.version,
-        command.opaque,
-        command.flag,
-        command.remark,
-        command.header,
-        command.ext_fields,
-    )
+    header = codec.encode_header(command)
     return encode_frame_head(command.serialize_type, header, len(command.body))
 
 

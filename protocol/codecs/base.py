@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-__all__ = ["DecodedHeader", "ExtValue", "HeaderCodec"]
+__all__ = ["DecodedHeader", "EncodableHeader", "ExtValue", "HeaderCodec"]
 
 ExtValue = str | int | bool
 
@@ -21,17 +21,20 @@ DecodedHeader = tuple[
 """A header with its fields still untyped. A plain tuple: one is made for every command that arrives."""
 
 
+class EncodableHeader(Protocol):
+    """What a codec needs of a command: its header's parts, `header` typed and `ext_fields` beside it."""
+
+    code: int
+    version: int
+    opaque: int
+    flag: int
+    remark: str | None
+    header: tuple[Any, ...] | None
+    ext_fields: Mapping[str, ExtValue] | None
+
+
 class HeaderCodec(Protocol):
-    def encode_header(
-        self,
-        code: int,
-        version: int,
-        opaque: int,
-        flag: int,
-        remark: str | None,
-        header: tuple[Any, ...] | None,
-        ext_fields: Mapping[str, ExtValue] | None,
-    ) -> bytes: ...
+    def encode_header(self, command: EncodableHeader) -> bytes: ...
 
     def decode_header(self, data: bytes) -> DecodedHeader:
         """Raises HeaderError."""

@@ -5,10 +5,9 @@ UTF-8 can hold (lone surrogates) is written as question marks, as Java does, and
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-from lockstep.protocol.codecs.base import DecodedHeader, ExtValue
+from lockstep.protocol.codecs.base import DecodedHeader, EncodableHeader, ExtValue
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.errors import HeaderError, shown
 from lockstep.protocol.header_spec import spec_of
@@ -20,28 +19,21 @@ _decode = json.JSONDecoder().decode
 _LANGUAGES = {language.name: int(language) for language in LanguageCode}
 
 
-def encode_header(
-    code: int,
-    version: int,
-    opaque: int,
-    flag: int,
-    remark: str | None,
-    header: tuple[Any, ...] | None,
-    ext_fields: Mapping[str, ExtValue] | None,
-) -> bytes:
-    parts: dict[str, Any] = {"code": code}
+def encode_header(command: EncodableHeader) -> bytes:
+    header, ext_fields = command.header, command.ext_fields
+    parts: dict[str, Any] = {"code": command.code}
     if header is not None or ext_fields is not None:
         texts: dict[str, str] = {} if header is None else spec_of(type(header)).to_texts(header)
         if ext_fields:
             texts.update((name, to_text(value)) for name, value in ext_fields.items())
         parts["extFields"] = texts
-    parts["flag"] = flag
+    parts["flag"] = command.flag
     parts["language"] = "PYTHON"
-    parts["opaque"] = opaque
-    if remark is not None:
-        parts["remark"] = remark
+    parts["opaque"] = command.opaque
+    if command.remark is not None:
+        parts["remark"] = command.remark
     parts["serializeTypeCurrentRPC"] = "JSON"
-    parts["version"] = version
+    parts["version"] = command.version
     return _encode(parts).encode("utf-8", "replace")
 
 

@@ -5,12 +5,9 @@ header's values in the order in which its class declares them, `ext` nil or a ma
 typed: numbers are numbers, booleans booleans. A newer peer may append fields; a missing tail means "absent".
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import msgpack
 
-from lockstep.protocol.codecs.base import DecodedHeader, ExtValue
+from lockstep.protocol.codecs.base import DecodedHeader, EncodableHeader
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.errors import HeaderError
 
@@ -22,16 +19,16 @@ _unpack = msgpack.unpackb
 _PYTHON = int(LanguageCode.PYTHON)
 
 
-def encode_header(
-    code: int,
-    version: int,
-    opaque: int,
-    flag: int,
-    remark: str | None,
-    header: tuple[Any, ...] | None,
-    ext_fields: Mapping[str, ExtValue] | None,
-) -> bytes:
-    parts = (code, flag, opaque, version, remark, header, ext_fields)
+def encode_header(command: EncodableHeader) -> bytes:
+    parts = (
+        command.code,
+        command.flag,
+        command.opaque,
+        command.version,
+        command.remark,
+        command.header,
+        command.ext_fields,
+    )
     try:
         packed: bytes = _pack(parts)
     except UnicodeEncodeError:  # lone surrogates become question marks, as in JSON

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.protocol.codecs import CODECS, HeaderCodec, json_header, msgpack_header
 from lockstep.protocol.codes import LanguageCode
-from lockstep.protocol.command import decode_command
+from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.frame import Frame
 from lockstep.protocol.headers import QueueRequestHeader
@@ -24,6 +24,11 @@ class Decoded(NamedTuple):
     remark: str | None
     ext_fields: Any
     positional: Any
+
+
+def encoded_header(codec: HeaderCodec, code: int, opaque: int, flag: int, remark: Any, header: Any, ext: Any) -> bytes:
+    command = RemotingCommand(code, header, remark=remark, ext_fields=ext, flag=flag, opaque=opaque, version=409)
+    return codec.encode_header(command)
 
 
 def decoded_header(codec: HeaderCodec, data: bytes) -> Decoded:
@@ -41,28 +46,28 @@ def json_bytes(**members: Any) -> bytes:
 
 def test_json_is_written_as_fastjson_writes_it() -> None:
     """Members in alphabetical order, no blanks, extFields as text, null members left out."""
-    data = json_header.encode_header(30, 409, 7, 2, None, QueueRequestHeader("TopicO", 3), {"x": True, "n": 5})
+    data = encoded_header(json_header, 30, 7, 2, None, QueueRequestHeader("TopicO", 3), {"x": True, "n": 5})
     assert data == (
         b'{"code":30,"extFields":{"topic":"TopicO","queueId":"3","x":"true","n":"5"},"flag":2,"language":"PYTHON",'
         b'"opaque":7,"serializeTypeCurrentRPC":"JSON","version":409}'
     )
-    bare = json.loads(json_header.encode_header(0, 409, 7, 1, "ok", None, None))
+    bare = json.loads(encoded_header(json_header, 0, 7, 1, "ok", None, None))
     assert "extFields" not in bare
     assert bare["remark"] == "ok"
 
 
 def test_json_keeps_text_as_utf8() -> None:
     """Non-ASCII goes as UTF-8, and a lone surrogate, which UTF-8 cannot hold, as a question mark."""
-    data = json_header.encode_header(0, 409, 0, 1, "ä中😀\ud800", None, None)
+    data = encoded_header(json_header, 0, 0, 1, "ä中😀\ud800", None, None)
     assert "ä中😀?".encode() in data
 
 
 @both
 def test_lone_surrogates_are_sent_as_question_marks(codec: HeaderCodec) -> None:
     """A file name read with surrogateescape must reach the peer as a readable header, in either encoding."""
-    decoded = decoded_header(codec, codec.encode_header(0, 409, 3, 1, "a\udcffb", None, {"k": "\ud800"}))
+    decoded = decoded_header(codec, encoded_header(codec, 0, 3, 1, "a\udcffb", None, {"k": "\ud800"}))
     assert (decoded.opaque, decoded.remark, decoded.ext_fields) == (3, "a?b", {"k": "?"})
-    assert decoded_header(codec, codec.encode_header(0, 409, 4, 1, "plain", None, None)).remark == "plain"
+    assert decoded_header(codec, encoded_header(codec, 0, 4, 1, "plain", None, None)).remark == "plain"
 
 
 @pytest.mark.parametrize(
@@ -158,9 +163,9 @@ def test_an_error_text_is_short() -> None:
 
 def test_msgpack_is_the_documented_array() -> None:
     """[code, flag, opaque, version, remark, fields, ext], fields in the order of the class."""
-    data = msgpack_header.encode_header(30, 409, 7, 2, "r", QueueRequestHeader("TopicO", 3), {"x": "y"})
+    data = encoded_header(msgpack_header, 30, 7, 2, "r", QueueRequestHeader("TopicO", 3), {"x": "y"})
     assert msgpack.unpackb(data) == [30, 2, 7, 409, "r", ["TopicO", 3], {"x": "y"}]
-    assert msgpack.unpackb(msgpack_header.encode_header(0, 409, 7, 1, None, None, None)) == [
+    assert msgpack.unpackb(encoded_header(msgpack_header, 0, 7, 1, None, None, None)) == [
         0,
         1,
         7,
@@ -204,8 +209,8 @@ def test_the_msgpack_writer_survives_its_own_error() -> None:
     """A value that cannot be written spoils one command and not those after it."""
     for wrong in (object(), 2**64, "\ud800"):
         with suppress(TypeError, OverflowError):
-            msgpack_header.encode_header(0, 409, 1, 1, None, (1, wrong), None)
-        assert msgpack.unpackb(msgpack_header.encode_header(0, 409, 2, 1, None, (5,), None)) == [
+            encoded_header(msgpack_header, 0, 1, 1, None, (1, wrong), None)
+        assert msgpack.unpackb(encoded_header(msgpack_header, 0, 2, 1, None, (5,), None)) == [
             0,
             1,
             2,
