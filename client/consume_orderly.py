@@ -99,6 +99,14 @@ class ConsumeMessageOrderlyService:
                     await self._consume_run(process_queue)
                 else:
                     self._try_lock_later(process_queue, _LOCK_RETRY_MS)
+        except Exception as error:  # a trace that cannot be written, say: try again rather than stop in silence
+            self._log.error(
+                "consumption failed: queue suspended",
+                queue=str(process_queue.queue),
+                error=f"{type(error).__name__}: {error}",
+            )
+            process_queue.rollback()
+            self._submit_later(process_queue, self._config.suspend_current_queue_time_ms)
         finally:
             process_queue.listener_returned()
             # Here, not in a callback of the task: from the moment `consuming` is off, a put may submit again.
@@ -135,14 +143,14 @@ class ConsumeMessageOrderlyService:
         context = ConsumeOrderlyContext(queue)
         begin = self._trace.now() if self._trace is not None else (0, 0)
         process_queue.listener_running = True
-        status = await self._call(messages, context)
+        status = await self._call(messages.copy(), context)  # a listener may empty its list
         process_queue.listener_returned()
         if self._trace is not None:
             self._trace.handled(queue, process_queue.period, messages, status.name, begin)
         if context.auto_commit and status is _Status.SUCCESS:  # the common case, without a coroutine of its own
             self._store_offset(process_queue, process_queue.commit())
             return True
-        return await self._results[context.auto_commit, status](process_queue, messages, context)
+        return await self._results[bool(context.auto_commit), status](process_queue, messages, context)
 
     # Results -------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Giving up on a message in orderly mode: sent to the retry topic, it becomes a dead letter (wire.md 10.3)."""
 
 from lockstep.client.config import ClientConfig, ProducerConfig
-from lockstep.client.errors import SendError, SendOutcome
+from lockstep.client.errors import NoRouteError, SendError, SendOutcome
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
@@ -57,6 +57,8 @@ class DeadLetters:
         try:
             endpoint = await self._instance.dialer.endpoint(self._instance.address_of(queue.broker_name))
             reply = await endpoint.request(self._requests.command(queue, outgoing), self._timeout_ms)
+        except NoRouteError as error:
+            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=message.msg_id) from None
         except RemotingError as error:
             raise SendError(str(error), SendOutcome.UNKNOWN, msg_id=message.msg_id) from None
         read_send_reply(reply, queue, outgoing)

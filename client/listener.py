@@ -1,5 +1,6 @@
 """The listener contract (DESIGN, "A consumer's queue") and what a listener's answer means (wire.md 12.7)."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -59,7 +60,9 @@ class ListenerCall:
                 result = await self._listener(messages, context)
             else:
                 result = await self._pool.submit(lambda: self._listener(messages, context))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+                raise  # not the listener's: this client is taken down
             self._log.warning(
                 "listener failed: queue suspended",
                 queue=str(context.message_queue),
@@ -78,3 +81,8 @@ class ListenerCall:
             allowed="None or a ConsumeOrderlyStatus",
         )
         return _SUSPEND
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

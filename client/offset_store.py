@@ -1,6 +1,6 @@
 """Consume offsets as a clustering client keeps them: in memory, stored on the broker (wire.md 8.3, 12.9)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from lockstep.client.instance import MQClientInstance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -51,12 +51,11 @@ class RemoteBrokerOffsetStore:
         self.update(queue, offset)
         return offset
 
-    def persist(self, queues: Iterable[MessageQueue]) -> list[tuple[MessageQueue, int]]:
-        """Send the offsets of `queues` that are known to their brokers, one-way; what was sent.
+    def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
+        """Send the offsets of `queues` that are known to their brokers, one-way; `before_sending` is told of each.
 
         A broker without a connection is skipped: the next round comes.
         """
-        sent = []
         for queue in queues:
             offset = self._offsets.get(queue)
             address = self._instance.routes.master_address(queue.broker_name)
@@ -64,6 +63,5 @@ class RemoteBrokerOffsetStore:
             if offset is None or endpoint is None:
                 continue
             header = UpdateConsumerOffsetRequestHeader(self._group, queue.topic, queue.queue_id, offset)
+            before_sending(queue, offset)
             endpoint.send_one_way(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header))
-            sent.append((queue, offset))
-        return sent

@@ -17,15 +17,18 @@ __all__ = ["ProcessQueue"]
 
 
 class ProcessQueue:
-    """`period` numbers the ownership periods of one client. Times are epoch milliseconds."""
+    """`period` numbers the ownership periods of one client; `locked_ms` is when the lock it has was asked for.
 
-    def __init__(self, queue: MessageQueue, period: int, now_ms: int) -> None:
+    Times are epoch milliseconds.
+    """
+
+    def __init__(self, queue: MessageQueue, period: int, now_ms: int, *, locked_ms: int | None = None) -> None:
         self.queue = queue
         self.period = period
         self.dropped = False
         self.outlived_lock = False  # it was lost, or may have been, and won back
-        self.locked = False
-        self.last_lock_ms = now_ms
+        self.locked = locked_ms is not None
+        self.last_lock_ms = now_ms if locked_ms is None else locked_ms
         self.last_pull_ms = now_ms
         self.consuming = False  # a consume task is running or due
         self.listener_running = False
@@ -121,9 +124,10 @@ class ProcessQueue:
 
     # State ---------------------------------------------------------------------------------------------------
 
-    def granted(self, now_ms: int) -> None:
+    def granted(self, asked_ms: int) -> None:
+        """The broker granted what was asked for at `asked_ms`."""
         self.locked = True
-        self.last_lock_ms = now_ms
+        self.last_lock_ms = max(self.last_lock_ms, asked_ms)
 
     def holds_lock(self, now_ms: int, lock_max_live_time_ms: int) -> bool:
         """Does this client still believe in its lock? It must stop before the broker gives the queue away."""

@@ -45,20 +45,21 @@ class QueueLocks:
         self._on_won_back = on_won_back
         self._trace = trace
 
-    async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Ask for these queues, one request a broker; those granted. A ProcessQueue that exists is renewed.
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """Ask for these queues, one request a broker; those granted, and since when. A ProcessQueue is renewed.
 
-        A broker that does not answer grants nothing.
+        A lock counts from the time it was asked for: the broker's clock for it starts later, however late the answer
+        is read. A broker that does not answer grants nothing.
         """
-        granted: set[MessageQueue] = set()
+        granted: dict[MessageQueue, int] = {}
         for broker_name, wanted in _by_broker(queues).items():
-            won = await self._lock_batch(broker_name, wanted)
-            now_ms = self._instance.runtime.now_ms()
-            for queue in won or ():
-                granted.add(queue)
+            asked_ms = self._instance.runtime.now_ms()
+            won = await self._lock_batch(broker_name, wanted) or ()
+            for queue in [queue for queue in wanted if queue in won]:
+                granted[queue] = asked_ms
                 process_queue = self._table.get(queue)
                 if process_queue is not None:
-                    self._granted(process_queue, now_ms)
+                    self._granted(process_queue, asked_ms)
         return granted
 
     async def lock_all(self) -> None:
@@ -83,23 +84,23 @@ class QueueLocks:
                 await self._renew(broker_name, queues, endpoint)
 
     async def _renew(self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None) -> None:
-        asked = [(queue, self._table[queue]) for queue in queues]
+        asked = [(queue, process_queue) for queue in queues if (process_queue := self._table.get(queue)) is not None]
+        asked_ms = self._instance.runtime.now_ms()
         won = await self._lock_batch(broker_name, queues, over)
         if won is None:
             return
-        now_ms = self._instance.runtime.now_ms()
         for queue, process_queue in asked:
             if queue in won:
-                self._granted(process_queue, now_ms)
+                self._granted(process_queue, asked_ms)
             elif process_queue.locked:
                 process_queue.locked = False
                 self._instance.log.warning("lock lost", queue=str(queue), group=self._group)
                 if self._trace is not None:
                     self._trace.queue_event("lock_lost", queue, period=process_queue.period)
 
-    def _granted(self, process_queue: ProcessQueue, now_ms: int) -> None:
-        if process_queue.holds_lock(now_ms, self._config.lock_surely_held_ms):
-            process_queue.granted(now_ms)
+    def _granted(self, process_queue: ProcessQueue, asked_ms: int) -> None:
+        if process_queue.holds_lock(self._instance.runtime.now_ms(), self._config.lock_surely_held_ms):
+            process_queue.granted(asked_ms)
         elif not process_queue.dropped:
             process_queue.outlived_lock = True
             self._on_won_back(process_queue)

@@ -64,6 +64,9 @@ class Rebalance:
                 await self._rebalance(topic)
             except (RemotingError, NoRouteError) as error:
                 self._log.warning("rebalance failed: queues stay as they are", topic=topic, error=str(error))
+            except Exception as error:  # a strategy of the user's, say; the other topics are rebalanced all the same
+                reason = f"{type(error).__name__}: {error}"
+                self._log.error("rebalance failed: queues stay as they are", topic=topic, error=reason)
         for queue in [queue for queue in self._table if queue.topic not in topics]:
             self.drop(self._table[queue], "the topic is not subscribed any more")
             del self._table[queue]
@@ -112,25 +115,25 @@ class Rebalance:
                 why = f"not pulled for {self._config.pull_max_idle_ms} ms"
             if not why and process_queue.outlived_lock:
                 why = "its lock had run out"
+            if not why and process_queue.try_unlock_times:
+                why = "its listener ran on when it was given away"
             if why:
                 changed |= await self._remove(queue, process_queue, why)
-        wanted = [queue for queue in mine if queue not in self._table]
-        granted = await self._locks.lock(wanted) if wanted else set()
+        wanted = [queue for queue in dict.fromkeys(mine) if queue not in self._table]
+        granted = await self._locks.lock(wanted) if wanted else {}
         for queue in wanted:
             if queue in granted:
-                self._add(queue)
+                self._add(queue, granted[queue])
                 changed = True
             else:
                 self._log.info("lock refused: asked again at the next rebalance", queue=str(queue))
         return changed
 
-    def _add(self, queue: MessageQueue) -> None:
+    def _add(self, queue: MessageQueue, locked_ms: int) -> None:
         """Its first offset is fixed by the first pull, under this lock."""
         self._offsets.forget(queue)
         self._periods += 1
-        now_ms = self._runtime.now_ms()
-        process_queue = ProcessQueue(queue, self._periods, now_ms)
-        process_queue.granted(now_ms)
+        process_queue = ProcessQueue(queue, self._periods, self._runtime.now_ms(), locked_ms=locked_ms)
         self._table[queue] = process_queue
         self._log.info("queue acquired", queue=str(queue), period=process_queue.period)
         if self._trace is not None:
@@ -162,12 +165,12 @@ class Rebalance:
     def persist(self, process_queues: list[ProcessQueue]) -> None:
         """Send the offsets of queues this client owns to their brokers."""
         known = {process_queue.queue: process_queue for process_queue in process_queues}
-        if self._trace is not None:
-            for queue, process_queue in known.items():
-                offset = self._offsets.in_memory(queue)
-                if offset >= 0:
-                    self._trace.queue_event("committed", queue, period=process_queue.period, offset=offset)
-        self._offsets.persist(known)
+
+        def note(queue: MessageQueue, offset: int) -> None:
+            if self._trace is not None:
+                self._trace.queue_event("committed", queue, period=known[queue].period, offset=offset)
+
+        self._offsets.persist(known, note)
 
     def drop(self, process_queue: ProcessQueue, why: str) -> None:
         """Its listener may still run, but it takes and commits nothing more."""

@@ -8,6 +8,7 @@ from lockstep.protocol.bodies import TopicRouteData
 from lockstep.protocol.body_codec import WireBody, decode_body
 from lockstep.protocol.codes import MASTER_ID, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers import GetRouteInfoRequestHeader
 from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.errors import RemotingError, RequestRefused
@@ -29,6 +30,7 @@ class Routes:
         self._log = log
         self._timeout_ms = timeout_ms
         self._routes: dict[str, TopicRouteData] = {}
+        self._wanted: dict[str, None] = {}  # topics that were asked for, with a route or not yet
         self._brokers: dict[str, dict[int, str]] = {}
         self.on_changed: list[Callable[[str], None]] = []
 
@@ -53,6 +55,7 @@ class Routes:
 
     async def fetch(self, topic: str) -> TopicRouteData | None:
         """Ask a name server now. None when it does not know the topic. Raises NoRouteError when none answers."""
+        self._wanted[topic] = None
         header = GetRouteInfoRequestHeader(topic)
         reply = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -67,8 +70,12 @@ class Routes:
         return self._routes.get(topic) or await self.fetch(topic)
 
     async def refresh(self) -> None:
-        for topic in list(self._routes):
-            await self.fetch(topic)
+        """Ask for every topic that was ever asked for: one that did not exist may exist by now."""
+        for topic in list(self._wanted):
+            try:
+                await self.fetch(topic)
+            except (NoRouteError, BodyError) as error:
+                self._log.warning("route not refreshed", topic=topic, error=str(error))
 
     async def ask(self, code: int, header: tuple[object, ...] | None = None) -> RemotingCommand:
         """A request to a name server, any that answers. Raises NoRouteError when none does."""

@@ -1,5 +1,6 @@
 """Sends that may go to any queue: queues take turns, and after a failure another broker is tried (wire.md 12.11)."""
 
+import asyncio
 from collections.abc import Sequence
 
 from lockstep.client.config import ProducerConfig
@@ -46,17 +47,18 @@ class AnywhereSender:
     async def send(self, outgoing: Outgoing, timeout_ms: int) -> SendResult:
         """Raises SendError, NoRouteError."""
         deadline_ms = self._instance.runtime.now_ms() + timeout_ms
+        queues = await self._queues.find(outgoing.topic)
         failed_broker: str | None = None
         last_error: SendError | None = None
         for _ in range(1 + self._config.retry_times):
             remaining_ms = deadline_ms - self._instance.runtime.now_ms()
             if remaining_ms <= 0:
                 break
-            queue = self.take_turns(await self._queues.find(outgoing.topic), avoid=failed_broker)
+            queue = self.take_turns(queues, avoid=failed_broker)
             try:
                 result = await self._attempt(queue, outgoing, remaining_ms)
             except SendError as error:
-                last_error, failed_broker = error, queue.broker_name
+                last_error, failed_broker = error.after(last_error), queue.broker_name
                 if error.outcome is SendOutcome.REFUSED:
                     if error.code not in _RETRIED_CODES:
                         break
@@ -75,10 +77,14 @@ class AnywhereSender:
     async def _attempt(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
         try:
             endpoint = await self._instance.dialer.endpoint(self._instance.address_of(queue.broker_name))
-            await endpoint.writable()
+            if endpoint.write_paused:
+                await asyncio.wait_for(endpoint.writable(), timeout_ms / 1000)
             future = endpoint.request_nowait(self._requests.command(queue, outgoing), timeout_ms)
         except (RemotingError, NoRouteError) as error:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+        except TimeoutError:
+            reason = f"{endpoint.address} takes nothing more, for {timeout_ms} ms"
+            raise SendError(reason, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
         try:
             return read_send_reply(await future, queue, outgoing)
         except RemotingError as error:

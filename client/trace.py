@@ -24,10 +24,13 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circ
 class TraceWriter:
     def __init__(self, runtime: Runtime, path: str, client_id: str, group: str) -> None:
         self._runtime = runtime
+        self._closed = False
         self._file = runtime.storage.open_append(path)
         self._who = {"host": client_id.partition("@")[0], "client_id": client_id, "group": group}
 
     def close(self) -> None:
+        """What happens after it, to calls that a shutdown cut short, is not recorded."""
+        self._closed = True
         self._file.close()
 
     def queue_event(self, event: str, queue: MessageQueue, **fields: Any) -> None:
@@ -76,7 +79,8 @@ class TraceWriter:
         }
 
     def _write(self, records: Sequence[dict[str, Any]]) -> None:
-        self._file.write("".join([_encode(record) + "\n" for record in records]).encode("utf-8", "replace"))
+        if not self._closed:
+            self._file.write("".join([_encode(record) + "\n" for record in records]).encode("utf-8", "replace"))
 
 
 def _queue(queue: MessageQueue) -> dict[str, Any]:
