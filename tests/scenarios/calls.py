@@ -1,7 +1,7 @@
 """What listeners did, as an independent witness of it: every call with its times, and any two that ran at once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -65,8 +65,11 @@ class Calls:
         """Its listeners died with it."""
         self._running = [call for call in self._running if call.process != process]
 
-    def listener(self, runtime: SimRuntime, work_ms: int, answer: Answer | None) -> OrderlyListener:
-        """A listener that takes `work_ms` of virtual time and then answers, with None (success) by default."""
+    def listener(
+        self, runtime: SimRuntime, work_ms: int, works_ms: Mapping[str, int], answer: Answer | None
+    ) -> OrderlyListener:
+        """A listener that takes `work_ms` of virtual time, for texts in `works_ms` that, and then answers; by default
+        with None, success."""
         process = str(runtime.host)
 
         async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
@@ -74,8 +77,9 @@ class Calls:
             self._begin(calls)
             good = False
             try:
-                if work_ms:
-                    await asyncio.sleep(work_ms / 1000)
+                duration_ms = works_ms.get(calls[-1].text, work_ms)
+                if duration_ms:
+                    await asyncio.sleep(duration_ms / 1000)
                 status = answer(messages[-1], context) if answer is not None else None
                 good = status in _GOOD
                 return status

@@ -7,7 +7,7 @@ all traces as one history.
 import asyncio
 import json
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -196,17 +196,19 @@ class Cluster:
         name: str,
         *,
         work_ms: int = 0,
+        works_ms: Mapping[str, int] | None = None,
         answer: Answer | None = None,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
         **settings: Any,
     ) -> PushConsumer:
-        """Start a consumer of the topic on a host of its own; its listener works for `work_ms`, then answers."""
+        """Start a consumer of the topic on a host of its own; its listener works for `work_ms` (`works_ms` by text),
+        then answers."""
         runtime = self.world.host(name)
         consumer = PushConsumer(
             GROUP,
             name_server=self.name_server,
             config=ConsumerConfig(serialize_type=self.serialize_type, **settings),
-            listener=self.seen.listener(runtime, work_ms, answer),
+            listener=self.seen.listener(runtime, work_ms, works_ms or {}, answer),
             strategy=strategy,
             trace=_TRACE,
             runtime=runtime,
@@ -249,13 +251,15 @@ class Cluster:
     async def _send_all(self, name: str, count: int, keys: int, queue_id: int | None) -> None:
         await asyncio.gather(*[self.send_one(keys, queue_id, name) for _ in range(count)])
 
-    async def send_one(self, keys: int = 8, queue_id: int | None = None, name: str = PRODUCER) -> SendResult:
+    async def send_one(
+        self, keys: int = 8, queue_id: int | None = None, name: str = PRODUCER, *, padding_bytes: int = 0
+    ) -> SendResult:
         """To be awaited on the producer's host. Raises SendError."""
         producer = self._clients[name]
         assert isinstance(producer, Producer)
         number, self._count = self._count, self._count + 1
         queue = None if queue_id is None else MessageQueue(TOPIC, BROKER, queue_id)
-        message = Message(TOPIC, str(number).encode())
+        message = Message(TOPIC, str(number).encode() + b" " * padding_bytes)
         result = await producer.send(message, sharding_key=f"key{number % keys}", queue=queue)
         self.sent.append(str(number))
         return result

@@ -112,3 +112,23 @@ async def test_a_clean_shutdown_says_goodbye(cluster: Cluster) -> None:
     await cluster.world.sleep_ms(40_000)
     await cluster.send(30)
     await cluster.all_seen()
+
+
+@scenario()
+async def test_a_listener_that_outlives_the_store_is_alone(cluster: Cluster) -> None:
+    """A listener still at a message of the old store, when its queue was reset and taken again: the new store's
+    messages wait until it returns. One process never runs two listeners on one queue."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=1000, works_ms={"1": 40_000})
+    await cluster.send(2)
+    await cluster.world.until(lambda: cluster.seen.texts() == list("01"))
+    cluster.crash(BROKER)
+    await cluster.world.sleep_ms(1000)
+    await cluster.broker(queues=1)
+    await cluster.world.until(lambda: cluster.events("queue acquired", host="c1", queue=f"Aircraft@{BROKER}:0")[1:])
+    assert cluster.seen.running("c1")
+    await cluster.send(2)
+    await cluster.all_seen()
+    old, new = cluster.seen.all[1:3]
+    assert new.begin_ms >= old.end_ms >= 40_000

@@ -87,6 +87,27 @@ async def test_a_busy_queue_is_unlocked_20_s_later(cluster: Cluster) -> None:
 
 
 @scenario()
+async def test_a_queue_that_comes_back_is_not_unlocked(cluster: Cluster) -> None:
+    """A busy queue dropped for a joiner who leaves at once: back with its owner, it must not lose its lock when the
+    20 s of the delayed unlock are over."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=300)
+    await cluster.send(200, queue_id=1)
+    await cluster.at(10_000)
+    await cluster.consumer("c2")
+    await cluster.world.until(lambda: cluster.events("queue dropped", host="c1"))
+    await cluster.leave("c2")
+    await cluster.world.until(lambda: cluster.events("queue acquired", host="c1", since_ms=10_000))
+    for second in range(12, 40):
+        await cluster.at(second * 1000)
+        assert not await cluster.lock("rival", 1)
+    await cluster.all_seen()
+    assert not cluster.events("lock released", queue=f"Aircraft@{BROKER}:1")
+
+
+@scenario()
 async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> None:
     """A queue whose listener runs for 30 s is not unlocked before the listener has returned, and is handed over
     then."""

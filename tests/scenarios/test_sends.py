@@ -97,6 +97,39 @@ async def test_retried_sends_stay_in_order(cluster: Cluster) -> None:
     assert report.duplicates == {Cause.PRODUCER_RETRY: 32}
 
 
+async def _one_too_large(cluster: Cluster, *, retry_keyed: bool) -> Heard:
+    """16 sends of one key in flight, after one that opened the way; the fifth is larger than the broker takes."""
+    await cluster.broker(queues=1, max_message_bytes=100)
+    await cluster.producer(retry_keyed=retry_keyed)
+    await cluster.send(1, keys=1)
+
+    async def all_at_once() -> list[SendResult | BaseException]:
+        sends = [cluster.send_one(keys=1, padding_bytes=200 if number == 4 else 0) for number in range(16)]
+        return list(await asyncio.gather(*sends, return_exceptions=True))
+
+    heard = await cluster.world.host(PRODUCER).run(all_at_once())
+    await cluster.consumer("c1")
+    await cluster.all_seen()
+    return [result for result in heard if isinstance(result, SendResult | SendError)]
+
+
+@scenario()
+async def test_a_refused_send_is_not_overtaken(cluster: Cluster) -> None:
+    """What follows a refused send on its connection is refused as well: the broker stores what came before it, no
+    more."""
+    heard = await _one_too_large(cluster, retry_keyed=False)
+    assert _outcomes(heard) == {None: 4, SendOutcome.REFUSED: 12}
+    assert _stored_numbers(cluster)[0] == list(range(5))
+
+
+@scenario()
+async def test_what_follows_a_refused_send_may_be_repeated(cluster: Cluster) -> None:
+    """With retry_keyed only the message that can never be stored fails; those after it are stored behind, in order."""
+    heard = await _one_too_large(cluster, retry_keyed=True)
+    assert _outcomes(heard) == {None: 15, SendOutcome.REFUSED: 1}
+    assert _stored_numbers(cluster)[0] == [*range(5), *range(6, 17)]
+
+
 @scenario()
 async def test_a_late_arrival_does_not_overtake(cluster: Cluster) -> None:
     """Sends that a partition of 5 s delays past their timeout are stored when it ends, before those sent after it."""
