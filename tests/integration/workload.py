@@ -35,6 +35,7 @@ SHORT_LOCKS = {  # of a consumer: renew < its own expiry < the broker's
     "lock_max_live_time_ms": 2500,
     "broker_lock_max_live_time_ms": BROKER_LOCK_LIFE_MS,
     "rebalance_interval_ms": 1000,
+    "unlock_delay_ms": 500,
     "persist_consumer_offset_interval_ms": 500,
 }
 
