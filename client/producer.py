@@ -11,7 +11,7 @@ from lockstep.client.publish_queues import PublishQueues
 from lockstep.client.selector import MessageQueueSelector, select_by_hash
 from lockstep.client.send_anywhere import AnywhereSender
 from lockstep.client.send_ordered import OrderedSender
-from lockstep.client.send_request import SendRequests, SendResult
+from lockstep.client.send_request import SendRequests, SendResult, common_sharding_key
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host
 from lockstep.protocol.model import Message, MessageQueue
@@ -130,9 +130,13 @@ class Producer(Lifecycle):
     ) -> SendResult:
         """Send messages of one topic as one request to one queue, where they get consecutive offsets.
 
+        Without a key or a queue given here, messages with a key must all have the same one.
+
         The result's `queue_offset` is the first one, its `msg_id` all of them with commas between. Raises as `send`.
         """
         parts = self._started()
+        if sharding_key is None and queue is None:
+            sharding_key = common_sharding_key(messages)
         outgoing = parts.requests.outgoing_batch(messages, sharding_key)
         if sharding_key is None and queue is None:
             return await parts.anywhere.send(outgoing, self.config.send_timeout_ms)

@@ -18,7 +18,7 @@ from lockstep.protocol.names import DEFAULT_TOPIC, RESERVED_TOPICS, check_topic
 from lockstep.protocol.properties import check_user_properties, encode_properties
 from lockstep.remoting.runtime import Runtime
 
-__all__ = ["Outgoing", "SendRequests", "SendResult", "SendStatus", "read_send_reply"]
+__all__ = ["Outgoing", "SendRequests", "SendResult", "SendStatus", "common_sharding_key", "read_send_reply"]
 
 _SEND, _SEND_BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 _CHECKED_TOPICS_MAX = 1000
@@ -78,6 +78,8 @@ class SendRequests:
     def outgoing(self, message: Message, sharding_key: str | None) -> Outgoing:
         """Raises LocalProtocolError for a message that must not be sent (wire.md 12.11)."""
         topic, body = message.topic, message.body
+        if not isinstance(body, bytes | bytearray):
+            raise LocalProtocolError(f"a body must be bytes, not {type(body).__name__}; encode text first")
         self._check(topic, len(body))
         if message.properties:
             check_user_properties(message.properties)
@@ -89,6 +91,8 @@ class SendRequests:
         properties[names.UNIQ_KEY] = msg_id
         properties[names.WAIT] = "true"
         text = encode_properties(properties)
+        if text.count(names.NAME_END) != len(properties) or text.count(names.PAIR_END) != len(properties) - 1:
+            raise LocalProtocolError("tags, keys and sharding keys must not hold 0x01 or 0x02, which part properties")
         if len(text) > PROPERTIES_BYTES_MAX:
             raise LocalProtocolError(f"the properties have over {PROPERTIES_BYTES_MAX} bytes, the most RocketMQ stores")
         return Outgoing(_SEND, topic, body, message.flag, text, msg_id, sharding_key, now_ms)
@@ -144,6 +148,16 @@ class SendRequests:
             ),
         )
         return RemotingCommand(outgoing.code, header, outgoing.body)
+
+
+def common_sharding_key(messages: Sequence[Message]) -> str | None:
+    """The key by which a batch finds its one queue. Raises LocalProtocolError when there are several."""
+    keys = list(dict.fromkeys(message.sharding_key for message in messages))
+    if len(keys) > 1:
+        raise LocalProtocolError(
+            f"a batch goes to one queue: give it, or one sharding key, not {keys[0]!r}, {keys[1]!r}"
+        )
+    return keys[0] if keys else None
 
 
 def read_send_reply(reply: RemotingCommand, queue: MessageQueue, outgoing: Outgoing) -> SendResult:

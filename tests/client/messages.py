@@ -1,0 +1,47 @@
+"""Messages as a consumer gets them, made through the stored layout."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
+from lockstep.protocol.properties import encode_properties
+
+__all__ = ["message_at", "messages_at", "stored_bytes"]
+
+
+def stored_bytes(
+    offset: int,
+    body: bytes | None = None,
+    *,
+    topic: str = "T",
+    reconsume_times: int = 0,
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """One record of the commit log; a body that is not given names the offset."""
+    return encode_stored_message(
+        queue_id=0,
+        flag=0,
+        queue_offset=offset,
+        commit_log_offset=offset * 1000,
+        sys_flag=0,
+        born_timestamp=1,
+        born_host=bytes(4),
+        born_port=1,
+        store_timestamp=2,
+        store_host=bytes((10, 0, 0, 1)),
+        store_port=10911,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=0,
+        body=b"%d" % offset if body is None else body,
+        topic=topic.encode(),
+        properties=encode_properties(properties).encode(),
+    )
+
+
+def message_at(offset: int, body: bytes | None = None, **properties: str) -> MessageExt:
+    (message,) = decode_messages(stored_bytes(offset, body, properties=properties), "broker-a")
+    return message
+
+
+def messages_at(*offsets: int) -> list[MessageExt]:
+    return [message_at(offset) for offset in offsets]

@@ -1,0 +1,93 @@
+"""Settings of the clients: RocketMQ's defaults, and relations that must hold."""
+
+from typing import Any
+
+import pytest
+
+from lockstep.client import ConsumerConfig, ProducerConfig
+from lockstep.remoting.settings import SettingError, with_properties
+
+# wire.md 7.3, 12.1 and 12.12, under RocketMQ's own names.
+DEFAULTS: dict[str, Any] = {
+    "consumeMessageBatchMaxSize": 1,
+    "consumeThreadMax": 20,
+    "maxReconsumeTimes": -1,
+    "suspendCurrentQueueTimeMillis": 1000,
+    "pullBatchSize": 32,
+    "pullInterval": 0,
+    "pullThresholdForQueue": 1000,
+    "brokerSuspendMaxTimeMillis": 15_000,
+    "consumerTimeoutMillisWhenSuspend": 30_000,
+    "rocketmq.client.pull.pullMaxIdleTime": 120_000,
+    "rocketmq.client.rebalance.waitInterval": 20_000,
+    "rocketmq.client.rebalance.lockInterval": 20_000,
+    "rocketmq.client.rebalance.lockMaxLiveTime": 30_000,
+    "rocketmq.client.unlockDelayTimeMills": 20_000,
+    "rocketmq.client.maxTimeConsumeContinuously": 60_000,
+    "persistConsumerOffsetInterval": 5000,
+    "heartbeatBrokerInterval": 30_000,
+    "pollNameServerInterval": 30_000,
+    "mqClientApiTimeout": 3000,
+}
+PRODUCER_DEFAULTS = {
+    "sendMsgTimeout": 3000,
+    "retryTimesWhenSendFailed": 2,
+    "maxMessageSize": 4_194_304,
+    "defaultTopicQueueNums": 4,
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_consumer_defaults_are_rocketmqs(name: str) -> None:
+    """Given its default under RocketMQ's name, nothing changes; given another value, something does."""
+    config = ConsumerConfig()
+    assert with_properties(config, {name: str(DEFAULTS[name])}) == config
+    assert with_properties(config, {name: str(DEFAULTS[name] + 1)}) != config
+
+
+@pytest.mark.parametrize("name", PRODUCER_DEFAULTS)
+def test_producer_defaults_are_rocketmqs(name: str) -> None:
+    """The same for producers."""
+    config = ProducerConfig()
+    assert with_properties(config, {name: str(PRODUCER_DEFAULTS[name])}) == config
+    assert with_properties(config, {name: str(PRODUCER_DEFAULTS[name] + 1)}) != config
+
+
+def test_a_lock_is_renewed_before_its_holder_stops_believing() -> None:
+    """Or every queue would pause each round; the text says so with both numbers."""
+    with pytest.raises(SettingError, match=r"lock_interval_ms \(30000\) must be below lock_max_live_time_ms \(30000\)"):
+        ConsumerConfig(lock_interval_ms=30_000)
+    ConsumerConfig(lock_interval_ms=29_999)
+
+
+def test_a_holder_stops_believing_before_the_broker_gives_its_queue_away() -> None:
+    """Where the broker's life of a lock is known, the client's must be shorter."""
+    with pytest.raises(SettingError, match="a holder stops before the broker gives its queue away"):
+        ConsumerConfig(broker_lock_max_live_time_ms=30_000)
+    ConsumerConfig(broker_lock_max_live_time_ms=30_001)
+
+
+def test_a_pull_may_be_held_its_suspend_time_and_a_sweep() -> None:
+    """A client that times out first would ask again and again, and leave held pulls behind."""
+    with pytest.raises(SettingError, match="the broker may hold a pull that long"):
+        ConsumerConfig(pull_timeout_ms=20_000)
+    ConsumerConfig(pull_timeout_ms=20_001)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("consume_message_batch_max_size", 1, 1024),
+        ("pull_batch_size", 1, 1024),
+        ("pull_threshold_for_queue", 1, 65535),
+        ("pull_interval_ms", 0, 65535),
+        ("consume_thread_count", 1, 1000),
+    ],
+)
+def test_ranges_are_rocketmqs(name: str, low: int, high: int) -> None:
+    """wire.md 12.2: both ends are allowed, what lies beyond is named."""
+    for value in (low, high):
+        with_properties(ConsumerConfig(), {name: str(value)})
+    for value in (low - 1, high + 1):
+        with pytest.raises(SettingError, match=f"{name} must be from {low} to {high}, not {value}"):
+            with_properties(ConsumerConfig(), {name: str(value)})

@@ -1,0 +1,158 @@
+"""The listener contract: whatever a listener does, it comes to one of four answers (DESIGN, "A consumer's queue")."""
+
+import asyncio
+import functools
+import threading
+from typing import Any
+
+import pytest
+
+from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt, MessageQueue
+from lockstep.client.listener import ListenerCall
+from lockstep.remoting.runtime import AsyncioRuntime
+from tests.client.messages import messages_at
+from tests.remoting.helpers import RecordingLog
+
+SUCCESS, SUSPEND = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+QUEUE = MessageQueue("T", "broker-a", 3)
+
+
+async def call(listener: Any, log: RecordingLog | None = None) -> ConsumeOrderlyStatus:
+    pool = AsyncioRuntime().new_worker_pool("listener", 2)
+    try:
+        return await ListenerCall(listener, pool, log or RecordingLog())(messages_at(7), ConsumeOrderlyContext(QUEUE))
+    finally:
+        pool.close()
+
+
+def plain(answer: Any) -> Any:
+    return lambda messages, context: answer
+
+
+def asynchronous(answer: Any) -> Any:
+    async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
+        await asyncio.sleep(0)
+        return answer
+
+    return listen
+
+
+def an_object(answer: Any) -> Any:
+    class Listener:
+        def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
+            return answer
+
+    return Listener()
+
+
+def an_async_object(answer: Any) -> Any:
+    class Listener:
+        async def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
+            return answer
+
+    return Listener()
+
+
+def a_method(answer: Any) -> Any:
+    class Service:
+        async def on_message(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
+            return answer
+
+    return Service().on_message
+
+
+def a_partial(answer: Any) -> Any:
+    async def listen(prefix: str, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
+        return answer
+
+    return functools.partial(listen, "prefix")
+
+
+KINDS = [plain, asynchronous, an_object, an_async_object, a_method, a_partial]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_kind_of_callable_answers(kind: Any) -> None:
+    """Functions, objects and methods, async and plain; None is SUCCESS, a status is itself."""
+    assert await call(kind(None)) is SUCCESS
+    for status in ConsumeOrderlyStatus:
+        assert await call(kind(status)) is status
+
+
+@pytest.mark.parametrize("nonsense", [True, False, 0, "SUCCESS", object(), [SUCCESS], SUCCESS.name], ids=repr)
+@pytest.mark.parametrize("kind", [plain, asynchronous])
+async def test_nonsense_suspends_and_is_named(kind: Any, nonsense: Any) -> None:
+    """A wrong answer is never taken for success; the log says what came and what is allowed."""
+    log = RecordingLog()
+    assert await call(kind(nonsense), log) is SUSPEND
+    ((level, event, fields),) = log.events
+    assert (level, event) == ("error", "listener returned nonsense: queue suspended")
+    assert type(nonsense).__name__ in fields["returned"]
+    assert fields["queue"] == "T@broker-a:3"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("bad order"), StopIteration("empty"), TimeoutError(), asyncio.CancelledError(), KeyError(1)],
+    ids=repr,
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_exception_suspends_and_is_logged(error: BaseException, is_async: bool) -> None:
+    """Also one that futures cannot carry, and a CancelledError of the listener's own making."""
+
+    def fail(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
+        raise error
+
+    async def fail_later(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    log = RecordingLog()
+    assert await asyncio.wait_for(call(fail_later if is_async else fail, log), 10) is SUSPEND
+    ((level, event, fields),) = log.events
+    assert (level, event) == ("warning", "listener failed: queue suspended")
+    assert (fields["queue"], fields["offset"]) == ("T@broker-a:3", 7)
+
+
+async def test_a_client_that_is_taken_down_is_not_a_failed_listener() -> None:
+    """When the consume task itself is cancelled, that goes through; nothing is suspended or logged."""
+    log, started = RecordingLog(), asyncio.Event()
+
+    async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(call(listen, log))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log.events == []
+
+
+async def test_where_a_listener_runs() -> None:
+    """An async one on the loop, a plain one on a thread of the consumer's own, which may block."""
+    threads: list[str] = []
+
+    def listen(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
+        threads.append(threading.current_thread().name)
+
+    async def listen_on_the_loop(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
+        listen(messages, context)
+
+    await call(listen)
+    await call(listen_on_the_loop)
+    assert threads == ["listener-1", threading.current_thread().name]
+
+
+async def test_what_a_listener_is_given() -> None:
+    """The messages, and a context that names the queue and starts with RocketMQ's defaults."""
+    seen: list[tuple[list[int], ConsumeOrderlyContext]] = []
+
+    async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
+        seen.append(([message.queue_offset for message in messages], context))
+
+    await call(listen)
+    ((offsets, context),) = seen
+    assert offsets == [7]
+    assert context == ConsumeOrderlyContext(QUEUE, auto_commit=True, suspend_current_queue_time_ms=-1)

@@ -1,0 +1,249 @@
+"""ProcessQueue: the table of wire.md 12.5, row by row, and against a naive model."""
+
+import asyncio
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from tests.client.messages import message_at, messages_at
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+def offsets(messages: list[MessageExt]) -> list[int]:
+    return [message.queue_offset for message in messages]
+
+
+def queue_with(*held: int) -> ProcessQueue:
+    process_queue = ProcessQueue(QUEUE, 1, 0)
+    process_queue.put_messages(messages_at(*held))
+    return process_queue
+
+
+def test_put_asks_for_a_consume_task_once() -> None:
+    """True only when there is something and nobody consumes; after an empty take it may be asked for again."""
+    process_queue = ProcessQueue(QUEUE, 1, 0)
+    assert not process_queue.put_messages([])
+    assert process_queue.put_messages(messages_at(0, 1))
+    assert not process_queue.put_messages(messages_at(2))
+    process_queue.take_messages(3)
+    assert process_queue.take_messages(1) == []
+    assert not process_queue.put_messages([])
+    assert process_queue.put_messages(messages_at(3))
+
+
+def test_put_counts_a_message_once() -> None:
+    """An offset that is there already is replaced and not counted (wire.md 12.5)."""
+    process_queue = queue_with(0, 1, 2)
+    process_queue.put_messages(messages_at(1, 2, 3))
+    assert (process_queue.message_count, process_queue.message_bytes) == (4, 4)
+
+
+def test_take_moves_the_first_in_offset_order() -> None:
+    """Whatever the order in which they came."""
+    process_queue = ProcessQueue(QUEUE, 1, 0)
+    process_queue.put_messages(messages_at(5, 3))
+    process_queue.put_messages(messages_at(4))
+    assert offsets(process_queue.take_messages(2)) == [3, 4]
+    assert offsets(process_queue.take_messages(2)) == [5]
+
+
+def test_commit_is_the_last_taken_plus_one() -> None:
+    """Gaps do not matter; count and bytes go down by what was in hand; nothing in hand is -1."""
+    process_queue = queue_with(3, 7, 9)
+    assert process_queue.commit() == -1
+    process_queue.take_messages(2)
+    assert process_queue.commit() == 8
+    assert (process_queue.message_count, process_queue.message_bytes) == (1, 1)
+    assert process_queue.commit() == -1
+
+
+def test_rollback_takes_everything_back() -> None:
+    """All that is in hand, over several takes, comes again in order."""
+    process_queue = queue_with(0, 1, 2)
+    process_queue.take_messages(1)
+    process_queue.take_messages(1)
+    process_queue.rollback()
+    assert offsets(process_queue.take_messages(5)) == [0, 1, 2]
+    assert process_queue.message_count == 3
+
+
+def test_make_again_takes_only_these_back() -> None:
+    """Under manual commit, earlier ones stay in hand and are committed with the next COMMIT."""
+    process_queue = queue_with(0, 1, 2)
+    process_queue.take_messages(1)
+    again = process_queue.take_messages(1)
+    process_queue.make_messages_to_consume_again(again)
+    assert offsets(process_queue.take_messages(5)) == [1, 2]
+    assert process_queue.commit() == 3
+
+
+def test_span_is_of_what_waits() -> None:
+    """Last offset minus first of the messages not taken yet, 0 when there are none."""
+    process_queue = ProcessQueue(QUEUE, 1, 0)
+    assert process_queue.span == 0
+    process_queue.put_messages(messages_at(10, 11, 50))
+    assert process_queue.span == 40
+    process_queue.take_messages(2)
+    assert process_queue.span == 0
+
+
+def test_position_is_the_first_that_is_not_done() -> None:
+    """In hand, else waiting, else the next to pull."""
+    process_queue = ProcessQueue(QUEUE, 1, 0)
+    assert process_queue.position == -1
+    process_queue.next_offset = 6
+    assert process_queue.position == 6
+    process_queue.put_messages(messages_at(3, 4, 5))
+    assert process_queue.position == 3
+    process_queue.take_messages(2)
+    assert process_queue.position == 3
+    process_queue.commit()
+    assert process_queue.position == 5
+
+
+def test_the_lock_holds_to_its_last_millisecond() -> None:
+    """Believed in while now - lastLock <= 30 000, and only while it is locked at all."""
+    process_queue = ProcessQueue(QUEUE, 1, 1000, locked_ms=1000)
+    assert process_queue.holds_lock(31_000, 30_000)
+    assert not process_queue.holds_lock(31_001, 30_000)
+    process_queue.granted(2000)
+    assert process_queue.holds_lock(32_000, 30_000)
+    process_queue.granted(1500)  # an older answer that came late
+    assert process_queue.holds_lock(32_000, 30_000)
+    process_queue.locked = False
+    assert not process_queue.holds_lock(2000, 30_000)
+    assert not ProcessQueue(QUEUE, 1, 1000).holds_lock(1000, 30_000)
+
+
+def test_a_pull_expires_after_its_last_millisecond() -> None:
+    """now - lastPull > 120 000."""
+    process_queue = ProcessQueue(QUEUE, 1, 1000)
+    assert not process_queue.pull_expired(121_000, 120_000)
+    assert process_queue.pull_expired(121_001, 120_000)
+
+
+def test_clear_forgets_all() -> None:
+    """What waits, what is in hand, and the counts."""
+    process_queue = queue_with(0, 1, 2)
+    process_queue.take_messages(1)
+    process_queue.clear()
+    assert process_queue.is_empty
+    assert (process_queue.message_count, process_queue.message_bytes) == (0, 0)
+
+
+async def test_waiting_for_a_listener() -> None:
+    """At once when none runs; else when it returns, or False after the time; several may wait."""
+    process_queue = ProcessQueue(QUEUE, 1, 0)
+    assert await process_queue.listener_idle(0)
+    process_queue.listener_running = True
+    assert not await process_queue.listener_idle(1)
+    waiters = [asyncio.ensure_future(process_queue.listener_idle(60_000)) for _ in range(2)]
+    await asyncio.sleep(0)
+    process_queue.listener_returned()
+    assert await asyncio.gather(*waiters) == [True, True]
+
+
+async def test_a_listener_that_starts_again_is_not_idle() -> None:
+    """Who waited must look again: the next batch may have begun by the time it wakes."""
+    process_queue = ProcessQueue(QUEUE, 1, 0)
+    process_queue.listener_running = True
+    waiter = asyncio.ensure_future(process_queue.listener_idle(60_000))
+    await asyncio.sleep(0)
+    process_queue.listener_returned()
+    process_queue.listener_running = True
+    assert not await waiter
+
+
+async def test_waiting_for_room() -> None:
+    """Woken by the commit that brings the count below the mark, or by the time."""
+    process_queue = queue_with(*range(10))
+    await process_queue.room_below(5, 1)
+    waiter = asyncio.ensure_future(process_queue.room_below(5, 60_000))
+    for _ in range(5):
+        await asyncio.sleep(0)
+        assert not waiter.done()
+        process_queue.take_messages(1)
+        process_queue.commit()
+    process_queue.take_messages(1)
+    process_queue.commit()
+    await asyncio.wait_for(waiter, 10)
+
+
+class ProcessQueueMachine(RuleBasedStateMachine):
+    """Against two plain dicts. Offsets are drawn with gaps and repeats, as tag filters and retries make them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.real = ProcessQueue(QUEUE, 1, 0)
+        self.waiting: dict[int, MessageExt] = {}
+        self.in_hand: dict[int, MessageExt] = {}
+        self.consuming = False
+
+    @rule(held=st.lists(st.integers(0, 30), max_size=8))
+    def put(self, held: list[int]) -> None:
+        fresh = [message_at(offset) for offset in held if offset not in self.in_hand]
+        dispatched = self.real.put_messages(fresh)
+        self.waiting.update({message.queue_offset: message for message in fresh})
+        assert dispatched == (bool(self.waiting) and not self.consuming)
+        self.consuming |= dispatched
+
+    @rule(count=st.integers(1, 5))
+    def take(self, count: int) -> None:
+        expected = sorted(self.waiting)[:count]
+        taken = self.real.take_messages(count)
+        assert offsets(taken) == expected
+        assert all(message is self.waiting[message.queue_offset] for message in taken)
+        for offset in expected:
+            self.in_hand[offset] = self.waiting.pop(offset)
+        if not taken:
+            self.consuming = False
+
+    @rule()
+    def commit(self) -> None:
+        assert self.real.commit() == (max(self.in_hand) + 1 if self.in_hand else -1)
+        self.in_hand.clear()
+
+    @rule()
+    def rollback(self) -> None:
+        self.real.rollback()
+        self.waiting.update(self.in_hand)
+        self.in_hand.clear()
+
+    @precondition(lambda self: self.in_hand)
+    @rule(data=st.data())
+    def make_again(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(sorted(self.in_hand)), unique=True))
+        self.real.make_messages_to_consume_again([self.in_hand[offset] for offset in chosen])
+        for offset in chosen:
+            self.waiting[offset] = self.in_hand.pop(offset)
+
+    @invariant()
+    def agrees(self) -> None:
+        held = [*self.waiting.values(), *self.in_hand.values()]
+        assert self.real.message_count == len(held)
+        assert self.real.message_bytes == sum(len(message.body) for message in held)
+        assert self.real.is_empty == (not held)
+        assert self.real.span == (max(self.waiting) - min(self.waiting) if self.waiting else 0)
+        assert self.real.consuming == self.consuming
+
+
+TestProcessQueueMachine = ProcessQueueMachine.TestCase
+TestProcessQueueMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize("count", [1, 32])
+def test_a_queue_drained_in_batches_hands_out_each_message_once(count: int) -> None:
+    """The everyday course: put, take, commit, to the end."""
+    process_queue = queue_with(*range(100))
+    seen: list[int] = []
+    while messages := process_queue.take_messages(count):
+        seen += offsets(messages)
+        assert process_queue.commit() == seen[-1] + 1
+    assert seen == list(range(100))
+    assert process_queue.is_empty

@@ -1,0 +1,81 @@
+"""A key finds its queue as Java's SelectMessageQueueByHash does, so that producers in every language agree."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.client import MessageQueue, select_by_hash
+from lockstep.protocol.filter import java_string_hash
+
+
+def queues(count: int) -> list[MessageQueue]:
+    return [MessageQueue("T", "broker-a", i) for i in range(count)]
+
+
+def chosen(arg: object, count: int) -> int:
+    return select_by_hash(queues(count), None, arg).queue_id
+
+
+# Values of String.hashCode in Java 8 to 21.
+@pytest.mark.parametrize(
+    ("text", "java_hash"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("Hello, World!", 1498789909),
+        ("polygenelubricants", -(2**31)),  # the well-known text of hash Integer.MIN_VALUE
+        ("DESIGNING WORKHOUSES", -(2**31)),
+        ("Aa", 2112),
+        ("BB", 2112),
+        ("\u00e9", 233),
+        ("\U0001f600", 1772899),  # two UTF-16 units: 31 * 0xD83D + 0xDE00
+    ],
+)
+def test_hashes_are_javas(text: str, java_hash: int) -> None:
+    """String.hashCode on UTF-16 units, a signed 32-bit number."""
+    assert java_string_hash(text) == java_hash
+    for count in (1, 3, 4, 7, 16):
+        assert chosen(text, count) == abs(java_hash) % count
+
+
+@pytest.mark.parametrize(
+    ("arg", "count", "queue_id"),
+    [
+        (-1, 4, 1),  # Java: -1 % 4 is -1, abs 1; Python's -1 % 4 would be 3
+        (-5, 3, 2),
+        (-(2**31), 3, 2),  # -2147483648 % 3 is -2
+        (-(2**31), 7, 2),
+        (-(2**31), 4, 0),
+        (2**31 - 1, 4, 3),
+        (7, 4, 3),
+        (0, 4, 0),
+        (2**31, 4, 0),  # Long.hashCode folds: 0x80000000 is Integer.MIN_VALUE
+        (2**32, 4, 1),
+        (2**32 + 1, 4, 0),
+        (-(2**31) - 1, 3, 2),  # 0x7FFFFFFF ^ 0xFFFFFFFF: Integer.MIN_VALUE again
+        (2**63 - 1, 5, 3),  # and again
+        (-(2**63), 4, 0),
+        (-(2**63) + 1, 7, 2),  # 0x80000000 ^ 1: -2147483647
+    ],
+)
+def test_numbers_hash_as_integer_and_long(arg: int, count: int, queue_id: int) -> None:
+    """A number is an Integer where it fits one, else a Long."""
+    assert chosen(arg, count) == queue_id
+
+
+def test_other_objects_hash_as_their_text() -> None:
+    """An order id of a class of one's own counts as what it prints."""
+
+    class OrderId:
+        def __str__(self) -> str:
+            return "hello"
+
+    assert chosen(OrderId(), 4) == chosen("hello", 4) == 99162322 % 4
+
+
+@given(st.text() | st.integers(-(2**63), 2**63 - 1), st.integers(1, 64))
+def test_any_key_finds_a_queue_and_always_the_same(arg: object, count: int) -> None:
+    """No key is without a queue, and equal keys never part."""
+    assert 0 <= chosen(arg, count) < count
+    assert chosen(arg, count) == chosen(arg, count)
