@@ -2,7 +2,7 @@
 
 Many numbered sends of a lane may be in flight. One that is not stored leaves a hole, and every later number of its
 generation is refused, so nothing overtakes. A producer that gives a generation up starts the next one at 0; what
-still arrives of an older one is refused. This is ours: RocketMQ has no such check (DESIGN, "What order means").
+still arrives of an older one is refused. This is ours: RocketMQ has no such check (docs/order.md 2).
 """
 
 from typing import Final

@@ -3,7 +3,7 @@
 from lockstep.client.admin import AdminClient, NotLockstepError
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from lockstep.client.errors import ClientError, ConsumerError, NoRouteError, SendError, SendOutcome
+from lockstep.client.errors import ClientError, ConsumerError, NoRouteError, SendError, SendOutcome, TopicNotFoundError
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, OrderlyListener
 from lockstep.client.producer import Producer
 from lockstep.client.push_consumer import PushConsumer
@@ -38,6 +38,7 @@ __all__ = [
     "SendOutcome",
     "SendResult",
     "SerializeType",
+    "TopicNotFoundError",
     "allocate_averagely",
     "select_by_hash",
 ]

@@ -3,7 +3,7 @@
 from typing import Any, TypeVar
 
 from lockstep.client.config import ClientConfig
-from lockstep.client.errors import ClientError, NoRouteError
+from lockstep.client.errors import ClientError, NoRouteError, TopicNotFoundError
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.protocol.bodies import (
@@ -88,7 +88,7 @@ class AdminClient(Lifecycle):
     async def route(self, topic: str) -> TopicRouteData:
         route = await self._started().routes.fetch(topic)
         if route is None:
-            raise NoRouteError(f"topic {topic!r} does not exist")
+            raise TopicNotFoundError(f"topic {topic!r} does not exist")
         return route
 
     async def create_topic(self, topic: str, queues: int = 4, *, broker_name: str | None = None) -> None:
@@ -182,7 +182,7 @@ class AdminClient(Lifecycle):
         return instance.address_of(queue.broker_name)
 
     async def _require_lockstep(self, address: str) -> None:
-        """Ask what only a Lockstep broker answers of one that agreed to be one (DESIGN, "Wire")."""
+        """Ask what only a Lockstep broker answers of one that agreed to be one."""
         endpoint = await self._started().dialer.endpoint(address)
         if not endpoint.agreed:
             probe = GetConsumerListByGroupRequestHeader("lockstep-probe")  # any call settles the encoding

@@ -10,7 +10,7 @@ from lockstep.client.cli_format import format_json, parse_format
 from lockstep.client.cli_options import configured, timestamp_ms
 from lockstep.client.cli_output import CliError, StderrLog, counted, note, progress, seconds, write_out
 from lockstep.client.config import ClientConfig, ConsumerConfig
-from lockstep.client.errors import NoRouteError
+from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.push_consumer import PushConsumer
 from lockstep.protocol.heartbeat import ConsumeFromWhere, SubscriptionData
@@ -112,9 +112,7 @@ def _with_lock_life(config: ConsumerConfig, live_ms: int) -> ConsumerConfig:
 async def _readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
     try:
         return (await admin.route(topic)).readable_queues(topic)
-    except NoRouteError as error:
-        if "does not exist" not in str(error):
-            raise
+    except TopicNotFoundError as error:
         raise CliError(f"{error}; send to it, or make it with `lockstep topic create {topic}`") from None
 
 

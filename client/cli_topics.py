@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from lockstep.client.admin import AdminClient
 from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, note, print_rows
-from lockstep.client.errors import NoRouteError
+from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies import QueueData, TopicRouteData
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, check_topic, is_retry_topic, is_system_topic
 
@@ -59,7 +59,5 @@ async def create_topic(name_server: str, topic: str, queues: int, broker: str | 
 async def _queue_datas(admin: AdminClient, topic: str) -> tuple[QueueData, ...]:
     try:
         return (await admin.route(topic)).queue_datas
-    except NoRouteError as error:
-        if "does not exist" not in str(error):
-            raise
+    except TopicNotFoundError:
         return ()

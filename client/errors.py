@@ -1,7 +1,8 @@
 """What a client's caller can meet.
 
     ClientError
-    ├── NoRouteError         no name server knows the topic, or none could be asked
+    ├── NoRouteError         no name server answered, or the topic has no queue to use
+    │   └── TopicNotFoundError   the name servers answered: nobody knows the topic
     ├── SendError            a message was not sent, or nobody knows: `outcome` says which
     └── ConsumerError        a consumer that cannot start, or is used in the wrong state
 
@@ -10,7 +11,7 @@ Errors of one call to one broker are `lockstep.remoting.errors`: RequestRefused,
 
 from enum import Enum
 
-__all__ = ["ClientError", "ConsumerError", "NoRouteError", "SendError", "SendOutcome"]
+__all__ = ["ClientError", "ConsumerError", "NoRouteError", "SendError", "SendOutcome", "TopicNotFoundError"]
 
 
 class SendOutcome(Enum):
@@ -24,6 +25,10 @@ class ClientError(Exception):
 
 
 class NoRouteError(ClientError):
+    pass
+
+
+class TopicNotFoundError(NoRouteError):
     pass
 
 

@@ -1,4 +1,4 @@
-"""The listener contract (DESIGN, "A consumer's queue") and what a listener's answer means (wire.md 12.7)."""
+"""The listener contract (docs/order.md 2) and what a listener's answer means (wire.md 12.7)."""
 
 import asyncio
 import inspect

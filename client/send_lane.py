@@ -1,5 +1,5 @@
-"""A send lane: the sends of one producer to one queue, kept in call order whatever happens to each (DESIGN, "What
-order means").
+"""A send lane: the sends of one producer to one queue, kept in call order whatever happens to each
+(docs/order.md 2).
 
 To a Lockstep broker the sends of a lane are numbered and any number may be in flight: the broker refuses one whose
 predecessor it did not store. To any other broker, whose threads may swap two sends of one connection, the next one

@@ -117,7 +117,7 @@ class RequestCode(IntEnum):
     SEND_MESSAGE_V2 = 310
     SEND_BATCH_MESSAGE = 320
     QUERY_DATA_VERSION = 322
-    # Lockstep's own, spoken only with a peer that agreed (DESIGN, "Wire").
+    # Lockstep's own, spoken only with a peer that agreed (docs/architecture.md).
     LIST_LOCKS = 30001
     LIST_CONSUMER_GROUPS = 30002
 

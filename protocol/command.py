@@ -12,7 +12,7 @@ from lockstep.protocol.header_spec import spec_of
 
 __all__ = ["SERIALIZE_FIELD", "RemotingCommand", "decode_command", "encode_command"]
 
-SERIALIZE_FIELD = "lockstep.serialize"  # offers and accepts our encoding (DESIGN, "Wire")
+SERIALIZE_FIELD = "lockstep.serialize"  # offers and accepts our encoding (docs/architecture.md)
 
 H = TypeVar("H", bound=tuple[Any, ...])
 

@@ -1,4 +1,4 @@
-"""Sends to one queue leave and are stored in call order however many are in flight (DESIGN, "What order means").
+"""Sends to one queue leave and are stored in call order however many are in flight (docs/order.md 2).
 
 A schedule of calls, connects, deliveries, answers, refusals, time-outs, losses and cancellations is drawn, run against
 the broker's own lane check, and judged; at its end everything goes well, and every call must end too.

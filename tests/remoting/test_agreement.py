@@ -1,4 +1,4 @@
-"""How two peers agree on an encoding: offered with the first two-way request, settled by an echo (DESIGN, "Wire")."""
+"""How two peers agree on an encoding: offered with the first two-way request, settled by an echo."""
 
 import pytest
 
