@@ -9,13 +9,14 @@ ROUND_TRIPS_MS = 100
 
 
 async def _owners(cluster: Cluster, expected: list[str]) -> None:
-    """Wait until the topic's queues, by id, are locked by these hosts."""
+    """Wait until the topic's queues, by id, are locked by these hosts, and let them work for 5 s."""
 
     def settled() -> bool:
         addresses = [cluster.world.host(name).address for name in expected]
         return [cluster.owner(queue_id) for queue_id in range(len(expected))] == addresses
 
     await cluster.world.until(settled, timeout_ms=70_000)
+    await cluster.world.sleep_ms(5_000)
 
 
 @scenario()
@@ -26,7 +27,7 @@ async def test_members_come_and_go_without_overlap(cluster: Cluster) -> None:
     await cluster.broker(queues=6)
     await cluster.producer()
     await cluster.consumer("c1", work_ms=50)
-    sending = cluster.world.start(_send_steadily(cluster, 150_000), name="send steadily")
+    sending = cluster.world.start(_send_steadily(cluster, 170_000), name="send steadily")
     await cluster.at(5_000)
     await cluster.consumer("c2", work_ms=50)
     await _owners(cluster, ["c1", "c1", "c1", "c2", "c2", "c2"])
@@ -38,16 +39,15 @@ async def test_members_come_and_go_without_overlap(cluster: Cluster) -> None:
     await cluster.all_seen()
     report = await cluster.end()
     assert report.handled == len(cluster.sent)
-    owners = [cluster.seen.owners(queue_id) for queue_id in range(6)]
-    assert owners[:4] == [["c1"], ["c1"], ["c1", "c2", "c1"], ["c1", "c2", "c3"]]
-    assert [(queue[0], queue[-1]) for queue in owners[4:]] == [("c1", "c3")] * 2  # c2 had them for a moment, or idle
+    first, second, third = ["c1"], ["c1", "c2", "c1"], ["c1", "c2", "c3"]
+    assert [cluster.seen.owners(queue_id) for queue_id in range(6)] == [first, first, second, third, third, third]
     assert report.duplicates.get(Cause.TAKEOVER, 0) <= 6  # whoever leaves hands over exactly what is left
 
 
 async def _send_steadily(cluster: Cluster, until_ms: int) -> None:
     while cluster.world.elapsed_ms < until_ms:
         await cluster.send(6, keys=12)
-        await cluster.world.sleep_ms(500)
+        await cluster.world.sleep_ms(1000)
 
 
 @scenario()
