@@ -1,0 +1,214 @@
+"""Offsets on the broker (wire.md 8.3), and where a queue's first pull begins (wire.md 12.3)."""
+
+import pytest
+
+from lockstep.client import ConsumeFromWhere, ConsumerConfig
+from lockstep.client.first_offset import FirstOffset
+from lockstep.client.offset_store import NO_OFFSET, RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.headers import (
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueueRequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import retry_topic
+from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused, RequestTimeout
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+
+GROUP = "tower"
+QUERY, UPDATE = RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET
+MAX, SEARCH = RequestCode.GET_MAX_OFFSET, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+NONE = ResponseCode.QUERY_NOT_FOUND
+
+LAST = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+TIMESTAMP = ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
+
+
+async def store_on(stage: Stage) -> tuple[FakeBroker, RemoteBrokerOffsetStore]:
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 4})
+    instance = stage.instance()
+    await instance.routes.fetch(TOPIC)
+    return broker, RemoteBrokerOffsetStore(instance, GROUP)
+
+
+# The store ---------------------------------------------------------------------------------------------------
+
+
+@on_stage
+async def test_memory_is_memory(stage: Stage) -> None:
+    """Updates go where they are told, down too unless `increase_only`; what is unknown or forgotten is -1."""
+    _, offsets = await store_on(stage)
+    assert offsets.in_memory(queue_at(0)) == NO_OFFSET
+    offsets.update(queue_at(0), 7)
+    offsets.update(queue_at(0), 5)
+    assert offsets.in_memory(queue_at(0)) == 5
+    offsets.update(queue_at(0), 4, increase_only=True)
+    offsets.update(queue_at(1), 0, increase_only=True)
+    assert (offsets.in_memory(queue_at(0)), offsets.in_memory(queue_at(1))) == (5, 0)
+    offsets.forget(queue_at(0))
+    offsets.forget(queue_at(3))
+    assert offsets.in_memory(queue_at(0)) == NO_OFFSET
+
+
+@on_stage
+async def test_reading_from_the_broker(stage: Stage) -> None:
+    """The stored offset, remembered; QUERY_NOT_FOUND alone means that there is none."""
+    broker, offsets = await store_on(stage)
+    broker.answers(QUERY, OffsetResponseHeader(41), NONE)
+    assert await offsets.read_from_broker(queue_at(2)) == 41
+    assert offsets.in_memory(queue_at(2)) == 41
+    assert await offsets.read_from_broker(queue_at(3)) == NO_OFFSET
+    assert offsets.in_memory(queue_at(3)) == NO_OFFSET
+    asked = broker.requests(QUERY)[0].decode_header(QueryConsumerOffsetRequestHeader)
+    assert asked == (GROUP, TOPIC, 2)
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.TOPIC_NOT_EXIST])
+def test_other_codes_are_errors(code: ResponseCode) -> None:
+    """Java takes any error code for "no offset", and jumps to the end when a broker is busy (wire.md 8.3)."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker, offsets = await store_on(stage)
+        broker.answers(QUERY, code)
+        with pytest.raises(RequestRefused):
+            await offsets.read_from_broker(queue_at(0))
+
+    play()
+
+
+@on_stage
+async def test_a_silent_and_an_absent_broker_are_errors(stage: Stage) -> None:
+    """After 5 s, or at once."""
+    broker, offsets = await store_on(stage)
+    broker.answers(QUERY, None)
+    with pytest.raises(RequestTimeout):
+        await offsets.read_from_broker(queue_at(0))
+    broker.stop()
+    await stage.world.sleep_ms(10)
+    with pytest.raises(ConnectFailed):
+        await offsets.read_from_broker(queue_at(0))
+
+
+@on_stage
+async def test_persist_tells_the_broker_one_way(stage: Stage) -> None:
+    """Of those asked for the known ones, each announced before it is sent."""
+    broker, offsets = await store_on(stage)
+    broker.answers(QUERY, NONE)
+    await offsets.read_from_broker(queue_at(0))
+    for queue_id in range(3):
+        offsets.update(queue_at(queue_id), 10 + queue_id)
+    told: list[tuple[MessageQueue, int]] = []
+    offsets.persist([queue_at(0), queue_at(2), queue_at(3)], lambda queue, offset: told.append((queue, offset)))
+    await stage.world.until(lambda: len(broker.requests(UPDATE)) == 2)
+    updates = [command.decode_header(UpdateConsumerOffsetRequestHeader) for command in broker.requests(UPDATE)]
+    assert updates == [(GROUP, TOPIC, 0, 10), (GROUP, TOPIC, 2, 12)]
+    assert all(command.is_one_way for command in broker.requests(UPDATE))
+    assert told == [(queue_at(0), 10), (queue_at(2), 12)]
+
+
+@on_stage
+async def test_what_cannot_be_sent_is_not_called_committed(stage: Stage) -> None:
+    """Without a connection nothing is sent and nothing announced; the next round comes."""
+    broker, offsets = await store_on(stage)
+    told: list[MessageQueue] = []
+    offsets.update(queue_at(0), 10)
+    offsets.persist([queue_at(0)], lambda queue, _: told.append(queue))
+    assert told == []
+    assert broker.requests(UPDATE) == []
+
+
+# The first offset --------------------------------------------------------------------------------------------
+
+
+async def first_offset(stage: Stage, queue: MessageQueue, config: ConsumerConfig) -> tuple[int, FakeBroker]:
+    broker = stage.brokers[0]
+    instance = stage.instance()
+    await instance.routes.fetch(TOPIC)
+    placing = FirstOffset(instance, config, RemoteBrokerOffsetStore(instance, GROUP))
+    return await placing(ProcessQueue(queue, 1, 0)), broker
+
+
+@pytest.mark.parametrize(
+    ("where", "retry", "code", "offset"),
+    [
+        (LAST, False, MAX, 900),
+        (LAST, True, None, 0),
+        (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST, False, MAX, 900),
+        (ConsumeFromWhere.CONSUME_FROM_MIN_OFFSET, False, MAX, 900),
+        (ConsumeFromWhere.CONSUME_FROM_MAX_OFFSET, True, None, 0),
+        (FIRST, False, None, 0),
+        (FIRST, True, None, 0),
+        (TIMESTAMP, False, SEARCH, 500),
+        (TIMESTAMP, True, MAX, 900),
+    ],
+)
+def test_the_table_of_first_offsets(where: ConsumeFromWhere, retry: bool, code: int | None, offset: int) -> None:
+    """wire.md 12.3, row by row, where nothing is stored; and a stored offset wins in every row."""
+    queue = MessageQueue(retry_topic(GROUP) if retry else TOPIC, "broker-a", 0)
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker = await stage.broker()
+        stage.route_to({"broker-a": 4})
+        broker.answers(MAX, OffsetResponseHeader(900))
+        broker.answers(SEARCH, OffsetResponseHeader(500))
+        broker.answers(QUERY, NONE, OffsetResponseHeader(0), OffsetResponseHeader(123))
+        config = ConsumerConfig(consume_from_where=where)
+        assert (await first_offset(stage, queue, config))[0] == offset
+        asked = [command.code for command in broker.seen if command.code in (MAX, SEARCH)]
+        assert asked == ([] if code is None else [code])
+        assert (await first_offset(stage, queue, config))[0] == 0
+        assert (await first_offset(stage, queue, config))[0] == 123
+        assert [command.code for command in broker.seen if command.code in (MAX, SEARCH)] == asked
+
+    play()
+
+
+@on_stage
+async def test_the_time_to_consume_from(stage: Stage) -> None:
+    """As configured, or 30 minutes before the consumer began."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 4})
+    broker.answers(QUERY, NONE)
+    broker.answers(SEARCH, OffsetResponseHeader(5))
+    begin_ms = stage.client.now_ms()
+    await first_offset(stage, queue_at(1), ConsumerConfig(consume_from_where=TIMESTAMP))
+    await first_offset(stage, queue_at(1), ConsumerConfig(consume_from_where=TIMESTAMP, consume_timestamp_ms=77))
+    default, given = [command.decode_header(SearchOffsetRequestHeader) for command in broker.requests(SEARCH)]
+    assert begin_ms - 1_800_000 <= default.timestamp <= begin_ms - 1_800_000 + 100
+    assert given == (TOPIC, 1, 77)
+
+
+@pytest.mark.parametrize("asked", [QUERY, MAX])
+def test_an_error_is_no_offset(asked: RequestCode) -> None:
+    """Neither a failed query nor a failed second question may make a consumer begin somewhere."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker = await stage.broker()
+        stage.route_to({"broker-a": 4})
+        broker.answers(QUERY, NONE)
+        broker.answers(MAX, OffsetResponseHeader(900))
+        broker.answers(asked, ResponseCode.SYSTEM_ERROR)
+        with pytest.raises(RemotingError):
+            await first_offset(stage, queue_at(0), ConsumerConfig())
+
+    play()
+
+
+@on_stage
+async def test_the_end_is_asked_of_the_queue(stage: Stage) -> None:
+    """GET_MAX_OFFSET names topic and queue."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 4})
+    broker.answers(QUERY, NONE)
+    broker.answers(MAX, OffsetResponseHeader(900))
+    await first_offset(stage, queue_at(3), ConsumerConfig())
+    assert broker.requests(MAX)[0].decode_header(QueueRequestHeader) == (TOPIC, 3)

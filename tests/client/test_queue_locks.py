@@ -1,0 +1,209 @@
+"""The client's side of the broker's locks (wire.md 7.3): asked, granted, refused, unanswered."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from lockstep.client import ConsumerConfig, MessageQueue
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.bodies import LockBatchBody, LockOkBody
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+
+GROUP = "tower"
+LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
+LIVE_MS = ConsumerConfig().lock_max_live_time_ms
+
+
+def body_of(command: RemotingCommand) -> LockBatchBody:
+    return decode_body(LockBatchBody, command.body, command.serialize_type)
+
+
+def grant(*refused: MessageQueue) -> Callable[[RemotingCommand], LockOkBody]:
+    return lambda command: LockOkBody(tuple(queue for queue in body_of(command).mq_set if queue not in refused))
+
+
+class Locks:
+    """QueueLocks with a table of queues 0 to 3 of two brokers."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.instance = stage.instance()
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.won_back: list[ProcessQueue] = []
+        self.trace = TraceWriter(stage.client, "trace", self.instance.client_id, GROUP)
+        self.locks = QueueLocks(self.instance, GROUP, ConsumerConfig(), self.table, self.trace, self.won_back.append)
+
+    def add(self, queue: MessageQueue) -> ProcessQueue:
+        now_ms = self.stage.client.now_ms()
+        process_queue = self.table[queue] = ProcessQueue(queue, len(self.table) + 1, now_ms, locked_ms=now_ms)
+        return process_queue
+
+    def traced(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stage.client.disk.read("trace").splitlines()]
+
+
+async def locks_on(stage: Stage) -> tuple[FakeBroker, FakeBroker, Locks]:
+    first, second = await stage.broker("broker-a"), await stage.broker("broker-b")
+    stage.route_to({"broker-a": 4, "broker-b": 4})
+    answer(first, grant())
+    answer(second, grant())
+    locks = Locks(stage)
+    await locks.instance.routes.fetch(TOPIC)
+    return first, second, locks
+
+
+def answer(broker: FakeBroker, lock: Callable[[RemotingCommand], LockOkBody]) -> None:
+    def reply(command: RemotingCommand) -> RemotingCommand:
+        return command.reply(ResponseCode.SUCCESS, body=encode_body(lock(command), command.serialize_type))
+
+    broker.on[LOCK] = reply
+    broker.answers(UNLOCK, ResponseCode.SUCCESS)
+
+
+@on_stage
+async def test_one_request_a_broker(stage: Stage) -> None:
+    """Sorted queues, the group and the client's id; granted is what both brokers say."""
+    first, second, locks = await locks_on(stage)
+    answer(second, grant(queue_at(1, "broker-b")))
+    wanted = [queue_at(2), queue_at(1, "broker-b"), queue_at(0), queue_at(0, "broker-b")]
+    granted = await locks.locks.lock(wanted)
+    assert sorted(granted) == [queue_at(0), queue_at(2), queue_at(0, "broker-b")]
+    assert [body_of(command) for command in first.requests(LOCK)] == [
+        (GROUP, locks.instance.client_id, (queue_at(0), queue_at(2)))
+    ]
+    assert [body_of(command).mq_set for command in second.requests(LOCK)] == [
+        (queue_at(0, "broker-b"), queue_at(1, "broker-b"))
+    ]
+
+
+@on_stage
+async def test_a_lock_counts_from_when_it_was_asked_for(stage: Stage) -> None:
+    """However late its answer is read: a client that was stopped meanwhile must not believe in it for longer."""
+    first, _, locks = await locks_on(stage)
+    await locks.locks.lock([queue_at(0)])  # the connection is there
+    asked_ms = stage.client.now_ms()
+    stage.world.hold("broker-a", "client")
+    stage.world.loop.call_later(0.5, stage.world.release, "broker-a", "client")
+    granted = await locks.locks.lock([queue_at(0)])
+    assert granted == {queue_at(0): asked_ms}
+    assert stage.client.now_ms() >= asked_ms + 500
+    held = locks.add(queue_at(1))
+    stage.world.hold("broker-a", "client")
+    asked_ms = stage.client.now_ms() + 100
+    stage.world.loop.call_later(0.9, stage.world.release, "broker-a", "client")
+    await stage.world.sleep_ms(100)
+    await locks.locks.lock_all()
+    assert held.last_lock_ms == asked_ms
+    assert len(first.requests(LOCK)) == 3
+
+
+@on_stage
+async def test_a_queue_that_is_not_granted(stage: Stage) -> None:
+    """It is just not among those granted, and a broker that refuses or is silent grants nothing."""
+    first, second, locks = await locks_on(stage)
+    answer(first, grant(queue_at(0)))
+    assert await locks.locks.lock([queue_at(0)]) == {}
+    first.answers(LOCK, ResponseCode.SYSTEM_ERROR)
+    second.answers(LOCK, None)
+    begin_ms = stage.world.elapsed_ms
+    assert await locks.locks.lock([queue_at(0), queue_at(0, "broker-b")]) == {}
+    assert 1000 <= stage.world.elapsed_ms - begin_ms < 1100, "a lock is asked for with a limit of 1 s"
+
+
+@on_stage
+async def test_renewing_all(stage: Stage) -> None:
+    """What is granted lives on; what is asked for and not granted is lost, told once; dropped queues are left out."""
+    first, _, locks = await locks_on(stage)
+    kept, lost, dropped, elsewhere = (
+        locks.add(queue) for queue in (queue_at(0), queue_at(1), queue_at(2), queue_at(0, "broker-b"))
+    )
+    dropped.dropped = True
+    answer(first, grant(queue_at(1)))
+    await stage.world.sleep_ms(20_000)
+    for _ in range(2):
+        await locks.locks.lock_all()
+    now_ms = stage.client.now_ms()
+    assert [pq.holds_lock(now_ms, 100) for pq in (kept, lost, dropped, elsewhere)] == [True, False, False, True]
+    assert not lost.locked
+    assert [body_of(command).mq_set for command in first.requests(LOCK)] == [(queue_at(0), queue_at(1))] * 2
+    assert [(record["event"], record["queue_id"]) for record in locks.traced()] == [("lock_lost", 1)]
+    assert stage.events("warning") == ["lock lost"]
+
+
+@on_stage
+async def test_a_silent_broker_changes_nothing(stage: Stage) -> None:
+    """The local view runs out by itself 30 s after the last grant; the other broker's locks are renewed."""
+    first, _, locks = await locks_on(stage)
+    silent, renewed = locks.add(queue_at(0)), locks.add(queue_at(0, "broker-b"))
+    first.answers(LOCK, None)
+    granted_ms = silent.last_lock_ms
+    await stage.world.sleep_ms(20_000)
+    await locks.locks.lock_all()
+    assert silent.locked
+    assert silent.last_lock_ms == granted_ms
+    assert silent.holds_lock(granted_ms + LIVE_MS, LIVE_MS)
+    assert not silent.holds_lock(granted_ms + LIVE_MS + 1, LIVE_MS)
+    assert renewed.last_lock_ms >= granted_ms + 20_000
+    assert locks.traced() == []
+
+
+@on_stage
+async def test_a_lock_that_was_lost_and_won_back(stage: Stage) -> None:
+    """Another client may have owned the queue in between: its process queue ends, it is not simply locked again."""
+    first, _, locks = await locks_on(stage)
+    refused, run_out = locks.add(queue_at(0)), locks.add(queue_at(1))
+    answer(first, grant(queue_at(0)))
+    await locks.locks.lock_all()
+    answer(first, grant())
+    await locks.locks.lock([queue_at(0)])
+    assert locks.won_back == [refused]
+    assert not refused.locked
+    await stage.world.sleep_ms(60_000)
+    await locks.locks.lock_all()
+    assert locks.won_back == [refused, refused, run_out]
+    assert refused.outlived_lock
+    assert run_out.outlived_lock
+
+
+@on_stage
+async def test_a_queue_that_leaves_the_table_during_a_renewal(stage: Stage) -> None:
+    """The others are renewed all the same."""
+    _, _, locks = await locks_on(stage)
+    kept = locks.add(queue_at(0))
+    locks.add(queue_at(1))
+    await stage.world.sleep_ms(5000)
+    renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
+    del locks.table[queue_at(1)]
+    await renewing
+    assert kept.holds_lock(stage.client.now_ms(), 1000)
+
+
+@on_stage
+async def test_unlocking_at_a_rebalance(stage: Stage) -> None:
+    """One-way, nobody waits for it; without a connection there is nothing to say."""
+    first, _, locks = await locks_on(stage)
+    locks.locks.unlock_one_way(queue_at(0))
+    assert first.endpoints[1:] == []
+    await locks.locks.lock([queue_at(0)])
+    locks.locks.unlock_one_way(queue_at(0))
+    await stage.world.until(lambda: first.requests(UNLOCK))
+    (command,) = first.requests(UNLOCK)
+    assert command.is_one_way
+    assert body_of(command) == (GROUP, locks.instance.client_id, (queue_at(0),))
+
+
+@on_stage
+async def test_unlocking_at_a_shutdown(stage: Stage) -> None:
+    """Each broker's answer is waited for, a second at most; one that is silent does not keep the other's queues."""
+    first, second, locks = await locks_on(stage)
+    first.answers(UNLOCK, None)
+    await locks.locks.unlock_all([queue_at(0, "broker-b"), queue_at(1), queue_at(0)])
+    assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0), queue_at(1))]
+    assert [body_of(command).mq_set for command in second.requests(UNLOCK)] == [(queue_at(0, "broker-b"),)]
+    assert not any(command.is_one_way for command in (*first.requests(UNLOCK), *second.requests(UNLOCK)))
+    assert stage.events("warning") == ["unlock failed"]

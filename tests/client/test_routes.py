@@ -1,0 +1,150 @@
+"""Routes: fetched, remembered, asked again; one name server while it works, the next when it does not."""
+
+import pytest
+
+from lockstep.client.config import ClientConfig
+from lockstep.client.errors import NoRouteError
+from lockstep.client.routes import Routes
+from lockstep.protocol.bodies import BrokerData, QueueData, TopicList, TopicRouteData
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.headers import GetRouteInfoRequestHeader
+from lockstep.remoting.errors import RequestRefused
+from tests.client.stage import TOPIC, Stage, on_stage, queue_at
+
+ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+LIST = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+
+
+def routes_of(stage: Stage) -> Routes:
+    return stage.instance(ClientConfig(request_timeout_ms=3000)).routes
+
+
+@on_stage
+async def test_a_route_is_fetched_once_and_remembered(stage: Stage) -> None:
+    """`get` asks when it does not know; `fetch` always asks."""
+    server = await stage.broker()
+    route = stage.route_to({"broker-a": 3})
+    routes = routes_of(stage)
+    assert routes.known(TOPIC) is None
+    assert await routes.get(TOPIC) == await routes.get(TOPIC) == route
+    assert len(server.requests(ROUTE)) == 1
+    assert server.requests(ROUTE)[0].decode_header(GetRouteInfoRequestHeader).topic == TOPIC
+    await routes.fetch(TOPIC)
+    assert len(server.requests(ROUTE)) == 2
+    assert routes.known(TOPIC) == route
+    assert routes.topics == [TOPIC]
+    assert routes.master_address("broker-a") == server.address
+    assert routes.master_address("broker-z") is None
+
+
+@on_stage
+async def test_a_topic_that_does_not_exist_yet(stage: Stage) -> None:
+    """None; and a refresh asks again, so that it is known once it exists."""
+    await stage.broker()
+    routes = routes_of(stage)
+    changed: list[str] = []
+    routes.on_changed.append(changed.append)
+    assert await routes.get(TOPIC) is None
+    await routes.refresh()
+    assert routes.known(TOPIC) is None
+    route = stage.route_to({"broker-a": 3})
+    await routes.refresh()
+    assert routes.known(TOPIC) == route
+    assert changed == [TOPIC]
+    await routes.refresh()
+    assert changed == [TOPIC], "told of changes only"
+
+
+@on_stage
+async def test_slaves_and_masters(stage: Stage) -> None:
+    """Addresses in order of broker ids, the masters alone when wanted."""
+    server = await stage.broker()
+    server.routes[TOPIC] = TopicRouteData(
+        (QueueData("a", 1, 1, 6), QueueData("b", 1, 1, 6)),
+        (BrokerData("a", "c", {1: "10.9.0.2:1", 0: "10.9.0.1:1"}), BrokerData("b", "c", {2: "10.9.0.3:1"})),
+    )
+    routes = routes_of(stage)
+    await routes.fetch(TOPIC)
+    assert routes.broker_addresses(masters_only=True) == ["10.9.0.1:1"]
+    assert routes.broker_addresses(masters_only=False) == ["10.9.0.1:1", "10.9.0.2:1", "10.9.0.3:1"]
+    assert routes.master_address("b") is None
+
+
+@on_stage
+async def test_the_next_name_server_when_one_is_silent(stage: Stage) -> None:
+    """The working one is kept until it fails too (wire.md 12.1)."""
+    silent, good = await stage.broker("names-1"), await stage.broker("names-2")
+    stage.route_to({"names-2": 1})
+    silent.answers(ROUTE, None)
+    routes = routes_of(stage)
+    begin_ms = stage.world.elapsed_ms
+    assert await routes.fetch(TOPIC) is not None
+    assert 3000 <= stage.world.elapsed_ms - begin_ms < 3100
+    for _ in range(3):
+        await routes.fetch(TOPIC)
+    assert (len(silent.requests(ROUTE)), len(good.requests(ROUTE))) == (1, 4)
+    good.stop()
+    del silent.on[ROUTE]
+    silent.answers(ROUTE, silent.routes[TOPIC])
+    assert await routes.fetch(TOPIC) is not None
+    assert len(silent.requests(ROUTE)) == 2
+
+
+@on_stage
+async def test_no_name_server_answers(stage: Stage) -> None:
+    """Each is tried once, and the error tells of each."""
+    first, second = await stage.broker("names-1"), await stage.broker("names-2")
+    routes = routes_of(stage)
+    first.stop()
+    second.stop()
+    with pytest.raises(NoRouteError, match="no name server answered") as caught:
+        await routes.fetch(TOPIC)
+    assert first.name_server in str(caught.value)
+    assert second.name_server in str(caught.value)
+
+
+@on_stage
+async def test_an_error_is_not_an_unknown_topic(stage: Stage) -> None:
+    """Any code but TOPIC_NOT_EXIST says nothing about the topic; what is known stays known."""
+    server = await stage.broker()
+    route = stage.route_to({"broker-a": 3})
+    routes = routes_of(stage)
+    await routes.fetch(TOPIC)
+    server.answers(ROUTE, ResponseCode.SYSTEM_ERROR)
+    with pytest.raises(NoRouteError, match="so says the test"):
+        await routes.fetch(TOPIC)
+    assert routes.known(TOPIC) == route
+
+
+@on_stage
+async def test_one_topic_does_not_keep_the_others_from_being_refreshed(stage: Stage) -> None:
+    """An error for the first is logged; the second is known afterwards."""
+    server = await stage.broker()
+    stage.route_to({"broker-a": 1}, "Bad")
+    stage.route_to({"broker-a": 1}, "Good")
+    routes = routes_of(stage)
+    await routes.fetch("Bad")
+    await routes.fetch("Good")
+    answer = server.on[ROUTE]
+    server.on[ROUTE] = lambda command: (
+        command.reply(ResponseCode.SYSTEM_ERROR, remark="bad")
+        if command.decode_header(GetRouteInfoRequestHeader).topic == "Bad"
+        else answer(command)
+    )
+    stage.route_to({"broker-a": 5}, "Good")
+    await routes.refresh()
+    known = routes.known("Good")
+    assert known is not None
+    assert known.readable_queues("Good") == [queue_at(i, topic="Good") for i in range(5)]
+    assert stage.events("warning") == ["route not refreshed"]
+
+
+@on_stage
+async def test_other_questions_to_a_name_server(stage: Stage) -> None:
+    """A structured answer, or RequestRefused with the server's reason."""
+    server = await stage.broker()
+    server.answers(LIST, TopicList(("B", "A")), ResponseCode.SYSTEM_ERROR)
+    routes = routes_of(stage)
+    assert (await routes.ask_for(TopicList, LIST)).topic_list == ("B", "A")
+    with pytest.raises(RequestRefused, match="so says the test"):
+        await routes.ask_for(TopicList, LIST)
