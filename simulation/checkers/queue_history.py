@@ -240,12 +240,13 @@ class QueueHistory:
         if newest is not None and not _same_period(newest, record):
             other = newest
         if other is not None and other["mono_ns"] > begin:
+            first, second = sorted((other, record), key=lambda call: call.get("begin_mono_ns", call["mono_ns"]))
             self._findings.violation(
                 Kind.OVERLAP,
-                f"{self._who(other)} was still handling offset {other['offset']} of {self.queue} "
-                f"when {self._who(record)} began offset {record['offset']}",
-                other,
-                record,
+                f"{self._who(first)} was still handling offset {first['offset']} of {self.queue} "
+                f"when {self._who(second)} began offset {second['offset']}",
+                first,
+                second,
             )
         self._newest_calls[host] = (record, other)
 
