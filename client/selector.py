@@ -20,7 +20,7 @@ def select_by_hash(queues: Sequence[MessageQueue], _message: Message | None, arg
 
     `arg` is a text, whose hash is Java's String.hashCode, or a number, as Java's Integer and Long.
     """
-    value = _hash_code(arg)
+    value = _string_hash(arg) if type(arg) is str else _hash_code(arg)
     # Java's % truncates towards zero, and abs of that is the remainder of the absolute value.
     return queues[abs(value) % len(queues)]
 

@@ -32,7 +32,7 @@ class LaneBrokenError(Exception):
 class SendLane:
     """Turns and numbers of one lane; it knows nothing of messages, and of connections only which one it is on.
 
-    Take a `ticket` when called. Leave at once if `free_for(peer)`; else `ground` the ticket, wait for its `turn`, and
+    Take a `ticket` when called. `depart_at_once` if that goes; else `ground` the ticket, wait for its `turn`, and
     leave when it is `cleared`. `depart` gives the number; exactly one of `settled`, `broke`, `abandon` and `recall`
     follows. A broken send stays grounded, and holds up all later ones, until it departs again, is given up, or may
     `leave`.
@@ -77,6 +77,10 @@ class SendLane:
         """May a send that was called just now leave over `peer` without waiting for anybody?"""
         idle = not (self._held or self._live or self._stale or self._failing)
         return idle and (peer is self.peer or not self._in_flight)
+
+    def depart_at_once(self, peer: object) -> LaneNumber | None:
+        """`ticket` and `depart` for the common case, that a send may leave as it is called; None when it may not."""
+        return self.depart(self.ticket(), peer) if self.free_for(peer) else None
 
     def ground(self, ticket: int) -> None:
         heapq.heappush(self._grounded, ticket)

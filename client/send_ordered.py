@@ -42,21 +42,25 @@ class OrderedSender:
         lane = self._lanes.get(queue)
         if lane is None:
             lane = self._lanes[queue] = SendLane(queue)
-        ticket = lane.ticket()
         address = self._instance.routes.master_address(queue.broker_name)
         endpoint = self._instance.dialer.open_endpoint(address) if address is not None else None
         failure = None
         # The common case, in one coroutine: nobody waits, and any number may be in flight.
-        if endpoint is not None and endpoint.agreed and not endpoint.write_paused and lane.free_for(endpoint):
-            try:
-                number, future = self._depart(lane, ticket, endpoint, outgoing, timeout_ms)
-                result = await self._outcome(lane, number, future, outgoing)
-            except SendError as error:
-                failure = error
-            else:
-                if self._trace is not None:
-                    self._trace.sent(result, outgoing)
-                return result
+        if endpoint is not None and endpoint.agreed and not endpoint.write_paused:
+            number = lane.depart_at_once(endpoint)
+            if number is not None:
+                ticket = number.ticket
+                try:
+                    future = self._transmit(lane, number, endpoint, outgoing, timeout_ms)
+                    result = await self._outcome(lane, number, future, outgoing)
+                except SendError as error:
+                    failure = error
+                else:
+                    if self._trace is not None:
+                        self._trace.sent(result, outgoing)
+                    return result
+        if failure is None:
+            ticket = lane.ticket()
         return await self._send_in_turn(lane, ticket, outgoing, timeout_ms, failure)
 
     async def _send_in_turn(
@@ -127,7 +131,8 @@ class OrderedSender:
         endpoint = await self._take_turn(lane, ticket, outgoing, timeout_ms)
         alone = not endpoint.agreed
         try:
-            number, future = self._depart(lane, ticket, endpoint, outgoing, timeout_ms)
+            number = lane.depart(ticket, endpoint)
+            future = self._transmit(lane, number, endpoint, outgoing, timeout_ms)
         except BaseException:
             lane.release()
             raise
@@ -167,13 +172,12 @@ class OrderedSender:
             raise SendError(reason, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
         return endpoint
 
-    def _depart(
-        self, lane: SendLane, ticket: int, endpoint: Endpoint, outgoing: Outgoing, timeout_ms: int
-    ) -> tuple[LaneNumber, "asyncio.Future[RemotingCommand]"]:
-        number = lane.depart(ticket, endpoint)
+    def _transmit(
+        self, lane: SendLane, number: LaneNumber, endpoint: Endpoint, outgoing: Outgoing, timeout_ms: int
+    ) -> "asyncio.Future[RemotingCommand]":
         try:
             command = self._requests.command(lane.queue, outgoing, number if endpoint.agreed else None)
-            return number, endpoint.request_nowait(command, timeout_ms)
+            return endpoint.request_nowait(command, timeout_ms)
         except RemotingError as error:
             lane.broke(number)
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None

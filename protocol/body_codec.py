@@ -1,4 +1,5 @@
-"""Structured bodies as bytes: JSON behind JSON and binary headers, msgpack behind MSGPACK ones (docs/architecture.md, "On the wire").
+"""Structured bodies as bytes: JSON behind JSON and binary headers, msgpack behind MSGPACK ones
+(docs/architecture.md).
 
 A body class has `to_wire()`, plain dicts and lists under RocketMQ's member names, and `from_wire(value)`. JSON is
 written as fastjson writes it, members in alphabetical order and nothing between them, so that bodies made by us and

@@ -5,6 +5,7 @@ peer that trickles a large frame costs linear work, and it never copies a frame 
 """
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, SerializeType
@@ -36,7 +37,7 @@ def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> by
 
 
 class FrameDecoder:
-    """`feed(data)`, then `next_frame()` until it returns None."""
+    """`feed(data)`, then `frames()`, or `next_frame()` until it returns None."""
 
     __slots__ = ("_buffer", "_have", "_need", "_pieces", "_position", "frame_bytes_max")
 
@@ -68,45 +69,47 @@ class FrameDecoder:
         return len(self._buffer) - self._position + self._have
 
     def next_frame(self) -> Frame | None:
-        """The next whole frame, or None until more bytes are fed.
+        """The next whole frame, or None until more bytes are fed. Raises as `frames`."""
+        return next(self.frames(), None)
+
+    def frames(self) -> Iterator[Frame]:
+        """Every whole frame there is; what is not asked for stays for the next call.
 
         Raises FrameError when the stream can never be a frame again: a length below 4 or over the limit, a header
         longer than its frame, an unknown header type.
         """
         if self._pieces:
             if self._have < self._need:
-                return None
+                return
             self._buffer = b"".join(self._pieces)
             self._position = 0
             self._pieces = []
             self._have = self._need = 0
-        buffer, start = self._buffer, self._position
-        available = len(buffer) - start
-        if not available:  # every read ends here
-            return None
-        if available < 4:
-            self._need = 4
-            return None
-        if available < 8:
+        buffer, start, end_of_buffer = self._buffer, self._position, len(self._buffer)
+        while end_of_buffer - start >= 8:
+            total, word = _LENGTHS.unpack_from(buffer, start)
+            if not 4 <= total <= self.frame_bytes_max:
+                raise self._bad_total(total)
+            end = start + 4 + total
+            if end > end_of_buffer:
+                self._need = total + 4
+                return
+            header_type, header_length = word >> 24, word & 0xFFFFFF
+            if header_type not in _TYPES:
+                raise FrameError(f"header type {header_type} is none of 0 (JSON), 1 (ROCKETMQ), 2 (MSGPACK)")
+            if header_length > total - 4:
+                raise FrameError(f"a header of {header_length} bytes does not fit a frame of {total}")
+            body_start = start + 8 + header_length
+            header = buffer[start + 8 : body_start]
+            self._position = start = end
+            yield _new_frame(Frame, (header_type, header, buffer[body_start:end]))
+        if end_of_buffer - start >= 4:
             total = _LENGTH.unpack_from(buffer, start)[0]
-            self._check_total(total)
+            if not 4 <= total <= self.frame_bytes_max:
+                raise self._bad_total(total)
             self._need = 8
-            return None
-        total, word = _LENGTHS.unpack_from(buffer, start)
-        if not 4 <= total <= self.frame_bytes_max:
-            self._check_total(total)
-        if total + 4 > available:
-            self._need = total + 4
-            return None
-        header_type, header_length = word >> 24, word & 0xFFFFFF
-        if header_type not in _TYPES:
-            raise FrameError(f"header type {header_type} is none of 0 (JSON), 1 (ROCKETMQ), 2 (MSGPACK)")
-        if header_length > total - 4:
-            raise FrameError(f"a header of {header_length} bytes does not fit a frame of {total}")
-        body_start = start + 8 + header_length
-        self._position = end = start + 4 + total
-        return _new_frame(Frame, (header_type, buffer[start + 8 : body_start], buffer[body_start:end]))
+        elif end_of_buffer > start:
+            self._need = 4
 
-    def _check_total(self, total: int) -> None:
-        if not 4 <= total <= self.frame_bytes_max:
-            raise FrameError(f"a frame length of {total} is outside 4..{self.frame_bytes_max}")
+    def _bad_total(self, total: int) -> FrameError:
+        return FrameError(f"a frame length of {total} is outside 4..{self.frame_bytes_max}")

@@ -225,13 +225,10 @@ class Endpoint(asyncio.Protocol):
         """Handle every whole frame there is; all replies leave with one `writelines`."""
         replies: list[bytes] = []
         reply_bytes = 0
-        next_frame, server = self._decoder.next_frame, self._settings.server
+        server = self._settings.server
         self._working = True
         try:
-            while not (self._closing or (server and self._write_paused)):
-                frame = next_frame()
-                if frame is None:
-                    break
+            for frame in () if self._closing or (server and self._write_paused) else self._decoder.frames():
                 command = decode_command(frame)
                 if command.flag & _REPLY:
                     self._on_reply(command)
@@ -244,6 +241,8 @@ class Endpoint(asyncio.Protocol):
                     if reply_bytes > self._settings.write_high_water_bytes:  # let the transport say when it is full
                         self._flush(replies)
                         reply_bytes = 0
+                if self._closing or (server and self._write_paused):
+                    break
         except (FrameError, HeaderError) as error:
             self._log.warning("connection closed: unreadable frame", peer=self.address, reason=str(error))
             self._flush(replies)
