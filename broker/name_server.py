@@ -63,6 +63,16 @@ class NameServer:
                 )
         return record.addrs.get(MASTER_ID)
 
+    def taken_by(self, identity: BrokerIdentity) -> str | None:
+        """The address of the broker in this process when it has that name and id; None: another may have them.
+
+        It tells us of itself only when something changes, so it would never win its place in the routes back.
+        """
+        live = self._live.get((identity.broker_name, identity.broker_id))
+        if live is None or live.connection is not None or live.identity.broker_addr == identity.broker_addr:
+            return None
+        return live.identity.broker_addr
+
     def touch(self, identity: BrokerIdentity, now_ms: int) -> DataVersion | None:
         """A broker asks whether its topics are known in their latest version, and is alive. None: it is unknown."""
         live = self._live.get((identity.broker_name, identity.broker_id))

@@ -54,6 +54,12 @@ def register_broker(
     else:
         configs = TopicConfigs(DataVersion(0, 0), ())
     identity = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
+    owner = server.taken_by(identity)
+    if owner is not None:
+        remark = (
+            f"broker name {identity.broker_name!r} with id {identity.broker_id} is taken by {owner}; choose another"
+        )
+        return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     master_addr = server.register(identity, configs, connection, now_ms)
     reply_header = RegisterBrokerResponseHeader(None, None if header.broker_id == MASTER_ID else master_addr)
     return command.reply(ResponseCode.SUCCESS, reply_header, encode_body(_KeyValues({}), command.serialize_type))

@@ -203,3 +203,17 @@ def test_a_broken_compressed_registration_is_refused(body: bytes) -> None:
     header = RegisterBrokerRequestHeader("broker-a", A.broker_addr, "C", "", 0, True)
     with pytest.raises(BodyError):
         ask_name_server(NameServer(), SerializeType.JSON, FakeConnection())(RequestCode.REGISTER_BROKER, header, body)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_nobody_takes_the_name_of_the_broker_in_this_process(encoding: SerializeType) -> None:
+    """A second broker that was given no name of its own is refused with a remark; the routes stay as they are."""
+    server = NameServer()
+    server.register(A, configs(1, "T"), None, NOW_MS)
+    ask = ask_name_server(server, encoding, FakeConnection())
+    reply = ask(RequestCode.REGISTER_BROKER, RegisterBrokerRequestHeader("broker-a", B.broker_addr, "C", "", 0))
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert reply.remark == f"broker name 'broker-a' with id 0 is taken by {A.broker_addr}; choose another"
+    assert server.cluster_info().brokers == (BrokerData("broker-a", "C", {0: A.broker_addr}),)
+    slave = RegisterBrokerRequestHeader("broker-a", B.broker_addr, "C", "", 1)
+    assert ask(RequestCode.REGISTER_BROKER, slave, configs(1)).code == ResponseCode.SUCCESS
