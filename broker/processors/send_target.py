@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.codes import TOPIC_LENGTH_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers import SendMessageRequestHeader
@@ -75,6 +75,9 @@ def _retry_target(
         check_group(group)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, str(error)) from None
+    if len(header.topic) > TOPIC_LENGTH_MAX:  # a group's name may be longer than a topic's
+        remark = f"topic {header.topic!r} has {len(header.topic)} characters; at most {TOPIC_LENGTH_MAX} can be stored"
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
     max_reconsume_times = broker.config.retry_max_times
     if header.max_reconsume_times is not None and command.version >= _HONOURS_MAX_RECONSUME_TIMES:
         max_reconsume_times = header.max_reconsume_times

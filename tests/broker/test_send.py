@@ -132,6 +132,17 @@ def test_a_send_makes_a_topic_and_says_so_once(peer: Peer) -> None:
     assert peer.topic_changes == 1
 
 
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_retry_topic_longer_than_a_topic_may_be_is_no_place_for_messages(peer: Peer, dead: bool) -> None:
+    """A group's name may have 255 characters; a topic's length stands in one byte, and RocketMQ takes 127."""
+    group = "g" * 121
+    reply = peer.send(f"%RETRY%{group}", reconsume_times=int(dead), max_reconsume_times=1)
+    assert reply.code in (C.SYSTEM_ERROR, C.MESSAGE_ILLEGAL)
+    peer.broker.topics.ensure_retry_topic(group, 1, NOW_MS)  # as its heartbeat does
+    reply = peer.send(f"%RETRY%{group}", reconsume_times=int(dead), max_reconsume_times=1)
+    assert (reply.code, "at most 127" in (reply.remark or "")) == (C.MESSAGE_ILLEGAL, True)
+
+
 def test_without_auto_creation_only_retry_topics_are_made() -> None:
     """Code 17 for others."""
     peer = Peer(auto_create_topics=False)
