@@ -14,6 +14,7 @@ from lockstep.protocol.bodies import TopicConfigs
 from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.headers import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
 from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.endpoint import Endpoint
@@ -62,7 +63,7 @@ class _RemoteNameServer:
             reply = await self._dialer.call(self.address, command, self._config.register_timeout_ms)
             if reply.code != ResponseCode.SUCCESS:
                 raise RequestRefused(self.address, request_name(command.code), reply.code, reply.remark)
-        except RemotingError as error:
+        except (RemotingError, ProtocolError) as error:  # a registration may be too long for a frame
             if self.registered is not False:
                 self._log.warning("name server does not know us", name_server=self.address, reason=str(error))
             self.registered = False

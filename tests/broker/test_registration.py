@@ -1,5 +1,7 @@
 """Brokers and name servers that are not one process (wire.md 2.7, 10.4)."""
 
+import pytest
+
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers import CreateTopicRequestHeader
 from lockstep.protocol.heartbeat import SubscriptionData
@@ -121,5 +123,24 @@ def test_a_broker_stays_known_for_hours() -> None:
         assert await brokers_of(client, own, "T") == ["broker-a"]
         assert server.log.names("warning") == []
         await end(client, remote, own, server)
+
+    simulate(scenario)
+
+
+def test_a_registration_that_fits_no_frame_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker with too many topics says so once, serves on, and is registered when it has fewer."""
+
+    async def scenario(world: World) -> None:
+        server, client = await name_server(world), Client(world.host("c1"))
+        monkeypatch.setattr("lockstep.protocol.frame.FRAME_BYTES_MAX", 300)
+        served = await broker(world, "one", "ns")
+        await world.sleep_ms(10_000)
+        assert served.log.names("warning") == ["name server does not know us"]
+        monkeypatch.undo()
+        await world.sleep_ms(4000)
+        await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        await world.sleep_ms(100)
+        assert await brokers_of(client, server, "T") == ["one"]
+        await end(client, served, server)
 
     simulate(scenario)
