@@ -111,9 +111,13 @@ class PushConsumer(Lifecycle):
         if self._trace_path is not None:
             self._trace = TraceWriter(runtime, self._trace_path, instance.client_id, self.group)
         self._assemble(instance, self._listener)
-        for topic in list(self._subscriptions):
-            await instance.routes.fetch(topic)
-        await instance.heartbeat_all()
+        try:
+            for topic in list(self._subscriptions):
+                await instance.routes.fetch(topic)
+            await instance.heartbeat_all()
+        except BaseException:
+            await self.shutdown()  # `async with` does not, when it was never entered
+            raise
         self._start_tasks(instance)
 
     def _assemble(self, instance: MQClientInstance, listener: OrderlyListener) -> None:

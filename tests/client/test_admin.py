@@ -1,0 +1,147 @@
+"""AdminClient: what tools ask, and what they are told when it cannot be had."""
+
+import pytest
+
+from lockstep.client import AdminClient, NoRouteError, NotLockstepError, TopicNotFoundError
+from lockstep.client.errors import ClientError
+from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow, TopicList
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.headers import (
+    CreateTopicRequestHeader,
+    ListLocksRequestHeader,
+    OffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from lockstep.remoting.errors import RequestRefused
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+
+LOCKS, GROUPS = RequestCode.LIST_LOCKS, RequestCode.LIST_CONSUMER_GROUPS
+IDS = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+
+
+def admin_for(stage: Stage) -> AdminClient:
+    return AdminClient(name_server=stage.name_server, runtime=stage.client, log=stage.log)
+
+
+async def two_brokers(stage: Stage) -> tuple[FakeBroker, FakeBroker]:
+    brokers = await stage.broker("broker-a"), await stage.broker("broker-b")
+    stage.route_to({"broker-a": 2, "broker-b": 2})
+    return brokers
+
+
+def row(group: str, queue_id: int, broker: str) -> LockTableRow:
+    return LockTableRow(group, queue_at(queue_id, broker), "c", 1, 2, 3)
+
+
+@on_stage
+async def test_topics(stage: Stage) -> None:
+    """Listed sorted; a route; one that does not exist has an error of its own."""
+    first, _ = await two_brokers(stage)
+    first.answers(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList(("b", "a")))
+    async with admin_for(stage) as admin:
+        assert await admin.topics() == ["a", "b"]
+        assert len((await admin.route(TOPIC)).readable_queues(TOPIC)) == 4
+        with pytest.raises(TopicNotFoundError, match="'Nowhere' does not exist"):
+            await admin.route("Nowhere")
+
+
+@on_stage
+async def test_creating_a_topic(stage: Stage) -> None:
+    """On every broker, or on the one that is named; what cannot be is said before anybody is asked."""
+    first, second = await two_brokers(stage)
+    for broker in (first, second):
+        broker.answers(RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SUCCESS)
+    async with admin_for(stage) as admin:
+        await admin.create_topic("New", 8)
+        await admin.create_topic("Only", 1, broker_name="broker-b")
+        with pytest.raises(NoRouteError, match="no broker named 'broker-z'"):
+            await admin.create_topic("New", broker_name="broker-z")
+        with pytest.raises(LocalProtocolError):
+            await admin.create_topic("not a topic")
+        with pytest.raises(ClientError, match="at least one queue"):
+            await admin.create_topic("New", 0)
+    made = [
+        [command.decode_header(CreateTopicRequestHeader)[:5] for command in broker.requests(17)]
+        for broker in (first, second)
+    ]
+    assert made[0] == [("New", "TBW102", 8, 8, 6)]
+    assert made[1] == [("New", "TBW102", 8, 8, 6), ("Only", "TBW102", 1, 1, 6)]
+
+
+@on_stage
+async def test_offsets(stage: Stage) -> None:
+    """Of a queue and of a group; a group without an offset has None; a refusal is raised."""
+    broker, _ = await two_brokers(stage)
+    broker.answers(RequestCode.GET_MAX_OFFSET, OffsetResponseHeader(9))
+    broker.answers(RequestCode.GET_MIN_OFFSET, OffsetResponseHeader(2))
+    broker.answers(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(5))
+    broker.answers(
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        OffsetResponseHeader(7),
+        ResponseCode.QUERY_NOT_FOUND,
+        ResponseCode.SYSTEM_ERROR,
+    )
+    broker.answers(RequestCode.UPDATE_CONSUMER_OFFSET, ResponseCode.SUCCESS)
+    async with admin_for(stage) as admin:
+        queue = queue_at(1)
+        assert (await admin.max_offset(queue), await admin.min_offset(queue)) == (9, 2)
+        assert await admin.search_offset(queue, 1234) == 5
+        assert await admin.consumer_offset("g", queue) == 7
+        assert await admin.consumer_offset("g", queue) is None
+        with pytest.raises(RequestRefused, match="so says the test"):
+            await admin.consumer_offset("g", queue)
+        await admin.update_consumer_offset("g", queue, 3)
+    search = broker.requests(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)[0]
+    assert search.decode_header(SearchOffsetRequestHeader) == (TOPIC, 1, 1234)
+    update = broker.requests(RequestCode.UPDATE_CONSUMER_OFFSET)[0]
+    assert update.decode_header(UpdateConsumerOffsetRequestHeader) == ("g", TOPIC, 1, 3)
+
+
+@on_stage
+async def test_members_of_all_brokers(stage: Stage) -> None:
+    """Each once, sorted; a broker that knows none says so with an error code."""
+    first, second = await two_brokers(stage)
+    first.answers(IDS, ConsumerIdList(("c2", "c1")), ResponseCode.SYSTEM_ERROR)
+    second.answers(IDS, ConsumerIdList(("c3", "c2")), ResponseCode.SYSTEM_ERROR)
+    async with admin_for(stage) as admin:
+        assert await admin.consumer_ids("g") == ["c1", "c2", "c3"]
+        assert await admin.consumer_ids("g") == []
+
+
+@on_stage
+async def test_groups_and_locks_of_all_brokers(stage: Stage) -> None:
+    """Merged and sorted; asked only after the peer has agreed, and with the group that was named."""
+    first, second = await two_brokers(stage)
+    first.answers(GROUPS, ConsumerGroupList({"g2": ("T2",), "g1": ("T1",)}))
+    second.answers(GROUPS, ConsumerGroupList({"g2": ("T1",)}))
+    first.answers(LOCKS, LockTableBody((row("g2", 1, "broker-a"), row("g1", 0, "broker-a"))))
+    second.answers(LOCKS, LockTableBody((row("g1", 0, "broker-b"),)))
+    async with admin_for(stage) as admin:
+        assert await admin.groups() == {"g1": ["T1"], "g2": ["T1", "T2"]}
+        rows = await admin.list_locks("g")
+    assert rows == [row("g1", 0, "broker-a"), row("g1", 0, "broker-b"), row("g2", 1, "broker-a")]
+    assert first.requests(LOCKS)[0].decode_header(ListLocksRequestHeader).consumer_group == "g"
+    codes = [command.code for command in second.seen]
+    assert codes == [IDS, GROUPS, LOCKS], "one harmless question settled what the peer is"
+
+
+@on_stage
+async def test_a_broker_that_is_not_ours(stage: Stage) -> None:
+    """It is never asked what it would not understand; the error says in one line that it has no such call."""
+    stranger = await stage.broker(agrees=False)
+    stage.route_to({"broker-a": 1})
+    async with admin_for(stage) as admin:
+        for ask in (admin.list_locks, admin.groups):
+            with pytest.raises(NotLockstepError, match="is not a Lockstep broker and has no such call"):
+                await ask()
+    assert {command.code for command in stranger.seen} == {RequestCode.GET_BROKER_CLUSTER_INFO, IDS}
+
+
+async def test_an_admin_client_that_was_not_started() -> None:
+    """One line that says what to do; ending it is no error."""
+    admin = AdminClient(name_server="127.0.0.1:9876")
+    with pytest.raises(ClientError, match="is not started"):
+        await admin.topics()
+    await admin.shutdown()

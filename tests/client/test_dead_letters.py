@@ -1,0 +1,107 @@
+"""Giving up on a message: what goes to the retry topic, so that the broker makes a dead letter of it (wire.md 10.3)."""
+
+import json
+
+import pytest
+
+from lockstep.client import ConsumerConfig, SendError, SendOutcome
+from lockstep.client.dead_letters import DeadLetters
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.properties import decode_properties
+from tests.client.messages import message_at
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+
+GROUP = "tower"
+SEND = RequestCode.SEND_MESSAGE_V2
+STORED = SendMessageResponseHeader("ID", 0, 0)
+
+
+async def dead_letters(stage: Stage) -> tuple[FakeBroker, DeadLetters, ProcessQueue]:
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 4})
+    instance = stage.instance()
+    await instance.routes.fetch(TOPIC)
+    broker.answers(SEND, STORED)
+    trace = TraceWriter(stage.client, "trace", instance.client_id, GROUP)
+    return broker, DeadLetters(instance, GROUP, ConsumerConfig(), trace), ProcessQueue(queue_at(2), 7, 0)
+
+
+def message(**properties: str) -> MessageExt:
+    given = message_at(41, b"body", UNIQ_KEY="UNIQ", KEYS="k", __SHARDING_KEY="N1", **properties)
+    given.reconsume_times = 3
+    given.topic = TOPIC
+    return given
+
+
+@on_stage
+async def test_what_is_sent(stage: Stage) -> None:
+    """Body and properties as they were, where it came from, and the counts in the header."""
+    broker, letters, queue = await dead_letters(stage)
+    given = message(RECONSUME_TIME="9", MAX_RECONSUME_TIMES="9", TRAN_MSG="true", colour="red")
+    await letters.send(queue, given, 3)
+    (command,) = broker.requests(SEND)
+    header = command.decode_header(SendMessageRequestHeaderV2)
+    assert command.body == b"body"
+    assert (header.producer_group, header.topic, header.queue_id) == ("CLIENT_INNER_PRODUCER", "%RETRY%tower", 0)
+    assert (header.reconsume_times, header.max_reconsume_times) == (3, 3)
+    assert decode_properties(header.properties or "") == {
+        "UNIQ_KEY": "UNIQ",
+        "KEYS": "k",
+        "__SHARDING_KEY": "N1",
+        "colour": "red",
+        "RETRY_TOPIC": TOPIC,
+        "ORIGIN_MESSAGE_ID": given.offset_message_id,
+        "DELAY": "6",  # 3 + reconsumeTimes
+    }
+
+
+@on_stage
+async def test_a_message_that_was_retried_before_keeps_its_origin(stage: Stage) -> None:
+    """The first topic and the first id, not those of its last incarnation."""
+    broker, letters, queue = await dead_letters(stage)
+    await letters.send(queue, message(RETRY_TOPIC="First", ORIGIN_MESSAGE_ID="FIRSTID"), 3)
+    header = broker.requests(SEND)[0].decode_header(SendMessageRequestHeaderV2)
+    properties = decode_properties(header.properties or "")
+    assert (properties["RETRY_TOPIC"], properties["ORIGIN_MESSAGE_ID"]) == ("First", "FIRSTID")
+
+
+@on_stage
+async def test_it_is_recorded(stage: Stage) -> None:
+    """In the log, and in the trace as handled in its way."""
+    _, letters, queue = await dead_letters(stage)
+    await letters.send(queue, message(), 3)
+    (record,) = (json.loads(line) for line in stage.client.disk.read("trace").splitlines())
+    told = [record[name] for name in ("event", "topic", "queue_id", "period", "offset", "key", "msg_id")]
+    assert told == ["dead_lettered", TOPIC, 2, 7, 41, "N1", "UNIQ"]
+    assert stage.events("warning") == ["message given up: sent to the dead letters"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome"),
+    [("refused", SendOutcome.REFUSED), ("silent", SendOutcome.UNKNOWN), ("gone", SendOutcome.UNKNOWN),
+     ("no route", SendOutcome.NOT_SENT)],
+)  # fmt: skip
+def test_what_the_broker_did_not_take_stays(failure: str, outcome: SendOutcome) -> None:
+    """Every way of failing is a SendError: the message stays where it is, and nothing is recorded."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker, letters, queue = await dead_letters(stage)
+        if failure == "refused":
+            broker.answers(SEND, ResponseCode.SYSTEM_ERROR)
+        elif failure == "silent":
+            broker.answers(SEND, None)
+        elif failure == "gone":
+            broker.stop()
+        else:
+            queue = ProcessQueue(queue_at(0, "broker-z"), 1, 0)
+        with pytest.raises(SendError) as caught:
+            await letters.send(queue, message(), 3)
+        assert caught.value.outcome is outcome
+        assert stage.client.disk.read("trace") == b""
+
+    play()

@@ -1,0 +1,388 @@
+"""Rebalance, rule by rule (wire.md 12.3): which queues are taken and left, in which order, and what stays as it is."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
+from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.rebalance import Rebalance
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.bodies import ConsumerIdList, LockBatchBody, LockOkBody
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from tests.client.messages import messages_at
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+
+GROUP = "tower"
+IDS, LOCK, UNLOCK = (
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
+)
+UPDATE = RequestCode.UPDATE_CONSUMER_OFFSET
+FIRST, LAST = "0", "~"  # client ids that sort before and behind any other
+
+
+class Rebalancing:
+    """A Rebalance over a real table, with a broker that lists `members` and refuses the locks of `taken`."""
+
+    def __init__(self, stage: Stage, broker: FakeBroker, strategy: AllocateMessageQueueStrategy) -> None:
+        self.stage, self.broker = stage, broker
+        self.instance = stage.instance()
+        self.me = self.instance.client_id
+        self.members: Sequence[str] = [self.me]
+        self.taken: list[MessageQueue] = []
+        self.topics = [TOPIC]
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.added: list[ProcessQueue] = []
+        self.changed: list[str] = []
+        self.trace = TraceWriter(stage.client, "trace", self.me, GROUP)
+        config = ConsumerConfig()
+        self.offsets = RemoteBrokerOffsetStore(self.instance, GROUP)
+        self.rebalance = Rebalance(
+            self.instance,
+            GROUP,
+            config,
+            self.table,
+            locks=QueueLocks(self.instance, GROUP, config, self.table, None, lambda _: None),
+            offsets=self.offsets,
+            strategy=strategy,
+            topics=lambda: list(self.topics),
+            on_added=self.added.append,
+            on_changed=self._on_changed,
+            trace=self.trace,
+        )
+        broker.on[IDS] = self._ids
+        broker.on[LOCK] = self._lock
+        broker.answers(UNLOCK, ResponseCode.SUCCESS)
+        broker.answers(UPDATE, ResponseCode.SUCCESS)
+
+    async def _on_changed(self, topic: str) -> None:
+        self.changed.append(topic)
+
+    def _ids(self, command: RemotingCommand) -> RemotingCommand:
+        if not self.members:
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark="no consumer")
+        body = ConsumerIdList(tuple(self.members))
+        return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+
+    def _lock(self, command: RemotingCommand) -> RemotingCommand:
+        asked = decode_body(LockBatchBody, command.body, command.serialize_type)
+        granted = LockOkBody(tuple(queue for queue in asked.mq_set if queue not in self.taken))
+        return command.reply(ResponseCode.SUCCESS, body=encode_body(granted, command.serialize_type))
+
+    def asked(self, code: int) -> list[tuple[MessageQueue, ...]]:
+        return [decode_body(LockBatchBody, c.body, c.serialize_type).mq_set for c in self.broker.requests(code)]
+
+    def committed(self) -> list[tuple[int, int]]:
+        headers = [c.decode_header(UpdateConsumerOffsetRequestHeader) for c in self.broker.requests(UPDATE)]
+        return [(header.queue_id, header.commit_offset) for header in headers]
+
+    def events(self) -> list[tuple[str, int]]:
+        records = [json.loads(line) for line in self.stage.client.disk.read("trace").splitlines()]
+        return [(record["event"], record["queue_id"]) for record in records]
+
+    @property
+    def owned(self) -> list[int]:
+        return sorted(queue.queue_id for queue, process_queue in self.table.items() if not process_queue.dropped)
+
+    async def run(self) -> None:
+        await self.rebalance.run()
+        await self.stage.world.sleep_ms(10)  # one-way requests arrive
+
+
+async def rebalancing(
+    stage: Stage, queues: int = 4, strategy: AllocateMessageQueueStrategy = allocate_averagely
+) -> Rebalancing:
+    broker = await stage.broker()
+    stage.route_to({"broker-a": queues})
+    return Rebalancing(stage, broker, strategy)
+
+
+# Taking ------------------------------------------------------------------------------------------------------
+
+
+@on_stage
+async def test_a_new_queue_is_locked_first(stage: Stage) -> None:
+    """Granted: a process queue of a new period, locked, and pulled; refused: asked again at the next round."""
+    it = await rebalancing(stage)
+    it.taken = [queue_at(2)]
+    await it.run()
+    assert it.owned == [0, 1, 3]
+    assert it.asked(LOCK) == [tuple(queue_at(i) for i in range(4))]
+    assert [(pq.queue.queue_id, pq.period, pq.locked, pq.positioned) for pq in it.added] == [
+        (0, 1, True, False),
+        (1, 2, True, False),
+        (3, 3, True, False),
+    ]
+    assert it.changed == [TOPIC]
+    assert it.events() == [("acquired", 0), ("acquired", 1), ("acquired", 3)]
+    it.taken = []
+    await it.run()
+    assert it.asked(LOCK)[1:] == [(queue_at(2),)]
+    assert it.added[-1].period == 4
+
+
+@on_stage
+async def test_nothing_to_change(stage: Stage) -> None:
+    """The same members, the same queues: no lock is asked for, nobody is told, no process queue is replaced."""
+    it = await rebalancing(stage)
+    await it.run()
+    before = dict(it.table)
+    await it.run()
+    assert it.table == before
+    assert (len(it.asked(LOCK)), it.changed) == (1, [TOPIC])
+
+
+@on_stage
+async def test_members_are_sorted(stage: Stage) -> None:
+    """Every member must see the same order, whatever order the broker lists them in."""
+    it = await rebalancing(stage)
+    it.members = [LAST, it.me, FIRST]
+    await it.run()
+    assert it.owned == [2]  # of three members the first has 0 and 1, this one 2, the last 3
+
+
+@on_stage
+async def test_offsets_of_an_earlier_period_are_forgotten(stage: Stage) -> None:
+    """A new owner begins where the broker says, not where this process once was."""
+    it = await rebalancing(stage)
+    it.offsets.update(queue_at(0), 77)
+    await it.run()
+    assert it.offsets.in_memory(queue_at(0)) == -1
+
+
+@on_stage
+async def test_a_strategy_that_names_a_queue_twice(stage: Stage) -> None:
+    """One process queue, or two would be pulled and only one known."""
+    it = await rebalancing(stage, strategy=lambda _group, _me, queues, _members: [queues[0], queues[0]])
+    await it.run()
+    assert len(it.added) == 1
+
+
+# Staying as it is --------------------------------------------------------------------------------------------
+
+
+def stays(break_it: Callable[[Rebalancing], None]) -> Callable[[], None]:
+    """Whatever `break_it` does to the second round, the queues of the first are kept."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        it = await rebalancing(stage)
+        await it.run()
+        before = dict(it.table)
+        break_it(it)
+        await it.run()
+        assert it.table == before
+        assert it.owned == [0, 1, 2, 3]
+        assert it.asked(UNLOCK) == []
+
+    return play
+
+
+def test_without_a_member_list_everything_stays() -> None:
+    """A broker that knows no member has just started."""
+    stays(lambda it: setattr(it, "members", []))()
+
+
+def test_a_client_that_is_not_listed_drops_nothing() -> None:
+    """It registers and looks again; Java drops every queue of the topic here."""
+
+    def forget(it: Rebalancing) -> None:
+        it.members = [FIRST, LAST]
+
+    stays(forget)()
+
+
+def test_a_silent_broker_changes_nothing() -> None:
+    """No answer is no news."""
+    stays(lambda it: it.broker.answers(IDS, None))()
+
+
+def test_an_answer_that_is_nonsense_changes_nothing() -> None:
+    """A body that is no member list."""
+
+    def garble(it: Rebalancing) -> None:
+        it.broker.on[IDS] = lambda command: command.reply(ResponseCode.SUCCESS, body=b"\xff")
+
+    stays(garble)()
+
+
+@on_stage
+async def test_a_strategy_that_fails(stage: Stage) -> None:
+    """Its topic stays as it is, with an error in the log; the other topics are rebalanced."""
+
+    def choosy(group: str, me: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> list[MessageQueue]:
+        if queues[0].topic == TOPIC:
+            raise LookupError("no such room")
+        return allocate_averagely(group, me, queues, members)
+
+    it = await rebalancing(stage, strategy=choosy)
+    stage.route_to({"broker-a": 2}, "Other")
+    it.topics = [TOPIC, "Other"]
+    await it.run()
+    assert sorted(it.table) == [queue_at(i, topic="Other") for i in range(2)]
+    errors = [fields["error"] for level, _, fields in stage.log.events if level == "error"]
+    assert errors == ["LookupError: no such room"]
+
+
+@on_stage
+async def test_a_topic_without_a_route(stage: Stage) -> None:
+    """A warning for a topic of the user's, none for the retry topic that nobody has sent to yet."""
+    it = await rebalancing(stage)
+    it.topics = ["Nowhere", "%RETRY%tower", TOPIC]
+    await it.run()
+    assert it.owned == [0, 1, 2, 3]
+    warnings = [fields["topic"] for level, _, fields in stage.log.events if level == "warning"]
+    assert warnings == ["Nowhere"]
+
+
+# Leaving -----------------------------------------------------------------------------------------------------
+
+
+async def give_half_away(stage: Stage, prepare: Callable[[Rebalancing], Any] = lambda _: None) -> Rebalancing:
+    """Four queues are owned, then another member comes and gets 2 and 3."""
+    it = await rebalancing(stage)
+    await it.run()
+    prepare(it)
+    it.members = [it.me, LAST]
+    await it.run()
+    return it
+
+
+@on_stage
+async def test_a_queue_for_another_is_dropped_committed_and_unlocked(stage: Stage) -> None:
+    """In this order, so that the next owner begins where this one ended."""
+    it = await give_half_away(stage, lambda it: it.offsets.update(queue_at(3), 41))
+    assert it.owned == [0, 1]
+    assert all(pq.dropped == (pq.queue.queue_id >= 2) for pq in it.added)
+    codes = [command.code for command in it.broker.seen if command.code in (UPDATE, UNLOCK)]
+    assert codes == [UNLOCK, UPDATE, UNLOCK], "queue 2 had nothing to commit"
+    assert it.committed() == [(3, 41)]
+    assert it.asked(UNLOCK) == [(queue_at(2),), (queue_at(3),)]
+    assert it.offsets.in_memory(queue_at(3)) == -1
+    assert it.changed == [TOPIC, TOPIC]
+    assert it.events()[4:] == [("dropped", 2), ("dropped", 3), ("committed", 3)]
+
+
+@on_stage
+async def test_a_queue_with_messages_is_unlocked_20_s_later(stage: Stage) -> None:
+    """So that what is under way can end; unless the queue came back meanwhile."""
+    it = await give_half_away(stage, lambda it: [pq.put_messages(messages_at(0)) for pq in it.added])
+    assert it.asked(UNLOCK) == []
+    await stage.world.sleep_ms(10_000)
+    it.members = [it.me]
+    it.taken = [queue_at(3)]
+    await it.run()
+    assert it.owned == [0, 1, 2]
+    await stage.world.sleep_ms(10_000)
+    assert it.asked(UNLOCK) == [(queue_at(3),)], "queue 2 is in use again, and its lock with it"
+
+
+@on_stage
+async def test_a_running_listener_holds_its_queue_back(stage: Stage) -> None:
+    """Waited for a second; then dropped, not unlocked, not committed, and tried again at the next round."""
+
+    def start_listener(it: Rebalancing) -> None:
+        it.table[queue_at(2)].listener_running = True
+        it.offsets.update(queue_at(2), 41)
+
+    it = await give_half_away(stage, start_listener)
+    held = it.table[queue_at(2)]
+    assert (held.dropped, held.try_unlock_times) == (True, 1)
+    assert it.asked(UNLOCK) == [(queue_at(3),)]
+    assert it.committed() == []
+    held.listener_returned()
+    await it.run()
+    assert queue_at(2) not in it.table
+    assert it.asked(UNLOCK) == [(queue_at(3),), (queue_at(2),)]
+    assert it.committed() == [(2, 41)]
+
+
+@on_stage
+async def test_a_queue_that_comes_back_under_its_running_listener(stage: Stage) -> None:
+    """It was dropped and could not be removed: it is taken anew as soon as the listener has returned, and does not
+    lie about dropped until its pull expires."""
+    it = await give_half_away(stage, lambda it: setattr(it.table[queue_at(2)], "listener_running", True))
+    held = it.table[queue_at(2)]
+    it.members = [it.me]
+    await it.run()
+    assert it.table[queue_at(2)] is held
+    held.listener_returned()
+    await it.run()
+    assert it.table[queue_at(2)] is not held
+    assert it.owned == [0, 1, 2, 3]
+
+
+@on_stage
+async def test_a_queue_that_was_not_pulled_for_120_s(stage: Stage) -> None:
+    """Something is stuck: it begins anew, with a process queue of its own."""
+    it = await rebalancing(stage, 1)
+    await it.run()
+    (stuck,) = it.added
+    stuck.last_pull_ms = stage.client.now_ms() - 119_000
+    await it.run()
+    assert it.added == [stuck]
+    stuck.last_pull_ms = stage.client.now_ms() - 120_001
+    await it.run()
+    assert stuck.dropped
+    assert it.table[queue_at(0)] is it.added[1]
+
+
+@on_stage
+async def test_an_owner_that_lost_its_lock_commits_nothing(stage: Stage) -> None:
+    """Its offset could go backwards over the new owner's."""
+
+    def lose(it: Rebalancing) -> None:
+        it.offsets.update(queue_at(2), 41)
+        it.table[queue_at(2)].locked = False
+        it.offsets.update(queue_at(3), 42)
+        it.table[queue_at(3)].last_lock_ms -= 30_001
+
+    it = await give_half_away(stage, lose)
+    assert it.committed() == []
+    assert it.asked(UNLOCK) == [(queue_at(2),), (queue_at(3),)]
+
+
+@on_stage
+async def test_a_topic_that_is_not_subscribed_any_more(stage: Stage) -> None:
+    """Its queues are dropped and forgotten, without a commit and without an unlock (wire.md 12.3)."""
+    it = await rebalancing(stage)
+    await it.run()
+    it.offsets.update(queue_at(0), 41)
+    it.topics = []
+    await it.run()
+    assert it.table == {}
+    assert all(pq.dropped for pq in it.added)
+    assert (it.committed(), it.asked(UNLOCK)) == ([], [])
+
+
+@on_stage
+async def test_a_queue_that_is_taken_out_meanwhile(stage: Stage) -> None:
+    """While one queue's listener is waited for, another leaves the table by itself: the round goes on."""
+
+    def prepare(it: Rebalancing) -> None:
+        it.table[queue_at(2)].listener_running = True
+        stage.world.loop.call_later(0.5, it.table.pop, queue_at(3))
+
+    it = await give_half_away(stage, prepare)
+    assert it.owned == [0, 1]
+    assert stage.events("error") == []
+
+
+@on_stage
+async def test_commits_are_recorded_when_they_can_be_sent(stage: Stage) -> None:
+    """A record of a commit that never left would let the judge expect too much of the next owner."""
+    it = await rebalancing(stage)
+    await it.run()
+    it.offsets.update(queue_at(0), 5)
+    it.broker.stop()
+    await stage.world.sleep_ms(10)
+    it.rebalance.persist(it.added)
+    assert "committed" not in [event for event, _ in it.events()]
