@@ -22,7 +22,9 @@ __all__ = ["Outgoing", "SendRequests", "SendResult", "SendStatus", "common_shard
 
 _SEND, _SEND_BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 _CHECKED_TOPICS_MAX = 1000
-_new_header = tuple.__new__  # as the class itself, at a third of the cost: every send makes one
+_BYTES = (bytes, bytearray)
+_SURELY_FITS = PROPERTIES_BYTES_MAX // 4  # no character has more than four bytes
+_new_tuple = tuple.__new__  # a named tuple as its class makes it, at a third of the cost: every send makes three
 
 # The four answers that mean "stored" (wire.md 3), under the names of Java's SendStatus.
 SendStatus = {
@@ -78,24 +80,16 @@ class SendRequests:
     def outgoing(self, message: Message, sharding_key: str | None) -> Outgoing:
         """Raises LocalProtocolError for a message that must not be sent (wire.md 12.11)."""
         topic, body = message.topic, message.body
-        if not isinstance(body, bytes | bytearray):
+        if not isinstance(body, _BYTES):
             raise LocalProtocolError(f"a body must be bytes, not {type(body).__name__}; encode text first")
         self._check(topic, len(body))
-        if message.properties:
-            check_user_properties(message.properties)
         now_ms = self._runtime.now_ms()
         msg_id = self._unique_keys.next(now_ms)
-        properties = message.wire_properties()
-        if sharding_key is not None:
-            properties[names.SHARDING_KEY] = sharding_key
-        properties[names.UNIQ_KEY] = msg_id
-        properties[names.WAIT] = "true"
-        text = encode_properties(properties)
-        if text.count(names.NAME_END) != len(properties) or text.count(names.PAIR_END) != len(properties) - 1:
-            raise LocalProtocolError("tags, keys and sharding keys must not hold 0x01 or 0x02, which part properties")
-        if len(text) > PROPERTIES_BYTES_MAX:
+        text = f"{_own_properties(message, sharding_key)}UNIQ_KEY\x01{msg_id}\x02WAIT\x01true"
+        if len(text) > _SURELY_FITS and len(text.encode("utf-8", "replace")) > PROPERTIES_BYTES_MAX:
             raise LocalProtocolError(f"the properties have over {PROPERTIES_BYTES_MAX} bytes, the most RocketMQ stores")
-        return Outgoing(_SEND, topic, body, message.flag, text, msg_id, sharding_key, now_ms)
+        fields = (_SEND, topic, body, message.flag, text, msg_id, sharding_key, now_ms, 0, None)
+        return _new_tuple(Outgoing, fields)
 
     def outgoing_batch(self, messages: Sequence[Message], sharding_key: str | None) -> Outgoing:
         """Raises LocalProtocolError likewise, and for an empty batch or one of several topics (wire.md 4.4)."""
@@ -125,7 +119,7 @@ class SendRequests:
 
     def command(self, queue: MessageQueue, outgoing: Outgoing, lane: LaneNumber | None = None) -> RemotingCommand:
         generation, sequence, lane_id = (None, None, None) if lane is None else (lane[0], lane[1], self._lane_id)
-        header = _new_header(
+        header = _new_tuple(
             SendMessageRequestHeaderV2,
             (
                 self._group,
@@ -150,6 +144,23 @@ class SendRequests:
         return RemotingCommand(outgoing.code, header, outgoing.body)
 
 
+def _own_properties(message: Message, sharding_key: str | None) -> str:
+    """The properties that are the message's own, ready for more behind them. Raises LocalProtocolError."""
+    if message.properties:
+        check_user_properties(message.properties)
+    own = message.wire_properties()
+    if sharding_key is not None:
+        if not sharding_key:
+            raise LocalProtocolError("a sharding key must not be empty; leave it out, or name what must stay in order")
+        own[names.SHARDING_KEY] = sharding_key
+    if not own:
+        return ""
+    text = encode_properties(own)
+    if text.count(names.NAME_END) != len(own) or text.count(names.PAIR_END) != len(own) - 1:
+        raise LocalProtocolError("tags, keys and sharding keys must not hold 0x01 or 0x02, which part properties")
+    return text + names.PAIR_END
+
+
 def common_sharding_key(messages: Sequence[Message]) -> str | None:
     """The key by which a batch finds its one queue. Raises LocalProtocolError when there are several."""
     keys = list(dict.fromkeys(message.sharding_key for message in messages))
@@ -172,4 +183,4 @@ def read_send_reply(reply: RemotingCommand, queue: MessageQueue, outgoing: Outgo
         raise SendError(f"the broker's answer: {error}", SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
     if header.queue_id != queue.queue_id:
         queue = queue._replace(queue_id=header.queue_id)
-    return SendResult(status, outgoing.msg_id, queue, header.queue_offset, header.msg_id)
+    return _new_tuple(SendResult, (status, outgoing.msg_id, queue, header.queue_offset, header.msg_id))
