@@ -1,0 +1,314 @@
+"""The pull loop of one queue (wire.md 12.6): when it pulls, from where, and what each answer does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lockstep.client import ConsumerConfig
+from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.pull import PullLoop
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.remoting.errors import RequestRefused
+from tests.client.messages import stored_bytes
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+
+PULL = RequestCode.PULL_MESSAGE
+Answer = RemotingCommand | None
+
+
+class Pulling:
+    """A pull loop over one locked queue; `answer(header, command)` is the broker."""
+
+    def __init__(self, stage: Stage, broker: FakeBroker, config: ConsumerConfig, expression: str) -> None:
+        self.stage, self.broker = stage, broker
+        self.instance = stage.instance()
+        self.offsets = RemoteBrokerOffsetStore(self.instance, "tower")
+        self.subscription: SubscriptionData | None = SubscriptionData.parse(TOPIC, expression, 77)
+        self.first_offset: Callable[[ProcessQueue], Awaitable[int]] = self._begin_at_5
+        self.submitted: list[ProcessQueue] = []
+        self.illegal: list[int] = []
+        now_ms = stage.client.now_ms()
+        self.queue = ProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms)
+        self.loop = PullLoop(
+            self.instance,
+            "tower",
+            config,
+            self.offsets,
+            subscription=lambda _topic: self.subscription,
+            first_offset=lambda process_queue: self.first_offset(process_queue),
+            submit=self.submitted.append,
+            offset_illegal=self._illegal,
+            trace=None,
+        )
+
+    async def _begin_at_5(self, _: ProcessQueue) -> int:
+        return 5
+
+    async def _illegal(self, process_queue: ProcessQueue) -> None:
+        self.illegal.append(process_queue.next_offset)
+
+    @property
+    def pulls(self) -> list[PullMessageRequestHeader]:
+        return [command.decode_header(PullMessageRequestHeader) for command in self.broker.requests(PULL)]
+
+    async def run(self, duration_ms: int) -> None:
+        """Pull for so long, then drop the queue."""
+        running = self.stage.client.create_task(self.loop.run(self.queue), name="pull")
+        await self.stage.world.sleep_ms(duration_ms)
+        self.queue.dropped = True
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def pulling(stage: Stage, *, expression: str = "*", agrees: bool = True, **config: Any) -> Pulling:
+    broker = await stage.broker(agrees=agrees)
+    stage.route_to({"broker-a": 1})
+    it = Pulling(stage, broker, ConsumerConfig(**config), expression)
+    await it.instance.routes.fetch(TOPIC)
+    return it
+
+
+def found(*offsets: int, next_offset: int | None = None, **properties: str) -> Callable[[RemotingCommand], Answer]:
+    next_offset = offsets[-1] + 1 if next_offset is None else next_offset
+    header = PullMessageResponseHeader(0, next_offset, 0, 1000)
+    body = b"".join(stored_bytes(offset, properties=properties) for offset in offsets)
+    return lambda command: command.reply(ResponseCode.SUCCESS, header, body)
+
+
+def says(code: int, next_offset: int) -> Callable[[RemotingCommand], Answer]:
+    return lambda command: command.reply(code, PullMessageResponseHeader(0, next_offset, 0, 1000))
+
+
+def in_turn(*answers: Callable[[RemotingCommand], Answer]) -> Callable[[RemotingCommand], Answer]:
+    """One after the other, then silence: the pull is held."""
+    left = list(answers)
+    return lambda command: left.pop(0)(command) if left else None
+
+
+@on_stage
+async def test_found_messages_are_put_and_consumed(stage: Stage) -> None:
+    """From the first offset on; each pull begins where the last one said; consumption is submitted once."""
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(found(5, 6), found(7), found(9, next_offset=12))
+    await it.run(100)
+    assert [pull.queue_offset for pull in it.pulls] == [5, 6 + 1, 8, 12]
+    assert it.submitted == [it.queue]
+    assert [message.queue_offset for message in it.queue.take_messages(9)] == [5, 6, 7, 9]
+    assert it.queue.take_messages(1) == []
+
+
+@on_stage
+async def test_what_a_pull_says(stage: Stage) -> None:
+    """RocketMQ's defaults, the subscription's version, and the commit only when there is one."""
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(found(5), found(6))
+    it.offsets.update(queue_at(0), 0)
+    await it.run(50)
+    first = it.pulls[0]
+    assert first[:5] == ("tower", TOPIC, 0, 5, 32)
+    assert (first.sys_flag, first.commit_offset) == (PullSysFlag.SUSPEND, 0), "an offset of 0 is not committed"
+    assert (first.suspend_timeout_millis, first.sub_version) == (15_000, 77)
+    again = await pulling_more(stage, it)
+    assert (again.sys_flag, again.commit_offset) == (PullSysFlag.SUSPEND | PullSysFlag.COMMIT_OFFSET, 6)
+
+
+async def pulling_more(stage: Stage, it: Pulling) -> PullMessageRequestHeader:
+    """One more pull, after offset 6 became the one to commit."""
+    it.offsets.update(queue_at(0), 6)
+    it.queue.dropped = False
+    await it.run(50)
+    return it.pulls[-1]
+
+
+@on_stage
+async def test_no_pull_without_the_lock(stage: Stage) -> None:
+    """Looked at again after 1000 ms; and a lock that has run out here is none."""
+    it = await pulling(stage)
+    it.queue.locked = False
+    it.broker.on[PULL] = in_turn()
+    stage.world.loop.call_later(2.5, it.queue.granted, stage.client.now_ms() + 2500)
+    await it.run(2900)
+    assert it.pulls == []
+    it.queue.dropped = False
+    await it.run(200)
+    assert [pull.queue_offset for pull in it.pulls] == [5]
+    it.queue.dropped = False
+    it.queue.last_lock_ms -= 30_001
+    await it.run(5000)
+    assert len(it.pulls) == 1
+
+
+@on_stage
+async def test_the_first_offset_is_asked_once_and_until_it_is_known(stage: Stage) -> None:
+    """An error there costs 1000 ms, and nothing is pulled from anywhere else."""
+    it = await pulling(stage)
+    asked = 0
+
+    async def fail_twice(_: ProcessQueue) -> int:
+        nonlocal asked
+        asked += 1
+        if asked <= 2:
+            raise RequestRefused("b", "QUERY_CONSUMER_OFFSET", 1, "busy")
+        return 42
+
+    it.first_offset = fail_twice
+    it.broker.on[PULL] = in_turn(found(42))
+    await it.run(2500)
+    assert asked == 3
+    assert [pull.queue_offset for pull in it.pulls] == [42, 43]
+
+
+@pytest.mark.parametrize("code", [ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY])
+def test_nothing_new_and_nothing_matching(code: ResponseCode) -> None:
+    """Pull on at once from where the broker says; with nothing cached that is the offset to commit, upwards only."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        it = await pulling(stage)
+        it.broker.on[PULL] = in_turn(says(code, 20), says(code, 15), found(20), says(code, 90))
+        await it.run(100)
+        assert [pull.queue_offset for pull in it.pulls] == [5, 20, 15, 21, 90]
+        assert it.offsets.in_memory(queue_at(0)) == 20, "message 20 is cached and not handled yet"
+
+    play()
+
+
+@on_stage
+async def test_an_illegal_offset_takes_the_queue_out(stage: Stage) -> None:
+    """It is dropped at once, and who takes it back begins where the broker says."""
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(says(ResponseCode.PULL_OFFSET_MOVED, 3), found(3))
+    await it.run(100)
+    assert it.illegal == [3]
+    assert it.queue.dropped
+    assert len(it.pulls) == 1
+
+
+@on_stage
+async def test_tags_are_compared_as_text(stage: Stage) -> None:
+    """The broker compares hashes: a message of an equal hash, or without a tag, is dropped here; then pull on."""
+    it = await pulling(stage, expression="Aa || C")
+    it.broker.on[PULL] = in_turn(found(5, TAGS="BB"), found(6), found(7, TAGS="Aa"))
+    await it.run(100)
+    assert [message.queue_offset for message in it.queue.take_messages(9)] == [7]
+    assert [pull.queue_offset for pull in it.pulls] == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "delay_ms"),
+    [
+        (lambda command: command.reply(ResponseCode.SYSTEM_ERROR, remark="no"), 1000),
+        (lambda command: command.reply(ResponseCode.FLOW_CONTROL, remark="slow down"), 20),
+        (lambda command: command.reply(ResponseCode.SUCCESS), 1000),
+        (lambda command: found(5)(command) and command.reply(0, PullMessageResponseHeader(0, 6, 0, 9), b"junk"), 1000),
+    ],
+    ids=["an error", "flow control", "no header", "no messages"],
+)
+def test_after_a_failure(trouble: Callable[[RemotingCommand], Answer], delay_ms: int) -> None:
+    """The same offset again, 1000 ms later, 20 when the broker asks for slowness (wire.md 12.6)."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        it = await pulling(stage)
+        times: list[int] = []
+        answer = in_turn(trouble, found(5))
+
+        def note(command: RemotingCommand) -> Answer:
+            times.append(stage.world.elapsed_ms)
+            return answer(command)
+
+        it.broker.on[PULL] = note
+        await it.run(1500)
+        assert [pull.queue_offset for pull in it.pulls] == [5, 5, 6]
+        assert delay_ms <= times[1] - times[0] <= delay_ms + 10
+
+    play()
+
+
+@on_stage
+async def test_a_broker_that_is_away(stage: Stage) -> None:
+    """Tried each second until it is back, and then from the same offset."""
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(found(5))
+    it.broker.stop()
+    stage.world.loop.call_later(3, lambda: stage.world.loop.create_task(it.broker.start()))
+    await it.run(5000)
+    assert [pull.queue_offset for pull in it.pulls] == [5, 6]
+    assert stage.events("info").count("pull failed") == 3
+
+
+@on_stage
+async def test_a_cut_pull_is_made_again(stage: Stage) -> None:
+    """What was on its way is lost; the queue goes on where it was."""
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(found(5))
+    stage.world.loop.call_later(0.05, stage.world.cut, "client", "broker-a")
+    await it.run(2000)
+    assert [pull.queue_offset for pull in it.pulls] == [5, 6, 6]
+
+
+@on_stage
+async def test_flow_control_by_count(stage: Stage) -> None:
+    """Over the threshold nothing is pulled until enough is handled; the loop wakes for that or after 50 ms."""
+    it = await pulling(stage, pull_threshold_for_queue=3)
+    it.broker.on[PULL] = in_turn(found(5, 6, 7, 8), found(9))
+    running = stage.client.create_task(it.loop.run(it.queue), name="pull")
+    await stage.world.sleep_ms(1000)
+    assert len(it.pulls) == 1
+    for _ in range(4):
+        it.queue.take_messages(1)
+        it.queue.commit()
+    await stage.world.sleep_ms(10)
+    assert len(it.pulls) == 3
+    running.cancel()
+
+
+@on_stage
+async def test_flow_control_by_bytes(stage: Stage) -> None:
+    """Few and large messages hold the loop back as well."""
+    it = await pulling(stage, pull_threshold_bytes_for_queue=1)
+    it.broker.on[PULL] = in_turn(found(10, 11))
+    await it.run(1000)
+    assert len(it.pulls) == 1
+
+
+@on_stage
+async def test_a_pull_interval(stage: Stage) -> None:
+    """When one is wanted, that long passes between pulls."""
+    it = await pulling(stage, pull_interval_ms=400)
+    it.broker.on[PULL] = in_turn(*[found(offset) for offset in range(5, 15)])
+    await it.run(1000)
+    assert len(it.pulls) == 3
+
+
+@on_stage
+async def test_an_unsubscribed_topic_is_not_pulled(stage: Stage) -> None:
+    """The rebalance will drop its queue; until then the loop waits."""
+    it = await pulling(stage)
+    it.subscription = None
+    it.broker.on[PULL] = in_turn(found(5))
+    await it.run(3000)
+    assert it.pulls == []
+
+
+@on_stage
+async def test_what_comes_for_a_dropped_queue_is_its_next_owners(stage: Stage) -> None:
+    """A held pull that is answered after the drop puts nothing and commits nothing, and the loop ends."""
+    it = await pulling(stage)
+    held: list[RemotingCommand] = []
+    it.broker.on[PULL] = lambda command: held.append(command)
+    running = stage.client.create_task(it.loop.run(it.queue), name="pull")
+    await stage.world.until(lambda: held)
+    it.queue.dropped = True
+    reply = found(5)(held[0])
+    assert reply is not None
+    it.broker.endpoints[-1].reply(reply)
+    await running
+    assert it.queue.is_empty
+    assert it.submitted == []

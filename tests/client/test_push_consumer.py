@@ -1,0 +1,100 @@
+"""PushConsumer's own part: what must be there to start, what a failed start leaves, subscriptions."""
+
+from typing import Any
+
+import pytest
+
+from lockstep.client import ConsumerConfig, ConsumerError, NoRouteError, PushConsumer
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.filter import FilterError
+from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, HeartbeatData, MessageModel
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
+
+
+def listen(messages: list[Any], context: Any) -> None:
+    pass
+
+
+def consumer_for(stage: Stage, **kwargs: Any) -> PushConsumer:
+    return PushConsumer("tower", name_server=stage.name_server, runtime=stage.client, log=stage.log, **kwargs)
+
+
+def consumer_data(broker: FakeBroker) -> list[ConsumerData]:
+    commands = broker.requests(RequestCode.HEART_BEAT)
+    beats = [decode_body(HeartbeatData, command.body, command.serialize_type) for command in commands]
+    return [data for beat in beats for data in beat.consumer_data_set]
+
+
+@on_stage
+async def test_what_a_start_needs(stage: Stage) -> None:
+    """A listener and a subscription, each missed with the call that gives it; and it starts once."""
+    await stage.broker()
+    stage.route_to({"broker-a": 1})
+    consumer = consumer_for(stage)
+    with pytest.raises(ConsumerError, match="register_listener"):
+        await consumer.start()
+    consumer.register_listener(listen)
+    with pytest.raises(ConsumerError, match="subscribe"):
+        await consumer.start()
+    consumer.subscribe(TOPIC)
+    with pytest.raises(ConsumerError, match="not started"):
+        _ = consumer.client_id
+    assert consumer.assigned_queues == []
+    await consumer.shutdown()  # before the start: nothing to end
+    async with consumer:
+        with pytest.raises(ConsumerError, match="started before"):
+            await consumer.start()
+
+
+def test_names_are_checked_at_once() -> None:
+    """Group, topic and tag expression, before anything is started."""
+    with pytest.raises(LocalProtocolError, match="placeholder"):
+        PushConsumer("DEFAULT_CONSUMER", name_server="127.0.0.1:1")
+    consumer = PushConsumer("g", name_server="127.0.0.1:1")
+    with pytest.raises(LocalProtocolError, match="may hold only"):
+        consumer.subscribe("no topic")
+    with pytest.raises(FilterError):
+        consumer.subscribe("T", "||")
+
+
+@on_stage
+async def test_a_start_that_fails_leaves_nothing_running(stage: Stage) -> None:
+    """No name server answers: the error says so, the trace is closed, and no task or connection is left."""
+    server = await stage.broker()
+    server.answers(RequestCode.GET_ROUTEINFO_BY_TOPIC, None)
+    consumer = consumer_for(stage, listener=listen, trace="trace", config=ConsumerConfig(request_timeout_ms=500))
+    consumer.subscribe(TOPIC)
+    with pytest.raises(NoRouteError, match="no name server answered"):
+        async with consumer:
+            raise AssertionError("it must not start")
+    trace = consumer._trace
+    assert trace is not None
+    with pytest.raises(ValueError, match="closed file"):
+        trace._file.write(b"x")
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_what_a_consumer_tells_its_brokers(stage: Stage) -> None:
+    """Its group and kind, where it begins, and its subscriptions, the retry topic's among them."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    consumer = consumer_for(stage, listener=listen, config=config)
+    consumer.subscribe(TOPIC, "TagA || TagB")
+    consumer.subscribe("Gone")
+    consumer.unsubscribe("Gone")
+    started_ms = stage.client.now_ms()
+    async with consumer:
+        await stage.world.sleep_ms(100)
+    data = consumer_data(broker)[0]
+    assert (data.group_name, data.consume_type, data.message_model, data.consume_from_where) == (
+        "tower",
+        ConsumeType.CONSUME_PASSIVELY,
+        MessageModel.CLUSTERING,
+        ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    )
+    told = [(s.topic, s.sub_string, s.tags_set, s.sub_version) for s in data.subscriptions]
+    assert told == [(TOPIC, "TagA || TagB", ("TagA", "TagB"), started_ms), ("%RETRY%tower", "*", (), started_ms)]
