@@ -80,10 +80,10 @@ class PullLoop:
                     await asyncio.sleep(config.pull_delay_when_exception_ms / 1000)
                     continue
                 result = await self._pull(process_queue, endpoint)
-            except (RemotingError, ProtocolError, ClientError) as error:
+                await self._take(process_queue, result)
+            except Exception as error:  # of the network, or of a trace that cannot be written: the queue goes on
                 await self._after_failure(process_queue, error)
                 continue
-            await self._take(process_queue, result)
             if config.pull_interval_ms:
                 await asyncio.sleep(config.pull_interval_ms / 1000)
 
@@ -106,12 +106,11 @@ class PullLoop:
             return False
         if process_queue.positioned:
             return True
-        process_queue.next_offset = await self._first_offset(process_queue)
-        process_queue.positioned = True
+        offset = await self._first_offset(process_queue)
         if self._trace is not None:
-            self._trace.queue_event(
-                "positioned", process_queue.queue, period=process_queue.period, offset=process_queue.next_offset
-            )
+            self._trace.queue_event("positioned", process_queue.queue, period=process_queue.period, offset=offset)
+        process_queue.next_offset = offset
+        process_queue.positioned = True
         return True
 
     async def _endpoint(self, process_queue: ProcessQueue) -> Endpoint:
@@ -174,7 +173,11 @@ class PullLoop:
         if process_queue.dropped:
             return
         busy = isinstance(error, RequestRefused) and error.code == ResponseCode.FLOW_CONTROL
-        self._instance.log.info("pull failed", queue=str(process_queue.queue), error=str(error))
+        if isinstance(error, RemotingError | ProtocolError | ClientError):
+            self._instance.log.info("pull failed", queue=str(process_queue.queue), error=str(error))
+        else:
+            reason = f"{type(error).__name__}: {error}"
+            self._instance.log.error("pull failed", queue=str(process_queue.queue), error=reason)
         config = self._config
         delay_ms = config.pull_delay_when_broker_flow_control_ms if busy else config.pull_delay_when_exception_ms
         await asyncio.sleep(delay_ms / 1000)
