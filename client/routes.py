@@ -76,6 +76,9 @@ class Routes:
                 await self.fetch(topic)
             except (NoRouteError, BodyError) as error:
                 self._log.warning("route not refreshed", topic=topic, error=str(error))
+        # A broker that no route names any more is gone: nobody should go on connecting to it (wire.md 12.1).
+        named = {data.broker_name for route in self._routes.values() for data in route.broker_datas}
+        self._brokers = {name: addrs for name, addrs in self._brokers.items() if name in named}
 
     async def ask(self, code: int, header: tuple[object, ...] | None = None) -> RemotingCommand:
         """A request to a name server, any that answers. Raises NoRouteError when none does."""

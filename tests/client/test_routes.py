@@ -148,3 +148,21 @@ async def test_other_questions_to_a_name_server(stage: Stage) -> None:
     assert (await routes.ask_for(TopicList, LIST)).topic_list == ("B", "A")
     with pytest.raises(RequestRefused, match="so says the test"):
         await routes.ask_for(TopicList, LIST)
+
+
+@on_stage
+async def test_a_broker_that_no_route_names_any_more_is_forgotten(stage: Stage) -> None:
+    """Or heartbeats would knock at its door for ever (wire.md 12.1)."""
+    first, second = await stage.broker("broker-a"), await stage.broker("broker-b")
+    stage.route_to({"broker-a": 1, "broker-b": 1})
+    stage.route_to({"broker-b": 1}, "Other")
+    routes = routes_of(stage)
+    await routes.fetch(TOPIC)
+    await routes.fetch("Other")
+    stage.route_to({"broker-a": 1})
+    await routes.refresh()
+    assert routes.broker_addresses(masters_only=True) == [first.address, second.address], "another topic's route has it"
+    stage.route_to({"broker-a": 1}, "Other")
+    await routes.refresh()
+    assert routes.broker_addresses(masters_only=True) == [first.address]
+    assert routes.master_address("broker-b") is None
