@@ -274,9 +274,10 @@ class BatchRecord(NamedTuple):
 
 
 def encode_batch(records: list[BatchRecord]) -> bytes:
+    """Raises struct.error for properties of more than 32767 bytes; lone surrogates become question marks."""
     parts: list[bytes] = []
     for flag, body, text in records:
-        properties = text.encode("utf-8")
+        properties = text.encode("utf-8", "replace")
         size = _BATCH.size + len(body) + 2 + len(properties)
         parts += (_BATCH.pack(size, 0, 0, flag, len(body)), body, _SHORT.pack(len(properties)), properties)
     return b"".join(parts)

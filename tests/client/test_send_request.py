@@ -123,6 +123,26 @@ async def test_properties_over_their_limit() -> None:
         requests().outgoing(Message("T", b"x", properties={"n": "v" * 32_767}), None)
 
 
+async def test_properties_are_measured_in_bytes() -> None:
+    """Two bytes a letter: 20 000 of them are refused by name, alone and in a batch, and 10 000 are not."""
+    maker = requests()
+    for size, good in ((10_000, True), (20_000, False)):
+        message = Message("T", b"x", properties={"n": "\u00fc" * size})
+        for make in (lambda m: maker.outgoing(m, None), lambda m: maker.outgoing_batch([m], None)):
+            if good:
+                make(message)
+            else:
+                with pytest.raises(LocalProtocolError, match="32767"):
+                    make(message)
+
+
+async def test_text_that_is_no_text_becomes_question_marks_in_a_batch_too() -> None:
+    """Half a surrogate pair, as a single message would have it."""
+    outgoing = requests().outgoing_batch([Message("T", b"x", properties={"n": "a\ud800"})], None)
+    [record] = decode_batch(outgoing.body)
+    assert decode_properties(record.properties)["n"] == "a?"
+
+
 # Batches -----------------------------------------------------------------------------------------------------
 
 
