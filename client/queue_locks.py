@@ -16,6 +16,7 @@ from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.runtime import TimerHandle
 
 __all__ = ["QueueLocks"]
 
@@ -44,6 +45,7 @@ class QueueLocks:
         self._table = table
         self._on_won_back = on_won_back
         self._trace = trace
+        self._unlock_timers: dict[MessageQueue, TimerHandle] = {}
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Ask for these queues, one request a broker; those granted, and since when. A ProcessQueue is renewed.
@@ -131,9 +133,32 @@ class QueueLocks:
             body = encode_body(LockBatchBody(self._group, self._instance.client_id, (queue,)), endpoint.serialize_type)
             endpoint.send_one_way(RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, body=body))
 
+    def unlock_later(self, queue: MessageQueue) -> None:
+        """As a rebalance unlocks a queue that had messages in hand: after `unlock_delay_ms`."""
+        self._cancel_unlock(queue)
+        delay_ms = self._config.unlock_delay_ms
+        self._unlock_timers[queue] = self._instance.runtime.call_later_ms(delay_ms, self._unlock_if_gone, queue)
+
+    def _unlock_if_gone(self, queue: MessageQueue) -> None:
+        """RocketMQ does not look whether the queue came back meanwhile, and frees a lock in use (wire.md 12.3)."""
+        del self._unlock_timers[queue]
+        if queue not in self._table:
+            self.unlock_one_way(queue)
+
+    def _cancel_unlock(self, queue: MessageQueue) -> None:
+        timer = self._unlock_timers.pop(queue, None)
+        if timer is not None:
+            timer.cancel()
+
     async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
-        """As a shutdown unlocks: each broker's answer is waited for."""
-        for broker_name, held in _by_broker(queues).items():
+        """As a shutdown unlocks: each broker's answer is waited for.
+
+        With `queues` go those whose delayed unlock is still to come, or they would stay locked until they expire.
+        """
+        later = [queue for queue in self._unlock_timers if queue not in self._table]
+        for queue in list(self._unlock_timers):
+            self._cancel_unlock(queue)
+        for broker_name, held in _by_broker([*queues, *later]).items():
             body = LockBatchBody(self._group, self._instance.client_id, tuple(held))
             try:
                 await self._instance.call(

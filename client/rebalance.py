@@ -154,7 +154,7 @@ class Rebalance:
         if process_queue.is_empty:
             self._locks.unlock_one_way(queue)
         else:
-            self._runtime.call_later_ms(self._config.unlock_delay_ms, self._unlock_if_gone, queue)
+            self._locks.unlock_later(queue)
         return True
 
     def _persist(self, process_queue: ProcessQueue) -> None:
@@ -180,8 +180,3 @@ class Rebalance:
             self._log.info("queue dropped", queue=str(queue), why=why, period=period)
             if self._trace is not None:
                 self._trace.queue_event("dropped", queue, period=period, why=why)
-
-    def _unlock_if_gone(self, queue: MessageQueue) -> None:
-        """RocketMQ does not look whether the queue came back meanwhile, and frees a lock in use (wire.md 12.3)."""
-        if queue not in self._table:
-            self._locks.unlock_one_way(queue)

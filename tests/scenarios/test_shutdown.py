@@ -72,3 +72,24 @@ async def test_a_stuck_listener_is_named_and_its_queue_stays_locked(cluster: Clu
     [taken] = cluster.events("lock expired and taken over", queue=f"Aircraft@{BROKER}:0")
     assert LOCK_LIFE_MS < taken.fields["age_ms"] <= LOCK_LIFE_MS + ROUND_MS + ROUND_TRIPS_MS
     await cluster.world.until(lambda: cluster.seen.texts("c2") == ["0"])
+
+
+@scenario()
+async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) -> None:
+    """A queue that was given away busy, and whose 20 s are not over when its client leaves, is freed with the others:
+    its next owner need not wait for the lock to expire."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=300)
+    await cluster.send(100, queue_id=1)
+    await cluster.at(10_000)
+    await cluster.consumer("c2", work_ms=10)
+    await cluster.world.until(lambda: cluster.events("queue dropped", host="c1"))
+    await cluster.world.sleep_ms(1_000)
+    assert cluster.owner(1) == cluster.world.host("c1").address
+    await cluster.leave("c1")
+    left_ms = cluster.world.elapsed_ms
+    assert cluster.events("lock released", host=BROKER, queue=f"Aircraft@{BROKER}:1")
+    await cluster.all_seen()
+    assert cluster.seen.of("c2")[0].begin_ms - left_ms <= ROUND_TRIPS_MS  # it heard of the departure
