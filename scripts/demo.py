@@ -32,6 +32,7 @@ from lockstep.remoting.errors import RemotingError
 
 SMALL_FLIGHTS = 20_000
 FULL_SECONDS, SMALL_SECONDS = 40.0, 24.0  # how long the sending is spread, so that a lock's life fits into its half
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -78,9 +79,10 @@ def main() -> int:
 
 
 async def told(story: Story) -> None:
-    """The story, or KeyboardInterrupt once everything is ended when SIGINT or SIGTERM came.
+    """The story, or KeyboardInterrupt once everything is ended when one of STOPPING came.
 
-    A terminal sends Ctrl-C to every process of the demo, so some may be gone before this one hears of it.
+    A terminal sends Ctrl-C to every process of the demo, so some may be gone before this one hears of it. What the
+    caller ignores, as `nohup` does SIGHUP, stays ignored.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -91,7 +93,8 @@ async def told(story: Story) -> None:
             loop.call_soon_threadsafe(task.cancel)
         received.append(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heard}
     try:
         await story.tell()
     except (Exception, asyncio.CancelledError):

@@ -12,6 +12,7 @@ __all__ = ["Child", "Children", "ProcessDied"]
 SCRIPTS = Path(__file__).parent
 END_TIMEOUT_S = 10.0
 LOG_TAIL_LINES = 12
+LOOKS_FOR_THE_DEAD, LOOK_PAUSE_S = 20, 0.05
 
 
 class ProcessDied(RuntimeError):
@@ -79,6 +80,12 @@ class Children:
         for child in self._running:
             if child.process.returncode:
                 raise ProcessDied(child.obituary())
+
+    async def find_dead(self) -> None:
+        """After a connection broke: raises ProcessDied if a process has ended, which may be known a moment later."""
+        for _ in range(LOOKS_FOR_THE_DEAD):
+            self.check()
+            await asyncio.sleep(LOOK_PAUSE_S)
 
     async def kill(self, child: Child) -> None:
         """SIGKILL, without warning."""

@@ -13,7 +13,8 @@ from demo_table import Board
 from demo_watch import Snapshot, Watch
 from rich.console import Console
 
-from lockstep.client import AdminClient
+from lockstep.client import AdminClient, ClientError
+from lockstep.remoting.errors import RemotingError
 
 __all__ = ["Plan", "Story"]
 
@@ -55,8 +56,12 @@ class Story:
             self._name_server = await self._start_broker(children)
             async with AdminClient(name_server=self._name_server) as admin:
                 self._watch = Watch(admin)
-                with self._board:
-                    await self._run(children)
+                try:
+                    with self._board:
+                        await self._run(children)
+                except (ClientError, RemotingError):
+                    await children.find_dead()
+                    raise
 
     async def _run(self, children: Children) -> None:
         consumers = [await self._start_consumer(children, name) for name in "ABC"]

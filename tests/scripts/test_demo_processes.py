@@ -47,7 +47,7 @@ def group_lives(process: subprocess.Popen[str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("whole_group", [True, False], ids=["from a terminal", "from elsewhere"])
 def test_an_interrupted_demo_leaves_nothing(
     demo: subprocess.Popen[str], tmp_path: Path, number: signal.Signals, whole_group: bool
