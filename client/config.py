@@ -8,6 +8,8 @@ from lockstep.remoting.settings import SettingError, setting
 
 __all__ = ["ClientConfig", "ConsumerConfig", "ProducerConfig"]
 
+_BROKER_LOCK_LIFE_MS = 60_000  # RocketMQ's, unless a broker is told otherwise (wire.md 7.2)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
@@ -19,6 +21,12 @@ class ClientConfig:
     poll_name_server_interval_ms: int = setting(30_000, name="pollNameServerInterval")
     heartbeat_broker_interval_ms: int = setting(30_000, name="heartbeatBrokerInterval")
     idle_close_ms: int = 120_000
+
+    def __post_init__(self) -> None:
+        for name, low, high in _RANGES:
+            value = getattr(self, name, low)  # one table for all: not every client has every setting
+            if not low <= value <= high:
+                raise SettingError(f"{name} must be from {low} to {high}, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +68,7 @@ class ConsumerConfig(ClientConfig):
     lock_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.lockInterval")
     lock_first_delay_ms: int = 1000
     lock_max_live_time_ms: int = setting(30_000, name="rocketmq.client.rebalance.lockMaxLiveTime")
-    # The life of a lock on the brokers; 0: twice this client's belief in it, as RocketMQ's defaults are.
+    # The life of a lock on the brokers; 0: twice this client's belief in it, and not over RocketMQ's 60 s.
     broker_lock_max_live_time_ms: int = setting(0, name="rocketmq.broker.rebalance.lockMaxLiveTime")
     lock_timeout_ms: int = 1000
     unlock_delay_ms: int = setting(20_000, name="rocketmq.client.unlockDelayTimeMills")
@@ -70,10 +78,15 @@ class ConsumerConfig(ClientConfig):
     @property
     def lock_surely_held_ms(self) -> int:
         """For so long after the answer that granted it, no broker that ran on gave the lock to another client."""
-        life_ms = self.broker_lock_max_live_time_ms or 2 * self.lock_max_live_time_ms
+        life_ms = self._broker_lock_life_ms
         return max(life_ms - self.lock_timeout_ms, self.lock_max_live_time_ms)  # the answer may be that late
 
+    @property
+    def _broker_lock_life_ms(self) -> int:
+        return self.broker_lock_max_live_time_ms or min(2 * self.lock_max_live_time_ms, _BROKER_LOCK_LIFE_MS)
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         # A lock must be renewed before its holder stops believing in it, or every queue would pause each round.
         if self.lock_interval_ms >= self.lock_max_live_time_ms:
             raise SettingError(
@@ -81,10 +94,10 @@ class ConsumerConfig(ClientConfig):
                 f"({self.lock_max_live_time_ms}): a lock is renewed before its holder stops believing in it"
             )
         # A holder must stop believing before the broker gives its queue away, or two would own it.
-        if 0 < self.broker_lock_max_live_time_ms <= self.lock_max_live_time_ms:
+        if self.lock_max_live_time_ms >= self._broker_lock_life_ms:
             raise SettingError(
                 f"lock_max_live_time_ms ({self.lock_max_live_time_ms}) must be below broker_lock_max_live_time_ms "
-                f"({self.broker_lock_max_live_time_ms}): a holder stops before the broker gives its queue away"
+                f"({self._broker_lock_life_ms}): a holder stops before the broker gives its queue away"
             )
         # The broker holds a pull for its suspend time and up to one 5 s sweep more (wire.md 6.4).
         if self.pull_suspend_ms + 5000 >= self.pull_timeout_ms:
@@ -92,18 +105,26 @@ class ConsumerConfig(ClientConfig):
                 f"pull_timeout_ms ({self.pull_timeout_ms}) must be over pull_suspend_ms + 5000 "
                 f"({self.pull_suspend_ms + 5000}): the broker may hold a pull that long"
             )
-        for name, low, high in _RANGES:
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise SettingError(f"{name} must be from {low} to {high}, not {value}")
 
 
-# wire.md 12.2
+# The first six are RocketMQ's (wire.md 12.2). A period of 0 would be a loop that never waits.
+_INT32_MAX = 2**31 - 1
 _RANGES = (
     ("consume_message_batch_max_size", 1, 1024),
     ("pull_batch_size", 1, 1024),
     ("pull_threshold_for_queue", 1, 65535),
     ("pull_interval_ms", 0, 65535),
     ("consume_thread_count", 1, 1000),
-    ("max_reconsume_times", -1, 2**31 - 1),
-)
+    ("max_reconsume_times", -1, _INT32_MAX),
+    *((name, 1, _INT32_MAX) for name in (
+        "connect_timeout_ms", "request_timeout_ms", "poll_name_server_interval_ms", "heartbeat_broker_interval_ms",
+        "idle_close_ms", "send_timeout_ms", "body_bytes_max", "default_topic_queue_nums",
+        "pull_threshold_bytes_for_queue", "pull_timeout_ms", "pull_max_idle_ms", "pull_delay_when_exception_ms",
+        "rebalance_interval_ms", "lock_interval_ms", "lock_timeout_ms", "consume_continuously_max_ms",
+        "persist_consumer_offset_interval_ms",
+    )),
+    *((name, 0, _INT32_MAX) for name in (
+        "retry_times", "await_termination_ms", "pull_suspend_ms", "offset_illegal_delay_ms", "lock_first_delay_ms",
+        "broker_lock_max_live_time_ms", "unlock_delay_ms",
+    )),
+)  # fmt: skip

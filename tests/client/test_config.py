@@ -67,6 +67,36 @@ def test_a_holder_stops_believing_before_the_broker_gives_its_queue_away() -> No
     ConsumerConfig(broker_lock_max_live_time_ms=30_001)
 
 
+def test_a_broker_of_which_nothing_is_said_keeps_a_lock_for_60_s() -> None:
+    """A holder that believes longer must say that its brokers do too; one that believes less assumes twice that."""
+    with pytest.raises(SettingError, match=r"below broker_lock_max_live_time_ms \(60000\)"):
+        ConsumerConfig(lock_max_live_time_ms=60_000)
+    ConsumerConfig(lock_max_live_time_ms=60_000, broker_lock_max_live_time_ms=90_000)
+    assert ConsumerConfig(lock_max_live_time_ms=45_000).lock_surely_held_ms == 59_000
+    assert ConsumerConfig().lock_surely_held_ms == 59_000
+    assert ConsumerConfig(lock_max_live_time_ms=5_000, lock_interval_ms=3_000).lock_surely_held_ms == 9_000
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["heartbeat_broker_interval_ms", "poll_name_server_interval_ms", "rebalance_interval_ms", "lock_interval_ms",
+     "persist_consumer_offset_interval_ms", "request_timeout_ms"],
+)  # fmt: skip
+def test_a_period_of_nothing_is_refused(name: str) -> None:
+    """It would be a loop that never waits."""
+    for value in (0, -1):
+        with pytest.raises(SettingError, match=f"{name} must be from 1 to"):
+            with_properties(ConsumerConfig(), {name: str(value)})
+    assert getattr(with_properties(ConsumerConfig(), {name: "1"}), name) == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("retry_times", -1), ("send_timeout_ms", 0), ("body_bytes_max", 0)])
+def test_a_producer_that_could_never_send_is_refused(name: str, value: int) -> None:
+    """No attempt, no time, or no byte."""
+    with pytest.raises(SettingError, match=f"{name} must be from {value + 1} to"):
+        with_properties(ProducerConfig(), {name: str(value)})
+
+
 def test_a_pull_may_be_held_its_suspend_time_and_a_sweep() -> None:
     """A client that times out first would ask again and again, and leave held pulls behind."""
     with pytest.raises(SettingError, match="the broker may hold a pull that long"):
