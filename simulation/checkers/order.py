@@ -71,9 +71,9 @@ ON_EVENT: dict[str, Callable[[QueueHistory, Record, int], None]] = {
 }
 
 
-def check_files(paths: Iterable[Path]) -> OrderReport:
+def check_files(paths: Iterable[Path | str]) -> OrderReport:
     """Check trace files as one history. Raises TraceError for a broken line that is not a file's last, OSError."""
-    files = [TraceFile(path) for path in paths]
+    files = [TraceFile(Path(path)) for path in paths]
     checker = OrderChecker()
     checker.feed_all(merge_traces(files))
     return checker.report(torn_lines=sum(file.torn_lines for file in files))

@@ -273,8 +273,8 @@ def test_a_torn_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_empty_file_is_a_history_without_events(tmp_path: Path) -> None:
-    """A process that was killed before its first record left an empty file."""
-    report = check_files([write(tmp_path / "a.jsonl", [])])
+    """A process that was killed before its first record left an empty file; a string names it as well, as `trace=`."""
+    report = check_files([str(write(tmp_path / "a.jsonl", []))])
     assert (report.handled, report.in_order) == (0, True)
 
 
