@@ -25,6 +25,7 @@ _SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
 _READ: Final = int(Permission.READ)
 _SHORT_POLLING_MS: Final = 1000
 _MASTER_ID: Final = 0
+_EXPRESSION_LENGTH_MAX: Final = 32_767  # ours: expressions are kept, and a frame has room for 16 MiB
 
 _NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
 _CODES: Final[dict[GetStatus, int]] = {
@@ -56,6 +57,7 @@ def pull_message(
     result = broker.store.get(topic, queue_id, queue_offset, header.max_msg_nums, subscription)
     code = _code_of(result, queue_offset)
     if code == _NOT_FOUND and sys_flag & _SUSPEND and not command.is_one_way:
+        command.body, command.ext_fields, command.positional = b"", None, None  # a reply needs none, and it may be long
         wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
         held = HeldPull(
             connection, command, topic, queue_id, queue_offset, header.max_msg_nums, subscription, now_ms + wait_ms
@@ -99,6 +101,9 @@ def _subscription(broker: Broker, header: PullMessageRequestHeader) -> Subscript
     if header.sys_flag & _SUBSCRIPTION:
         if header.expression_type not in (None, "", "TAG"):
             raise _cannot_filter(header.expression_type)
+        if header.subscription and len(header.subscription) > _EXPRESSION_LENGTH_MAX:
+            remark = f"the expression has over {_EXPRESSION_LENGTH_MAX} characters, more than are kept"
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
         try:
             return _parsed(header.topic, header.subscription)
         except FilterError as error:

@@ -74,6 +74,7 @@ def test_nothing_that_matches_says_to_go_on(peer: Peer) -> None:
         ({"queue_id": 4}, C.SYSTEM_ERROR),
         ({"queue_id": -1}, C.SYSTEM_ERROR),
         ({"subscription": " || "}, C.SUBSCRIPTION_PARSE_FAILED),
+        ({"subscription": "t" * 32_768}, C.SUBSCRIPTION_PARSE_FAILED),
         ({"expression_type": "SQL92", "subscription": "a > 1"}, C.SYSTEM_ERROR),
         ({"sys_flag": 0}, C.SUBSCRIPTION_NOT_EXIST),
         ({"sys_flag": 0, "consumer_group": "online"}, C.SUBSCRIPTION_NOT_EXIST),
@@ -135,6 +136,16 @@ def test_an_empty_queue_is_waited_for_too(peer: Peer) -> None:
     peer.send(queue_id=1)
     assert peer.pull(0, sys_flag=WAITING) is None
     assert peer.pull(5, sys_flag=WAITING) is not None
+
+
+def test_a_pull_that_waits_keeps_nothing_of_its_request_but_what_its_reply_needs(peer: Peer) -> None:
+    """Thousands may wait for one peer, and each may have come in a frame of 16 MiB."""
+    peer.send_many(2)
+    header = pull_header(2, sys_flag=WAITING)
+    assert peer.call(RequestCode.PULL_MESSAGE, header, b"x" * 1000, ext_fields={"more": "y" * 1000}, opaque=7) is None
+    (held,) = peer.broker.hold.sweep(NOW_MS + 60_000, peer.broker.store.max_offset)
+    assert (held.command.body, held.command.ext_fields, held.command.positional) == (b"", None, None)
+    assert (held.command.opaque, held.command.serialize_type) == (7, peer.encoding)
 
 
 def test_a_pull_that_waits_in_vain_is_answered_by_the_sweep_after_its_time(peer: Peer) -> None:
