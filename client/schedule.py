@@ -37,8 +37,5 @@ class Schedule:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            try:
-                await task
-            except asyncio.CancelledError:
-                pass
+        # Not one by one: a cancellation of the caller's must not pass for one of theirs.
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,5 +1,9 @@
 """What every client has: an id, heartbeats, and answers to what brokers ask (wire.md 9, 12.1)."""
 
+import asyncio
+
+import pytest
+
 from lockstep.client import ConsumeFromWhere
 from lockstep.client.config import ClientConfig
 from lockstep.protocol.bodies import BrokerData, QueueData, TopicRouteData
@@ -166,6 +170,25 @@ async def test_the_end_of_a_client(stage: Stage) -> None:
     assert len(good.requests(BEAT)) == beats
     await instance.heartbeat_all()
     assert "heartbeat failed" in stage.events("warning"), "logged, not raised"
+
+
+@on_stage
+async def test_who_stops_a_schedule_can_be_cancelled_himself(stage: Stage) -> None:
+    """A time limit around a shutdown ends the shutdown: its cancellation is not taken for that of a round."""
+    await stage.broker()
+    schedule = stage.instance(ClientConfig()).schedule
+
+    async def work_on() -> None:
+        try:
+            await stage.world.sleep_ms(10_000)
+        finally:
+            await stage.world.sleep_ms(2_000)  # it cleans up
+
+    schedule.every(1000, work_on, first_ms=0, name="work")
+    await stage.world.sleep_ms(100)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(schedule.stop(), 1)
+    assert stage.world.elapsed_ms < 1_500
 
 
 @on_stage
