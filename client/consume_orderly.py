@@ -233,5 +233,10 @@ class ConsumeMessageOrderlyService:
             self._runtime.create_task(self._lock_and_consume(process_queue), name=f"re-lock {process_queue.queue}")
 
     async def _lock_and_consume(self, process_queue: ProcessQueue) -> None:
-        granted = await self._locks.lock([process_queue.queue])
+        try:
+            granted = await self._locks.lock([process_queue.queue])
+        except Exception as error:  # a trace that cannot be written, say
+            reason = f"{type(error).__name__}: {error}"
+            self._log.error("lock not asked for", queue=str(process_queue.queue), error=reason)
+            granted = {}
         self._submit_later(process_queue, _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS)

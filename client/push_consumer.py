@@ -192,12 +192,15 @@ class PushConsumer(Lifecycle):
                 queue=str(process_queue.queue),
                 waited_ms=self.config.await_termination_ms,
             )
-        await self._persist_all()
         held = [queue for queue, process_queue in self._table.items() if process_queue not in stuck]
+        try:
+            await self._persist_all()
+            for process_queue in self._table.values():
+                self._rebalance.drop(process_queue, "shutdown")
+        except OSError as error:  # of the trace: what it cannot record is not committed, and the locks go all the same
+            self._log.error("trace not written", error=str(error))
         for process_queue in self._table.values():
             process_queue.dropped = True
-            if self._trace is not None:
-                self._trace.queue_event("dropped", process_queue.queue, period=process_queue.period, why="shutdown")
         for task in list(self._pulling.values()):
             task.cancel()
         await self._locks.unlock_all(held)

@@ -93,3 +93,29 @@ async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) ->
     assert cluster.events("lock released", host=BROKER, queue=f"Aircraft@{BROKER}:1")
     await cluster.all_seen()
     assert cluster.seen.of("c2")[0].begin_ms - left_ms <= ROUND_TRIPS_MS  # it heard of the departure
+
+
+@scenario()
+async def test_a_trace_that_cannot_be_written_does_not_keep_the_locks(cluster: Cluster) -> None:
+    """What it cannot record is not committed, so it comes again; but the queues are free at once, and the group is
+    told."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    consumer = await cluster.consumer("c1")
+    await cluster.consumer("c2")
+    await cluster.at(6_000)
+    await cluster.send(10)
+    await cluster.all_seen()
+    assert consumer._trace is not None
+
+    def no_space(_: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    consumer._trace._file.write = no_space  # type: ignore[method-assign]
+    await cluster.leave("c1")
+    left_ms = cluster.world.elapsed_ms
+    assert cluster.events("trace not written", host="c1")
+    assert cluster.events("lock released", host=BROKER, queue=f"Aircraft@{BROKER}:0")
+    await cluster.world.until(lambda: len(cluster.seen.of("c2")) > 0)
+    assert cluster.seen.of("c2")[0].begin_ms - left_ms <= ROUND_TRIPS_MS

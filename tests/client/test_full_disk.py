@@ -1,0 +1,115 @@
+"""A trace that cannot be written delays what needs it and ends nothing (wire.md 12.6, 12.7)."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
+from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
+from lockstep.client.dead_letters import DeadLetters
+from lockstep.client.listener import ListenerCall
+from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.pull import PullLoop
+from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.heartbeat import SubscriptionData
+from tests.client.messages import messages_at
+from tests.client.stage import Stage, on_stage, queue_at
+
+PULL = RequestCode.PULL_MESSAGE
+
+
+class FullDisk(TraceWriter):
+    """Takes nothing `failures` times."""
+
+    failures = 3
+
+    def queue_event(self, event: str, queue: MessageQueue, **fields: Any) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(28, "No space left on device")
+        super().queue_event(event, queue, **fields)
+
+
+@on_stage
+async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_them(stage: Stage) -> None:
+    """Tried again each second, with an error that names the reason; nothing is pulled unrecorded meanwhile."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    broker.answers(PULL, None)
+    instance = stage.instance()
+    await instance.routes.fetch(queue_at(0).topic)
+    process_queue = ProcessQueue(queue_at(0), 1, stage.client.now_ms(), locked_ms=stage.client.now_ms())
+
+    async def first_offset(_: ProcessQueue) -> int:
+        return 5
+
+    async def offset_illegal(_: ProcessQueue) -> None:
+        raise AssertionError("the offset was legal")
+
+    loop = PullLoop(
+        instance,
+        "tower",
+        ConsumerConfig(),
+        RemoteBrokerOffsetStore(instance, "tower"),
+        subscription=lambda topic: SubscriptionData.parse(topic, "*"),
+        first_offset=first_offset,
+        submit=lambda _: None,
+        offset_illegal=offset_illegal,
+        trace=FullDisk(stage.client, "trace", instance.client_id, "tower"),
+    )
+    task = stage.client.create_task(loop.run(process_queue), name="pull")
+    await stage.world.sleep_ms(2_900)
+    assert broker.requests(PULL) == []
+    assert [fields["error"] for _, _, fields in stage.log.events if "error" in fields] == [
+        "OSError: [Errno 28] No space left on device"
+    ] * 3
+    await stage.world.sleep_ms(200)
+    assert len(broker.requests(PULL)) == 1
+    assert b'"positioned"' in stage.client.disk.read("trace")
+    task.cancel()
+
+
+class FailingLocks:
+    """Locks whose trace cannot be written once, and are granted from then on."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.asked_ms: list[int] = []
+        self.process_queue = ProcessQueue(queue_at(0), 1, stage.client.now_ms())
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        self.asked_ms.append(self.stage.world.elapsed_ms)
+        if len(self.asked_ms) == 1:
+            raise OSError(28, "No space left on device")
+        self.process_queue.granted(self.stage.client.now_ms())
+        return dict.fromkeys(queues, self.stage.client.now_ms())
+
+
+@on_stage
+async def test_a_lock_that_cannot_be_recorded_is_asked_for_again(stage: Stage) -> None:
+    """After 3 s, as one that is refused; the messages wait and are handled then."""
+    await stage.broker()
+    instance, config, locks = stage.instance(), ConsumerConfig(), FailingLocks(stage)
+    handled: list[int] = []
+
+    async def listen(messages: list[MessageExt], _: ConsumeOrderlyContext) -> None:
+        handled.extend(message.queue_offset for message in messages)
+
+    service = ConsumeMessageOrderlyService(
+        runtime=stage.client,
+        config=config,
+        call=ListenerCall(listen, stage.client.new_worker_pool("p", 1), stage.log),
+        locks=cast("QueueLocks", locks),
+        offsets=RemoteBrokerOffsetStore(instance, "tower"),
+        dead_letters=DeadLetters(instance, "tower", config, None),
+        trace=None,
+        log=stage.log,
+    )
+    assert locks.process_queue.put_messages(messages_at(0, 1))
+    service.submit(locks.process_queue)
+    await stage.world.sleep_ms(4_000)
+    assert locks.asked_ms == [100, 3_200]
+    assert handled == [0, 1]
+    assert stage.events("error") == ["lock not asked for"]
