@@ -13,6 +13,7 @@ from lockstep.client.send_anywhere import AnywhereSender
 from lockstep.client.send_ordered import OrderedSender
 from lockstep.client.send_request import SendRequests, SendResult, common_sharding_key
 from lockstep.client.trace import TraceWriter
+from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_group
@@ -170,11 +171,14 @@ class Producer(Lifecycle):
     ) -> MessageQueue:
         """The route is asked for even when the queue is given: it says where that queue's broker is."""
         queues = await self._started().queues.find_in_turn(message.topic)
-        if queue is not None:
-            return queue
-        if selector is None:
+        if queue is None and selector is None:
             return select_by_hash(queues, message, key)
-        return selector(queues, message, key if arg is None else arg)
+        chosen: Any = queue
+        if chosen is None and selector is not None:
+            chosen = selector(queues, message, key if arg is None else arg)
+        if not isinstance(chosen, MessageQueue) or chosen.topic != message.topic:
+            raise LocalProtocolError(f"a message of topic {message.topic!r} cannot go to {chosen!r:.200}")
+        return chosen
 
     def _started(self) -> _Parts:
         if self._parts is None:
