@@ -112,7 +112,7 @@ async def test_a_trace_that_cannot_be_written_does_not_keep_the_locks(cluster: C
     def no_space(_: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    consumer._trace._file.write = no_space  # type: ignore[method-assign]
+    consumer._trace._file.write = no_space  # type: ignore[method-assign,assignment]
     await cluster.leave("c1")
     left_ms = cluster.world.elapsed_ms
     assert cluster.events("trace not written", host="c1")
