@@ -56,11 +56,18 @@ class SendLanes:
         self._lanes[key].next_sequence += 1
 
     def _begin(self, key: LaneKey, generation: int, connection: Connection) -> _Lane:
-        self._lanes.pop(key, None)  # so that the oldest generation stands first
         if len(self._lanes) >= self._lanes_max:
-            del self._lanes[next(iter(self._lanes))]
+            self._make_room()
         lane = self._lanes[key] = _Lane(generation, connection)
         return lane
+
+    def _make_room(self) -> None:
+        """Forget a tenth: lanes whose connection has gone first, then those that were not used for longest."""
+        by_worth = sorted(
+            self._lanes, key=lambda key: (self._lanes[key].connection.is_open, self._lanes[key].last_used_ms)
+        )
+        for key in by_worth[: self._lanes_max // 10 + 1]:
+            del self._lanes[key]
 
     def expire(self, now_ms: int) -> int:
         """Forget lanes whose connection has gone and which nobody used for ten minutes. Returns how many."""

@@ -39,7 +39,6 @@ class ProcessQueue:
         self.message_bytes = 0
         self._messages: SortedDict[int, MessageExt] = SortedDict()
         self._in_hand: SortedDict[int, MessageExt] = SortedDict()  # taken by the listener, not committed yet
-        self._offset_max = -1
         self._idle: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._room_below = 0
@@ -54,8 +53,6 @@ class ProcessQueue:
                 self.message_count += 1
                 self.message_bytes += len(message.body)
         self._messages.update(pairs)
-        if messages:
-            self._offset_max = messages[-1].queue_offset
         if self._messages and not self.consuming:
             self.consuming = True
             return True
@@ -112,15 +109,6 @@ class ProcessQueue:
     @property
     def is_empty(self) -> bool:
         return not self._messages and not self._in_hand
-
-    @property
-    def span(self) -> int:
-        return self._messages.peekitem(-1)[0] - self._messages.peekitem(0)[0] if self._messages else 0
-
-    def clear(self) -> None:
-        self._messages.clear()
-        self._in_hand.clear()
-        self.message_count = self.message_bytes = 0
 
     # State ---------------------------------------------------------------------------------------------------
 

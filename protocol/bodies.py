@@ -230,9 +230,6 @@ class TopicRouteData(NamedTuple):
     queue_datas: tuple[QueueData, ...]
     broker_datas: tuple[BrokerData, ...]
 
-    def broker(self, broker_name: str) -> BrokerData | None:
-        return next((data for data in self.broker_datas if data.broker_name == broker_name), None)
-
     def readable_queues(self, topic: str) -> list[MessageQueue]:
         """Sorted, as every member of a group must see them (wire.md 12.3)."""
         return sorted(

@@ -12,7 +12,6 @@ __all__ = [
     "MASTER_ID",
     "PROPERTIES_BYTES_MAX",
     "PROTOCOL_VERSION",
-    "STANDARD_JSON_VERSION",
     "TOPIC_LENGTH_MAX",
     "LanguageCode",
     "Permission",
@@ -27,7 +26,6 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION: Final = 409  # V4_9_8, wire.md 1.4
-STANDARD_JSON_VERSION: Final = 401  # from here routes are strict JSON, wire.md 1.5
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # wire.md 1.1
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # maxMessageSize, wire.md 4.7
 PROPERTIES_BYTES_MAX: Final = 32767  # an int16 on the wire, wire.md 4.2

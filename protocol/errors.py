@@ -4,8 +4,8 @@ ProtocolError
 ├── LocalProtocolError     we were about to send something illegal
 └── RemoteProtocolError    the peer sent something illegal
     ├── FrameError         the byte stream cannot be read on: the connection must close
-    ├── HeaderError        one request is unreadable: answer it with SYSTEM_ERROR and go on
-    └── BodyError          likewise, in its body
+    ├── HeaderError        of a whole header: likewise; of one field: answer with SYSTEM_ERROR and go on
+    └── BodyError          a body is not what its request says: answer with SYSTEM_ERROR and go on
 """
 
 __all__ = [

@@ -83,16 +83,6 @@ def test_make_again_takes_only_these_back() -> None:
     assert process_queue.commit() == 3
 
 
-def test_span_is_of_what_waits() -> None:
-    """Last offset minus first of the messages not taken yet, 0 when there are none."""
-    process_queue = ProcessQueue(QUEUE, 1, 0)
-    assert process_queue.span == 0
-    process_queue.put_messages(messages_at(10, 11, 50))
-    assert process_queue.span == 40
-    process_queue.take_messages(2)
-    assert process_queue.span == 0
-
-
 def test_position_is_the_first_that_is_not_done() -> None:
     """In hand, else waiting, else the next to pull."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -126,15 +116,6 @@ def test_a_pull_expires_after_its_last_millisecond() -> None:
     process_queue = ProcessQueue(QUEUE, 1, 1000)
     assert not process_queue.pull_expired(121_000, 120_000)
     assert process_queue.pull_expired(121_001, 120_000)
-
-
-def test_clear_forgets_all() -> None:
-    """What waits, what is in hand, and the counts."""
-    process_queue = queue_with(0, 1, 2)
-    process_queue.take_messages(1)
-    process_queue.clear()
-    assert process_queue.is_empty
-    assert (process_queue.message_count, process_queue.message_bytes) == (0, 0)
 
 
 async def test_waiting_for_a_listener() -> None:
@@ -229,7 +210,6 @@ class ProcessQueueMachine(RuleBasedStateMachine):
         assert self.real.message_count == len(held)
         assert self.real.message_bytes == sum(len(message.body) for message in held)
         assert self.real.is_empty == (not held)
-        assert self.real.span == (max(self.waiting) - min(self.waiting) if self.waiting else 0)
         assert self.real.consuming == self.consuming
 
 
