@@ -1,5 +1,6 @@
 """What a broker can be told. Names of ours, and RocketMQ's own property names beside them."""
 
+import re
 from dataclasses import dataclass
 
 from lockstep.protocol.codes import BODY_BYTES_MAX, FRAME_BYTES_MAX, MASTER_ID, PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX
@@ -13,6 +14,7 @@ __all__ = ["BrokerConfig"]
 MIB = 1024 * 1024
 PORT_MAX = 65535
 _EVERYWHERE = ("", "0.0.0.0")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX
 _SEGMENTS_WANTED = 8  # so that making room costs about an eighth of what is kept
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
@@ -105,6 +107,11 @@ class BrokerConfig:
             self.advertised_host not in _EVERYWHERE,
             "advertise",
             f"host {self.host!r} listens everywhere; say which address clients are to use",
+        )
+        _check(
+            _HOST.fullmatch(self.advertised_host) is not None,
+            "advertise",
+            f"{self.advertised_host!r} is neither a host name nor an IPv4 address",
         )
         for name in ("broker_name", "cluster"):
             try:

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
@@ -73,6 +74,7 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         allow_abbrev=False,
     )
     add = parser.add_argument
+    add("--version", action="store_true", help="show the version and exit")
     add("--host", metavar="HOST", default=defaults.host, help="address to listen on (default %(default)s)")
     add("--port", metavar="PORT", type=int, default=defaults.port, help="the broker's port (default %(default)s)")
     add("--name-server-port", metavar="PORT", type=int, default=defaults.name_server_port,
@@ -98,11 +100,20 @@ def _parser(defaults: BrokerConfig) -> _Parser:
     return parser
 
 
+def _version_line() -> str:
+    from importlib.metadata import version  # not at start-up, which is a feature
+
+    return f"lockstep-broker {version('lockstep-mq')}\n"
+
+
 def parse_options(arguments: list[str]) -> Options:
     """Exits with status 2 and one line on stderr when the options make no sense."""
     defaults = BrokerConfig()
     parser = _parser(defaults)
     given = parser.parse_args(arguments)
+    if given.version:
+        sys.stdout.write(_version_line())
+        parser.exit()
     role = given.role or ("broker" if given.name_servers else "all")
     serve_broker, serve_name_server = _ROLES[role]
     if given.topics and not serve_broker:

@@ -50,7 +50,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def _until_signal(work: Work) -> None:
-    """The first SIGINT or SIGTERM cancels the work, which cleans up; a second one does not wait for that."""
+    """The first SIGINT, SIGTERM or SIGHUP cancels the work, which cleans up; a second one does not wait for that.
+
+    A terminal that closes sends SIGHUP; under nohup it is ignored and stays so.
+    """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     received: list[int] = []
@@ -61,8 +64,9 @@ async def _until_signal(work: Work) -> None:
         received.append(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
     if not os.environ.get(_DEBUG_VARIABLE):
         loop.set_exception_handler(_told_once())
     try:

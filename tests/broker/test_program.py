@@ -83,6 +83,20 @@ def test_an_unknown_option_ends_with_one_line_and_status_2() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
 
 
+def test_the_version_is_told() -> None:
+    """One line on stdout, and nothing is started."""
+    ended = subprocess.run((*PROGRAM, "--version"), capture_output=True, text=True, timeout=20, check=True)
+    assert ended.stdout.startswith("lockstep-broker ")
+    assert ended.stderr == ""
+
+
+def test_an_address_nobody_could_use_is_refused() -> None:
+    """It would stand in every route and message id."""
+    ended = subprocess.run((*PROGRAM, "--advertise", "x y"), capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "'x y' is neither a host name nor an IPv4 address" in ended.stderr
+
+
 def test_a_topic_that_cannot_be_ends_with_one_line_and_status_1() -> None:
     """A broker's own name is taken."""
     arguments = (*PROGRAM, *FREE_PORTS, "--topic", "broker-a:4")

@@ -156,20 +156,22 @@ def test_a_new_group_begins_where_it_says(lockstep: Lockstep) -> None:
     assert late.out == "b"
 
 
-def test_ctrl_c_leaves_nothing_behind(lockstep: Lockstep, orders: Result) -> None:
-    """Exit 130 with the offsets committed, the locks freed and the member gone."""
-    with lockstep.start("consume", "orders", "-g", "leaving", "-f", "%p:%o\n") as running:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_leaves_nothing_behind(lockstep: Lockstep, orders: Result, number: signal.Signals) -> None:
+    """Exit 130 after Ctrl-C, 128 and its number after another, offsets committed, locks freed, the member gone."""
+    group = f"leaving-{number.name}"
+    with lockstep.start("consume", "orders", "-g", group, "-f", "%p:%o\n") as running:
         lines = [running.line() for _ in range(30)]
         assert len(set(lines)) == 30
-        assert lockstep("lock", "list", "-g", "leaving", "-o", "json").rows
-        result = running.stop(signal.SIGINT)
-    assert result.status == 130
+        assert lockstep("lock", "list", "-g", group, "-o", "json").rows
+        result = running.stop(number)
+    assert result.status == 128 + number
     assert "consumed 30 messages" in one_line(result.err)
-    assert lockstep("lock", "list", "-g", "leaving", "-o", "json").rows == []
-    described = lockstep("group", "describe", "leaving", "-o", "json").rows
+    assert lockstep("lock", "list", "-g", group, "-o", "json").rows == []
+    described = lockstep("group", "describe", group, "-o", "json").rows
     assert sum(row["committed_offset"] for row in described) == 30
     members = {row["group"]: row["members"] for row in lockstep("group", "list", "-o", "json").rows}
-    assert members["leaving"] == 0
+    assert members[group] == 0
 
 
 def test_a_consumer_that_ends_at_once_frees_the_locks_on_their_way(lockstep: Lockstep) -> None:
