@@ -1,7 +1,7 @@
 """Bodies of locks, consumer lists, routes, registrations and topic lists (wire.md 2.7, 7.1)."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from lockstep.protocol.body_codec import as_int, as_list, as_object, as_table, as_texts, take
 from lockstep.protocol.codes import MASTER_ID, Permission
@@ -27,6 +27,8 @@ __all__ = [
     "queue_to_wire",
 ]
 
+_NO_TOPICS: Final[dict[str, Any]] = {"dataVersion": {}, "topicConfigTable": {}}
+
 
 def queue_to_wire(queue: MessageQueue) -> dict[str, Any]:
     return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
@@ -34,11 +36,13 @@ def queue_to_wire(queue: MessageQueue) -> dict[str, Any]:
 
 def queue_from_wire(value: Any) -> MessageQueue:
     wire = as_object(value, "a message queue")
-    return MessageQueue(take(wire, "topic", str), take(wire, "brokerName", str), take(wire, "queueId", int))
+    return MessageQueue(take(wire, "topic", str), take(wire, "brokerName", str), take(wire, "queueId", int, 0))
 
 
 def _queues(value: Any, what: str) -> tuple[MessageQueue, ...]:
-    return tuple(queue_from_wire(entry) for entry in as_list(value, what))
+    """Of one object fastjson makes a set of one."""
+    entries = [value] if isinstance(value, dict) else as_list(value, what)
+    return tuple(queue_from_wire(entry) for entry in entries)
 
 
 def _check_names(what: str, table: Iterable[str], names: Iterable[str]) -> None:
@@ -65,7 +69,12 @@ class LockBatchBody(NamedTuple):
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "a lock request")
-        queues = _queues(wire.get("mqSet"), "mqSet")
+        mq_set = wire.get("mqSet", [])
+        if mq_set is None:
+            raise BodyError("the member mqSet is null")
+        queues = _queues(mq_set, "mqSet")
+        if not queues:  # nobody asks then for whom
+            return cls(take(wire, "consumerGroup", str, ""), take(wire, "clientId", str, ""), ())
         return cls(take(wire, "consumerGroup", str), take(wire, "clientId", str), queues)
 
 
@@ -199,36 +208,45 @@ class QueueData(NamedTuple):
 
 
 class BrokerData(NamedTuple):
-    """`broker_addrs`: broker id (0 is the master) -> "ip:port"."""
+    """`broker_addrs`: broker id (0 is the master) -> "ip:port". `enable_acting_master` is RocketMQ 5's."""
 
     broker_name: str
     cluster: str
     broker_addrs: Mapping[int, str]
+    enable_acting_master: bool | None = None  # None: not told
 
     @property
     def master_addr(self) -> str | None:
         return self.broker_addrs.get(MASTER_ID)
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        wire: dict[str, Any] = {
             "brokerAddrs": {str(broker_id): addr for broker_id, addr in sorted(self.broker_addrs.items())},
             "brokerName": self.broker_name,
             "cluster": self.cluster,
         }
+        if self.enable_acting_master is not None:
+            wire["enableActingMaster"] = self.enable_acting_master
+        return wire
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "brokerData")
         addrs = as_table(wire.get("brokerAddrs"), "brokerAddrs")
         by_id = {as_int(broker_id, "a broker id"): take(addrs, broker_id, str) for broker_id in addrs}
-        return cls(take(wire, "brokerName", str), take(wire, "cluster", str, ""), by_id)
+        acting = take(wire, "enableActingMaster", bool, None)
+        return cls(take(wire, "brokerName", str), take(wire, "cluster", str, ""), by_id, acting)
 
 
 class TopicRouteData(NamedTuple):
-    """Reply to GET_ROUTEINFO_BY_TOPIC: where the queues of a topic live."""
+    """Reply to GET_ROUTEINFO_BY_TOPIC: where the queues of a topic live.
+
+    `order_topic_conf`: "broker-a:4;broker-b:4", only from a name server with orderMessageEnable (wire.md 2.7).
+    """
 
     queue_datas: tuple[QueueData, ...]
     broker_datas: tuple[BrokerData, ...]
+    order_topic_conf: str | None = None
 
     def readable_queues(self, topic: str) -> list[MessageQueue]:
         """Sorted, as every member of a group must see them (wire.md 12.3)."""
@@ -250,11 +268,14 @@ class TopicRouteData(NamedTuple):
         )
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        wire: dict[str, Any] = {
             "brokerDatas": [data.to_wire() for data in self.broker_datas],
             "filterServerTable": {},
             "queueDatas": [data.to_wire() for data in self.queue_datas],
         }
+        if self.order_topic_conf is not None:
+            wire["orderTopicConf"] = self.order_topic_conf
+        return wire
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
@@ -263,6 +284,7 @@ class TopicRouteData(NamedTuple):
         return cls(
             queues,
             tuple(BrokerData.from_wire(data) for data in as_list(wire.get("brokerDatas"), "brokerDatas")),
+            take(wire, "orderTopicConf", str, None),
         )
 
 
@@ -298,7 +320,7 @@ class DataVersion(NamedTuple):
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "dataVersion")
-        return cls(take(wire, "counter", int), take(wire, "timestamp", int))
+        return cls(take(wire, "counter", int, 0), take(wire, "timestamp", int, 0))
 
 
 class TopicConfig(NamedTuple):
@@ -353,7 +375,7 @@ class TopicConfigs(NamedTuple):
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "a registration")
-        wrapper = as_object(wire.get("topicConfigSerializeWrapper"), "topicConfigSerializeWrapper")
+        wrapper = as_object(wire.get("topicConfigSerializeWrapper") or _NO_TOPICS, "topicConfigSerializeWrapper")
         table = as_table(wrapper.get("topicConfigTable"), "topicConfigTable")
         configs = [TopicConfig.from_wire(table[name]) for name in sorted(table)]
         _check_names("topic", table, (config.topic_name for config in configs))

@@ -3,25 +3,29 @@
 
 A body class has `to_wire()`, plain dicts and lists under RocketMQ's member names, and `from_wire(value)`. JSON is
 written as fastjson writes it, members in alphabetical order and nothing between them, so that bodies made by us and
-by Java are equal byte for byte. Reading takes a trailing newline (C++) and ignores members it does not know.
+by Java are equal byte for byte; fastjson.py says what is read. Members of other kinds are converted as fastjson does,
+a trailing newline (C++) is nothing, and members that nobody knows are ignored.
 """
 
-import json
-import re
+import math
+from collections.abc import Callable
 from typing import Any, Protocol, Self, TypeVar
 
 import msgpack
 
-from lockstep.protocol.codecs.json_header import loads_text
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError, shown
+from lockstep.protocol.fastjson import ObjectKeyed, dumps, loads
 
 __all__ = [
     "WireBody",
+    "as_bool",
+    "as_float",
     "as_int",
     "as_list",
     "as_object",
     "as_table",
+    "as_text",
     "as_texts",
     "decode_body",
     "encode_body",
@@ -29,7 +33,6 @@ __all__ = [
 ]
 
 _MSGPACK = int(SerializeType.MSGPACK)
-_encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, check_circular=False).encode
 
 
 class WireBody(Protocol):
@@ -49,33 +52,26 @@ def encode_body(body: WireBody, serialize_type: int) -> bytes:
     wire = body.to_wire()
     try:
         if serialize_type == _MSGPACK:
-            packed: bytes = msgpack.packb(wire)
+            packed: bytes = msgpack.packb(wire, default=_entries)
             return packed
-        return _encode_json(wire).encode("utf-8")
+        return dumps(wire).encode("utf-8")
     except (ValueError, TypeError, OverflowError) as error:
         raise LocalProtocolError(f"a {type(body).__name__} cannot be written: {error}") from None
+
+
+def _entries(value: Any) -> Any:
+    if isinstance(value, ObjectKeyed):
+        return value.entries
+    raise TypeError(f"a {type(value).__name__} has no form in msgpack")
 
 
 def decode_body(body_class: type[B], data: bytes, serialize_type: int) -> B:
     """Raises BodyError."""
     try:
-        value = msgpack.unpackb(data) if serialize_type == _MSGPACK else _loads(data)
+        value = msgpack.unpackb(data) if serialize_type == _MSGPACK else loads(data)
     except (ValueError, RecursionError, msgpack.exceptions.UnpackException) as error:
         raise BodyError(f"the body is not a {body_class.__name__}: {error}") from None
     return body_class.from_wire(value)
-
-
-# A string, which is kept as it is, or a number that stands as a member's name without quotes (wire.md 1.5). A string
-# that never ends is matched to its end, and nothing is tried twice, so that hostile text costs linear time.
-_BARE_KEY = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|(?<=[{,])\s*+(-?\d++)(?=\s*+:)', re.DOTALL)
-
-
-def _loads(data: bytes) -> Any:
-    """JSON, or fastjson's dialect of it with integer keys unquoted, as Apache's brokers send to old clients."""
-    try:
-        return loads_text(data)
-    except json.JSONDecodeError:
-        return loads_text(_BARE_KEY.sub(lambda found: b'"%b"' % found[1] if found[1] else found[0], data))
 
 
 _MISSING: Any = object()
@@ -113,27 +109,63 @@ def as_texts(value: Any, what: str) -> tuple[str, ...]:
 
 
 def as_int(value: Any, what: str) -> int:
-    """A number of 64 bits, the most that can be written again; it may come as text (C++)."""
+    """A number of 64 bits, the most that can be written again; it may come as text (C++) or with a fraction of zero."""
     number = value
     if type(value) is str:
         try:
             number = int(value)
         except ValueError:
             number = None
+    elif type(value) is float and value.is_integer():
+        number = int(value)
     if type(number) is not int or not _INT64_MIN <= number <= _INT64_MAX:
         raise BodyError(f"{what} must be of type int, not {shown(value)}")
     return number
 
 
+def as_float(value: Any, what: str) -> float:
+    """A finite number; it may come as text or whole."""
+    try:
+        number = float(value) if type(value) in (float, int, str) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise BodyError(f"{what} must be of type float, not {shown(value)}")
+    return number
+
+
+def as_bool(value: Any, what: str) -> bool:
+    """A truth; it may come as text in any case, or as 1 and 0."""
+    key = value.lower() if type(value) is str else value
+    truth = _TRUTHS.get(key) if type(key) in (bool, int, str) else None
+    if truth is None:
+        raise BodyError(f"{what} must be of type bool, not {shown(value)}")
+    return truth
+
+
+def as_text(value: Any, what: str) -> str:
+    """Text; a number or a truth is taken for what it would be in JSON."""
+    if type(value) is str:
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is int and _INT64_MIN <= value <= _INT64_MAX:
+        return str(value)
+    raise BodyError(f"{what} must be of type str, not {shown(value)}")
+
+
+_TRUTHS = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
+_CONVERTED: dict[type, Callable[[Any, str], Any]] = {int: as_int, float: as_float, bool: as_bool, str: as_text}
+
+
 def take(wire: dict[str, Any], name: str, kind: type[T], default: T = _MISSING) -> T:
-    """Member `name` as `kind`; numbers may come as text. Raises BodyError."""
+    """Member `name` as `kind`: int, float, bool or str. Raises BodyError."""
     value = wire.get(name)
     if value is None:
         if default is _MISSING:
             raise BodyError(f"the member {name} is missing")
         return default
-    if kind is int:
-        return as_int(value, f"the member {name}")  # type: ignore[return-value]
-    if type(value) is not kind:
-        raise BodyError(f"the member {name} must be of type {kind.__name__}, not {shown(value)}")
-    return value
+    if type(value) is kind and kind is not int and kind is not float:
+        return value
+    converted: T = _CONVERTED[kind](value, f"the member {name}")
+    return converted

@@ -16,6 +16,7 @@ __all__ = ["Frame", "FrameDecoder", "encode_frame_head"]
 _LENGTHS = struct.Struct(">II")
 _new_frame = tuple.__new__  # as the class itself, at half the cost
 _LENGTH = struct.Struct(">I")
+_TLS_HELLO = 0x1603  # record type "handshake" and major version, where a frame's length would stand
 _TYPES = frozenset(int(t) for t in SerializeType)
 
 
@@ -112,4 +113,6 @@ class FrameDecoder:
             self._need = 4
 
     def _bad_total(self, total: int) -> FrameError:
+        if total >> 16 == _TLS_HELLO:
+            return FrameError("the peer begins a TLS handshake; TLS is not spoken here, plain text is")
         return FrameError(f"a frame length of {total} is outside 4..{self.frame_bytes_max}")

@@ -14,11 +14,14 @@ from typing import Annotated, Any, NamedTuple
 
 from lockstep.protocol.errors import HeaderError, shown
 
-__all__ = ["HeaderSpec", "Int32", "rename_on_wire", "spec_of"]
+__all__ = ["HeaderSpec", "Int32", "rename_on_wire", "spec_of", "stand_in"]
 
 Int32 = Annotated[int, 32]
 
 _RENAMED: dict[type[tuple[Any, ...]], Mapping[str, str]] = {}
+_STAND_INS: dict[type[tuple[Any, ...]], Mapping[str, Any]] = {}
+_EXACT: set[type[tuple[Any, ...]]] = set()
+_REQUIRED: Any = object()
 _new_tuple = tuple.__new__  # what NamedTuple._make does, without its own check of the length
 _SHAPES_MAX = 64  # a header has a handful of shapes; a hostile peer must not grow this
 
@@ -30,6 +33,12 @@ class _Field(NamedTuple):
     bits: int  # 32 or 64, for ints
     optional: bool
     default: Any
+    absent: Any  # what it is taken for when the wire lacks it; `_REQUIRED` where it must not
+
+    @property
+    def needed(self) -> bool:
+        """Whether a JSON or binary header without it is refused."""
+        return self.absent is _REQUIRED
 
     @property
     def nullable(self) -> bool:
@@ -56,6 +65,7 @@ class HeaderSpec:
 
     def __init__(self, header_class: type[tuple[Any, ...]]) -> None:
         self._class = header_class
+        self.exact = header_class in _EXACT
         self.fields = tuple(_fields_of(header_class))
         self._shapes: dict[tuple[type, ...], _Ranges] = {}
 
@@ -72,16 +82,24 @@ class HeaderSpec:
         return texts
 
     def from_ext_fields(self, ext_fields: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Raises HeaderError naming a field that is missing or is not what it must be."""
+        """Raises HeaderError naming a field that is missing or is not what it must be.
+
+        As Java does (wire.md 1.2): what cannot be read counts as missing, but in headers of `stand_in(exact=True)`.
+        """
         values = []
         for field in self.fields:
             value = ext_fields.get(field.wire_name)
             if value is None:
-                if not field.optional:
+                if field.needed:
                     raise HeaderError(f"the field {field.wire_name} ({field.name}) is missing")
-                values.append(field.default)
-            else:
+                values.append(field.absent)
+                continue
+            try:
                 values.append(_COERCE[field.kind](field, value))
+            except HeaderError:
+                if self.exact or field.needed:
+                    raise
+                values.append(field.absent)
         return _new_tuple(self._class, values)
 
     def from_positional(self, values: list[Any]) -> tuple[Any, ...]:
@@ -130,6 +148,17 @@ def rename_on_wire(header_class: type[tuple[Any, ...]], names: Mapping[str, str]
     _RENAMED[header_class] = names
 
 
+def stand_in(header_class: type[tuple[Any, ...]], values: Mapping[str, Any], *, exact: bool = False) -> None:
+    """What required fields are taken for when a JSON or binary header lacks them; call it where the class is declared.
+
+    RocketMQ's brokers ask for a field only where they use it, so a request without it may be served. `exact`: a field
+    that is there must be readable, as in the headers for which Java has a faster reader.
+    """
+    _STAND_INS[header_class] = values
+    if exact:
+        _EXACT.add(header_class)
+
+
 @cache
 def spec_of(header_class: type[tuple[Any, ...]]) -> HeaderSpec:
     return HeaderSpec(header_class)
@@ -138,6 +167,7 @@ def spec_of(header_class: type[tuple[Any, ...]]) -> HeaderSpec:
 def _fields_of(header_class: type[tuple[Any, ...]]) -> list[_Field]:
     hints = typing.get_type_hints(header_class, include_extras=True)
     renamed = _RENAMED.get(header_class, {})
+    stand_ins = _STAND_INS.get(header_class, {})
     defaults = header_class._field_defaults  # type: ignore[attr-defined]
     fields = []
     for name in header_class._fields:  # type: ignore[attr-defined]
@@ -147,7 +177,9 @@ def _fields_of(header_class: type[tuple[Any, ...]]) -> list[_Field]:
         bits = 64
         if typing.get_origin(hint) is Annotated:
             hint, bits = typing.get_args(hint)
-        fields.append(_Field(name, renamed.get(name) or _camel(name), hint, bits, optional, defaults.get(name)))
+        absent = defaults[name] if optional else stand_ins.get(name, _REQUIRED)
+        wire_name = renamed.get(name) or _camel(name)
+        fields.append(_Field(name, wire_name, hint, bits, optional, defaults.get(name), absent))
     return fields
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "MessageModel",
     "ProducerData",
     "SubscriptionData",
+    "enum_from_wire",
 ]
 
 
@@ -42,8 +43,14 @@ class ConsumeFromWhere(Enum):
 E = TypeVar("E", bound=Enum)
 
 
-def _enum(enum: type[E], wire: dict[str, Any], name: str) -> E:
+def enum_from_wire(enum: type[E], wire: dict[str, Any], name: str, default: E | None = None) -> E:
+    """Member `name` by its constant's name or its ordinal. Raises BodyError.
+
+    As fastjson, which makes null of it, we take a name that no constant has for a missing one, but refuse an ordinal.
+    """
     value = wire.get(name)
+    if default is not None and (value is None or (isinstance(value, str) and value not in enum.__members__)):
+        return default
     try:
         return enum[value] if isinstance(value, str) else enum(value)
     except (KeyError, ValueError):
@@ -126,9 +133,9 @@ class ConsumerData(NamedTuple):
         subscriptions = as_list(wire.get("subscriptionDataSet"), "subscriptionDataSet")
         return cls(
             take(wire, "groupName", str),
-            _enum(ConsumeType, wire, "consumeType"),
-            _enum(MessageModel, wire, "messageModel"),
-            _enum(ConsumeFromWhere, wire, "consumeFromWhere"),
+            enum_from_wire(ConsumeType, wire, "consumeType", ConsumeType.CONSUME_PASSIVELY),
+            enum_from_wire(MessageModel, wire, "messageModel", MessageModel.CLUSTERING),
+            enum_from_wire(ConsumeFromWhere, wire, "consumeFromWhere", ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET),
             tuple(SubscriptionData.from_wire(subscription) for subscription in subscriptions),
             take(wire, "unitMode", bool, False),
         )
@@ -152,7 +159,7 @@ class HeartbeatData(NamedTuple):
         producers = as_list(wire.get("producerDataSet"), "producerDataSet")
         consumers = as_list(wire.get("consumerDataSet"), "consumerDataSet")
         return cls(
-            take(wire, "clientID", str),
+            take(wire, "clientID", str, ""),
             tuple(ProducerData(take(as_object(data, "producerData"), "groupName", str)) for data in producers),
             tuple(ConsumerData.from_wire(data) for data in consumers),
         )

@@ -22,7 +22,15 @@ class OffsetMessageId(NamedTuple):
 
 
 def pack_host(host: str) -> bytes:
-    """The four bytes of an IPv4 text. Raises ValueError for anything else."""
+    """The four bytes of an IPv4 text, the sixteen of an IPv6 one. Raises ValueError for anything else.
+
+    An IPv4 address in the clothes of IPv6, as a socket for both shows it, has four.
+    """
+    if ":" in host:
+        from ipaddress import IPv6Address  # here: rarely needed, and start-up counts
+
+        address = IPv6Address(host.partition("%")[0])
+        return (address.ipv4_mapped or address).packed
     parts = host.split(".")
     if len(parts) != 4:
         raise ValueError(f"{host!r} is not an IPv4 address")

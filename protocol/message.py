@@ -9,6 +9,7 @@ Hosts are 16 address bytes instead of 4 where the sysFlag says IPv6.
 
 import struct
 import zlib
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from lockstep.protocol import properties as names
@@ -38,8 +39,10 @@ _FIXED_BYTES: Final = _FIXED.size
 _SHORT = struct.Struct(">h")
 _BATCH = struct.Struct(">iiiii")
 _COMPRESSED = int(SysFlag.COMPRESSED)
-_ANY_V6 = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+_BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
+_ANY_V6 = _BORN_V6 | _STORE_V6
 _BODY_BYTES_MAX_UNZIPPED: Final = 64 * 1024 * 1024
+_CODECS: Final = {1: "LZ4", 2: "ZSTD"}
 
 
 def encode_stored_message(
@@ -60,20 +63,25 @@ def encode_stored_message(
     topic: bytes,
     properties: bytes,
 ) -> bytes:
-    """One record, hosts IPv4 (4 address bytes each), so the sysFlag's IPv6 bits are cleared.
+    """One record. Hosts have 4 or 16 address bytes, and the sysFlag's IPv6 bits say which, whatever they said before.
 
     Raises struct.error for a number, ValueError for a topic that does not fit its field.
     """
     body_bytes, topic_bytes = len(body), len(topic)
-    fixed = _FIXED.pack(
-        MESSAGE_OVERHEAD_BYTES + body_bytes + topic_bytes + len(properties),
+    fixed_struct, host_bytes = _FIXED, len(born_host) + len(store_host)
+    sys_flag &= ~_ANY_V6
+    if host_bytes != 8:
+        sys_flag |= (_BORN_V6 if len(born_host) == 16 else 0) | (_STORE_V6 if len(store_host) == 16 else 0)
+        fixed_struct = _layout(sys_flag)
+    fixed = fixed_struct.pack(
+        MESSAGE_OVERHEAD_BYTES - 8 + host_bytes + body_bytes + topic_bytes + len(properties),
         MESSAGE_MAGIC,
         zlib.crc32(body) & 0x7FFFFFFF,
         queue_id,
         flag,
         queue_offset,
         commit_log_offset,
-        sys_flag & ~_ANY_V6,
+        sys_flag,
         born_timestamp,
         born_host,
         born_port,
@@ -212,8 +220,11 @@ class MessageExt:
         return f"<MessageExt {self.topic}:{self.queue_id}@{self.queue_offset} {self.msg_id} {len(self.body)}B>"
 
 
-def decode_messages(buffer: bytes, broker_name: str = "") -> list[MessageExt]:
-    """The messages of a pull, back to back. Raises BodyError when the bytes are not messages."""
+def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True) -> list[MessageExt]:
+    """The messages of a pull, back to back. Raises BodyError when the bytes are not messages.
+
+    Without `unzip` a compressed body stays as it is stored; a broker that writes it anew wants it so.
+    """
     messages = []
     position, end = 0, len(buffer)
     unpack, unpack_short = _FIXED.unpack_from, _SHORT.unpack_from
@@ -237,8 +248,8 @@ def decode_messages(buffer: bytes, broker_name: str = "") -> list[MessageExt]:
                     f"byte {position}: topic and properties do not end where the message of {size} bytes does"
                 )
             body = buffer[body_start:tail]
-            if sys_flag & _COMPRESSED:
-                body = _unzip(body)
+            if unzip and sys_flag & _COMPRESSED:
+                body = _unzip(body, sys_flag)
             messages.append(MessageExt(buffer, fixed, body, tail, broker_name))
             position += size
     except struct.error as error:
@@ -247,19 +258,28 @@ def decode_messages(buffer: bytes, broker_name: str = "") -> list[MessageExt]:
 
 
 def _unpack_v6(buffer: bytes, position: int, sys_flag: int) -> tuple[tuple[Any, ...], int]:
-    born = "16s" if sys_flag & SysFlag.BORN_HOST_V6 else "4s"
-    store = "16s" if sys_flag & SysFlag.STORE_HOST_V6 else "4s"
-    layout = struct.Struct(f">iIiiiqqiq{born}iq{store}iiqi")
+    layout = _layout(sys_flag)
     return layout.unpack_from(buffer, position), position + layout.size
 
 
-def _unzip(body: bytes) -> bytes:
-    """zlib only, the one codec that every 4.9 client reads (wire.md 4.5)."""
+@cache
+def _layout_of(born_bytes: int, store_bytes: int) -> struct.Struct:
+    return struct.Struct(f">iIiiiqqiq{born_bytes}siq{store_bytes}siiqi")
+
+
+def _layout(sys_flag: int) -> struct.Struct:
+    return _layout_of(16 if sys_flag & _BORN_V6 else 4, 16 if sys_flag & _STORE_V6 else 4)
+
+
+def _unzip(body: bytes, sys_flag: int) -> bytes:
+    """zlib only, the one codec that every 4.9 client reads, whatever type the flag names (wire.md 4.5)."""
     unzipper = zlib.decompressobj()
     try:
         plain = unzipper.decompress(body, _BODY_BYTES_MAX_UNZIPPED)
     except zlib.error as error:
-        raise BodyError(f"a body flagged as compressed is not zlib: {error}") from None
+        codec = _CODECS.get((sys_flag & SysFlag.COMPRESSION_TYPE) >> 8)
+        named = f"; its sysFlag names {codec}, which is not read here" if codec else ""
+        raise BodyError(f"a body flagged as compressed is not zlib: {error}{named}") from None
     if not unzipper.eof:
         raise BodyError(f"a compressed body is cut short or longer than {_BODY_BYTES_MAX_UNZIPPED} bytes")
     return plain

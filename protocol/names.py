@@ -11,13 +11,20 @@ __all__ = [
     "DEFAULT_CLUSTER",
     "DEFAULT_TOPIC",
     "GROUP_LENGTH_MAX",
+    "HALF_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "OP_HALF_TOPIC",
     "RESERVED_TOPICS",
     "RETRY_PREFIX",
+    "SCHEDULE_TOPIC",
+    "SYSTEM_TOPICS",
+    "TRANSACTION_GIVEN_UP_TOPIC",
     "check_group",
     "check_topic",
     "dead_letter_topic",
     "is_retry_topic",
     "is_system_topic",
+    "reply_topic",
     "retry_topic",
 ]
 
@@ -25,18 +32,24 @@ DEFAULT_CLUSTER: Final = "DefaultCluster"
 DEFAULT_TOPIC: Final = "TBW102"  # carries the permission to make topics by sending to them
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"  # where delayed messages wait
+OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"  # where transactional messages wait to be decided
+OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # which of those have been
+TRANSACTION_GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP_LENGTH_MAX: Final = 255
 
 RESERVED_TOPICS: Final = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TRANSACTION_GIVEN_UP_TOPIC,
         "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
+        OFFSET_MOVED_EVENT,
     }
 )
+SYSTEM_TOPICS: Final = RESERVED_TOPICS | {DEFAULT_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
@@ -74,6 +87,14 @@ def is_retry_topic(topic: str) -> bool:
     return topic.startswith(RETRY_PREFIX)
 
 
+def reply_topic(cluster: str) -> str:
+    """Where a cluster's replies of its request-reply producers go."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
 def is_system_topic(topic: str) -> bool:
-    """Made by a broker for itself, not by a user; retry and dead-letter topics are not among them."""
-    return topic in RESERVED_TOPICS or topic in (DEFAULT_TOPIC, "BenchmarkTest")
+    """Made by a broker for itself, not by a user; retry and dead-letter topics are not among them (wire.md 8.4).
+
+    Names of brokers and clusters, and reply topics, are system topics too, but only who knows those can tell.
+    """
+    return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")

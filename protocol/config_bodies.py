@@ -1,0 +1,114 @@
+"""Tables of topics, groups and offsets as brokers send them and as their files hold them (wire.md 2.4 and 8.4)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self, TypeVar
+
+from lockstep.protocol.bodies import DataVersion, TopicConfig
+from lockstep.protocol.body_codec import as_int, as_object, as_table
+from lockstep.protocol.errors import BodyError, shown
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
+
+__all__ = [
+    "ConsumerOffsetTable",
+    "DelayOffsetTable",
+    "QueryCorrectionOffsetBody",
+    "SubscriptionGroupWrapper",
+    "TopicConfigWrapper",
+]
+
+C = TypeVar("C", bound=tuple[Any, ...])
+
+
+class TopicConfigWrapper(NamedTuple):
+    """Reply to GET_ALL_TOPIC_CONFIG (21), and topics.json."""
+
+    data_version: DataVersion
+    topics: tuple[TopicConfig, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        table = {config.topic_name: config.to_wire() for config in self.topics}
+        return {"dataVersion": self.data_version.to_wire(), "topicConfigTable": table}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "topic configs")
+        configs = _of_table(wire, "topicConfigTable", TopicConfig.from_wire)
+        return cls(DataVersion.from_wire(wire.get("dataVersion")), configs)
+
+
+class SubscriptionGroupWrapper(NamedTuple):
+    """Reply to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201), and subscriptionGroup.json."""
+
+    data_version: DataVersion
+    groups: tuple[SubscriptionGroupConfig, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        table = {config.group_name: config.to_wire() for config in self.groups}
+        return {"dataVersion": self.data_version.to_wire(), "subscriptionGroupTable": table}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "group configs")
+        configs = _of_table(wire, "subscriptionGroupTable", SubscriptionGroupConfig.from_wire)
+        return cls(DataVersion.from_wire(wire.get("dataVersion")), configs)
+
+
+def _of_table(wire: dict[str, Any], member: str, from_wire: Callable[[Any], C]) -> tuple[C, ...]:
+    """The configs of a table, sorted by name. Raises BodyError unless each stands under its own."""
+    table = as_table(wire.get(member) or {}, member)
+    configs = []
+    for name in sorted(table):
+        config = from_wire(table[name])
+        if config[0] != name:
+            raise BodyError(f"{shown(config[0])} stands under the name {shown(name)}")
+        configs.append(config)
+    return tuple(configs)
+
+
+class ConsumerOffsetTable(NamedTuple):
+    """Reply to GET_ALL_CONSUMER_OFFSET (43), and consumerOffset.json: "topic@group" -> queue id -> offset."""
+
+    offset_table: Mapping[str, Mapping[int, int]]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"offsetTable": {key: _by_text(offsets) for key, offsets in self.offset_table.items()}}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        table = as_table(as_object(value, "consumer offsets").get("offsetTable") or {}, "offsetTable")
+        return cls({key: _by_number(offsets, "an entry of offsetTable") for key, offsets in table.items()})
+
+
+class DelayOffsetTable(NamedTuple):
+    """Reply to GET_ALL_DELAY_OFFSET (45), and delayOffset.json: delay level -> next index of its queue."""
+
+    offset_table: Mapping[int, int]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"offsetTable": _by_text(self.offset_table)}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        return cls(_by_number(as_object(value, "delay offsets").get("offsetTable"), "offsetTable"))
+
+
+class QueryCorrectionOffsetBody(NamedTuple):
+    """Reply to QUERY_CORRECTION_OFFSET (308): queue id -> offset."""
+
+    correction_offsets: Mapping[int, int]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"correctionOffsets": _by_text(self.correction_offsets)}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        return cls(_by_number(as_object(value, "the body").get("correctionOffsets"), "correctionOffsets"))
+
+
+def _by_text(numbers: Mapping[int, int]) -> dict[str, int]:
+    return {str(key): number for key, number in sorted(numbers.items())}
+
+
+def _by_number(value: Any, what: str) -> dict[int, int]:
+    table = {} if value is None else as_table(value, what)
+    return {as_int(key, f"a name in {what}"): as_int(number, f"a value of {what}") for key, number in table.items()}

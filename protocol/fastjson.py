@@ -1,0 +1,176 @@
+"""fastjson's dialect of JSON (wire.md 1.5), as RocketMQ's Java side writes bodies.
+
+Beyond JSON it has names without quotes, `{0:"a"}`; objects as names, `{{"queueId":0}:1}`; text in single quotes;
+commas where nothing follows; and `{"$ref":"$.a[0]"}` for an object that stands elsewhere in the body too. All of it is
+read, in time that grows with the text and to a bounded depth; what is strict JSON is read as fast as before.
+
+A name that is an object is kept as its canonical JSON text, and `ObjectKeyed` writes such a map again.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lockstep.protocol.codecs.json_header import loads_text
+from lockstep.protocol.fastjson_refs import has_references, resolve_references
+
+__all__ = ["ObjectKeyed", "dump_canonical", "dumps", "loads"]
+
+DEPTH_MAX: Final = 200
+
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_SPACE_AND_COMMAS = re.compile(r"[ \t\r\n,]*+")
+_WORD = re.compile(r"[-+.$\w]++")
+_SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*+)'", re.DOTALL)
+_QUOTE_OR_ESCAPE = re.compile(r"\\.|\"", re.DOTALL)
+_NUMBER = re.compile(r"[-+]?\d++(\.\d*+)?([eE][-+]?\d++)?", re.ASCII)
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_decode_string = json.JSONDecoder(strict=False).raw_decode
+
+
+class ObjectKeyed:
+    """A map to be written with objects as names: the canonical JSON text of each name -> value, in this order."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: Mapping[str, Any]) -> None:
+        self.entries = entries
+
+
+class _ObjectKeyedFoundError(TypeError):
+    pass
+
+
+def _refuse(value: Any) -> Any:
+    if isinstance(value, ObjectKeyed):
+        raise _ObjectKeyedFoundError
+    raise TypeError(f"a {type(value).__name__} has no form in JSON")
+
+
+dump_canonical = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), sort_keys=True, check_circular=False, allow_nan=False, default=_refuse
+).encode
+
+
+def dumps(value: Any) -> str:
+    """Strict JSON, members in alphabetical order, but for the names of an `ObjectKeyed`.
+
+    Raises ValueError and TypeError for what has no form.
+    """
+    try:
+        return dump_canonical(value)
+    except _ObjectKeyedFoundError:
+        return _dumps_slowly(value)
+
+
+def _dumps_slowly(value: Any) -> str:
+    if isinstance(value, ObjectKeyed):
+        return "{" + ",".join([f"{key}:{_dumps_slowly(inner)}" for key, inner in value.entries.items()]) + "}"
+    if isinstance(value, dict):
+        members = [f"{dump_canonical(name)}:{_dumps_slowly(inner)}" for name, inner in sorted(value.items())]
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_dumps_slowly, value)) + "]"
+    return dump_canonical(value)
+
+
+def loads(data: bytes) -> Any:
+    """A body's value. Raises ValueError, for references that would grow it beyond measure too, and RecursionError."""
+    try:
+        value = loads_text(data)
+    except json.JSONDecodeError:
+        value = _Reader(data.decode()).read()
+        if b"\\u" in data:
+            dump_canonical(value).encode()  # half a surrogate pair is no character
+    return resolve_references(value) if has_references(data) else value
+
+
+class _Reader:
+    """One text; a method leaves `_position` behind what it read. Nothing is read twice."""
+
+    __slots__ = ("_position", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+
+    def read(self) -> Any:
+        value = self._value(0)
+        if self._next(_SPACE):
+            raise self._error("something follows the value")
+        return value
+
+    def _next(self, skipped: re.Pattern[str]) -> str:
+        """The character behind what is skipped, "" at the end."""
+        found = skipped.match(self._text, self._position)
+        self._position = found.end() if found else self._position
+        return self._text[self._position : self._position + 1]
+
+    def _error(self, what: str) -> ValueError:
+        return ValueError(f"{what}: character {self._position}")
+
+    def _value(self, depth: int, *, in_key: bool = False) -> Any:
+        first = self._next(_SPACE)
+        if first in "{[" and first:
+            if depth >= DEPTH_MAX:
+                raise self._error(f"nested deeper than {DEPTH_MAX}")
+            self._position += 1
+            return self._object(depth + 1, in_key) if first == "{" else self._list(depth + 1, in_key)
+        if first in "\"'" and first:
+            return self._string(first)
+        return self._plain(self._word())
+
+    def _object(self, depth: int, in_key: bool) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        while (first := self._next(_SPACE_AND_COMMAS)) != "}":
+            name = self._name(first, depth, in_key)
+            if self._next(_SPACE) != ":":
+                raise self._error("a colon is missing")
+            self._position += 1
+            members[name] = self._value(depth, in_key=in_key)
+        self._position += 1
+        return members
+
+    def _name(self, first: str, depth: int, in_key: bool) -> str:
+        if first in "\"'" and first:
+            return self._string(first)
+        if first != "{":
+            return self._word()
+        if in_key:  # each level would escape the quotes of the one inside anew
+            raise self._error("an object is a name inside a name")
+        return dump_canonical(self._value(depth, in_key=True))
+
+    def _list(self, depth: int, in_key: bool) -> list[Any]:
+        values = []
+        while self._next(_SPACE_AND_COMMAS) != "]":
+            values.append(self._value(depth, in_key=in_key))
+        self._position += 1
+        return values
+
+    def _string(self, quote: str) -> str:
+        if quote == '"':
+            text, self._position = _decode_string(self._text, self._position)
+            return str(text)
+        found = _SINGLE_QUOTED.match(self._text, self._position)
+        if found is None:
+            raise self._error("a text does not end")
+        self._position = found.end()
+        inner = _QUOTE_OR_ESCAPE.sub(lambda part: {'"': '\\"', "\\'": "'"}.get(part[0], part[0]), found[1])
+        text, _ = _decode_string(f'"{inner}"')
+        return str(text)
+
+    def _word(self) -> str:
+        found = _WORD.match(self._text, self._position)
+        if found is None:
+            raise self._error("a name or a value is missing")
+        self._position = found.end()
+        return found[0]
+
+    def _plain(self, word: str) -> Any:
+        if word in _CONSTANTS:
+            return _CONSTANTS[word]
+        number = _NUMBER.fullmatch(word)
+        if number is None:
+            raise self._error("neither a number nor true, false or null")
+        return float(word) if number[1] or number[2] else int(word)

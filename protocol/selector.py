@@ -1,0 +1,32 @@
+"""Which queue a sharding key has: one rule for every producer of every kind (wire.md 12.11)."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from lockstep.protocol.filter import java_string_hash
+
+__all__ = ["queue_of_hash"]
+
+Q = TypeVar("Q")
+
+_string_hash = lru_cache(maxsize=16_384)(java_string_hash)
+
+
+def queue_of_hash(queues: Sequence[Q], arg: object) -> Q:
+    """Java's SelectMessageQueueByHash: `abs(hashCode() % n)`, so that producers in every language agree.
+
+    `arg` is a text, whose hash is Java's String.hashCode, or a number, as Java's Integer and Long.
+    """
+    value = _string_hash(arg) if type(arg) is str else _hash_code(arg)
+    # Java's % truncates towards zero, and abs of that is the remainder of the absolute value.
+    return queues[abs(value) % len(queues)]
+
+
+def _hash_code(arg: object) -> int:
+    if isinstance(arg, int):
+        if -0x80000000 <= arg <= 0x7FFFFFFF:
+            return int(arg)
+        folded = (arg ^ (arg & 0xFFFFFFFFFFFFFFFF) >> 32) & 0xFFFFFFFF
+        return folded - 0x100000000 if folded >= 0x80000000 else folded
+    return _string_hash(str(arg))

@@ -1,0 +1,90 @@
+"""A message as it stands in a file of the log: is it a whole one (wire.md 5)?"""
+
+import struct
+import zlib
+from typing import Final, NamedTuple
+
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+
+__all__ = ["LogRecord", "is_torn", "parse_record"]
+
+_HEAD: Final = struct.Struct(">iIii4xqqi")  # size, magic, crc, queue id, queue offset, log offset, sysFlag
+_LONG: Final = struct.Struct(">q")
+_INT: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
+_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
+_STORE_V6: Final = int(SysFlag.STORE_HOST_V6)
+_V6_MORE_BYTES: Final = 12
+_STORE_TIMESTAMP_AT: Final = 56
+_BODY_LENGTH_AT: Final = 84
+_CRC_MASK: Final = 0x7FFFFFFF
+_SECTOR_BYTES: Final = 512
+
+
+class LogRecord(NamedTuple):
+    """What the store itself must know of a message. `text_at`: where in the message its topic begins."""
+
+    offset: int
+    size_bytes: int
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_timestamp: int
+    topic: str
+    properties: bytes
+    text_at: int
+
+
+def parse_record(buffer: bytes, at: int, offset: int) -> LogRecord | str:
+    """The message that stands at `at`, of commit log offset `offset`; text that says why it is none."""
+    if len(buffer) - at < MESSAGE_OVERHEAD_BYTES:
+        return "the file ends within a message"
+    size, magic, crc, queue_id, queue_offset, stands_at, sys_flag = _HEAD.unpack_from(buffer, at)
+    if magic != MESSAGE_MAGIC:
+        return "no message begins here" if magic or size else "nothing was written here"
+    if stands_at != offset:
+        return f"the message here says that it stands at {stands_at}"
+    if not MESSAGE_OVERHEAD_BYTES <= size <= len(buffer) - at:
+        return f"a message of {size} bytes does not fit"
+    more = (_V6_MORE_BYTES if sys_flag & _BORN_V6 else 0) + (_V6_MORE_BYTES if sys_flag & _STORE_V6 else 0)
+    (body_bytes,) = _INT.unpack_from(buffer, at + _BODY_LENGTH_AT + more)
+    body_at = at + _BODY_LENGTH_AT + 4 + more
+    text_at = body_at + body_bytes
+    end = at + size
+    if body_bytes < 0 or text_at + 3 > end:
+        return f"a body of {body_bytes} bytes does not fit into a message of {size}"
+    properties_at = text_at + 3 + buffer[text_at]
+    if properties_at > end or properties_at + _SHORT.unpack_from(buffer, properties_at - 2)[0] != end:
+        return "topic and properties do not end where the message does"
+    if zlib.crc32(buffer[body_at:text_at]) & _CRC_MASK != crc:
+        return "the CRC of the body is wrong"
+    try:
+        topic = buffer[text_at + 1 : properties_at - 2].decode()
+    except UnicodeDecodeError:
+        return "the topic is no UTF-8"
+    if not topic or "\0" in topic or "/" in topic or queue_id < 0 or queue_offset < 0:
+        return f"topic {topic!r}, queue {queue_id}, offset {queue_offset} cannot be"
+    timestamp_at = at + _STORE_TIMESTAMP_AT + (_V6_MORE_BYTES if sys_flag & _BORN_V6 else 0)
+    (store_timestamp,) = _LONG.unpack_from(buffer, timestamp_at)
+    properties = buffer[properties_at:end]
+    return LogRecord(offset, size, queue_id, queue_offset, sys_flag, store_timestamp, topic, properties, text_at - at)
+
+
+def is_torn(record: LogRecord, file_position: int) -> bool:
+    """Does a part of the properties read as a write that never reached the disk, which no CRC covers?
+
+    Such a part is zeros: up to the end of the message, or over what it has of a sector.
+    """
+    properties = record.properties
+    if not properties or b"\0" not in properties:
+        return False
+    if properties[-1] == 0:
+        return True
+    start = file_position + record.size_bytes - len(properties)
+    first = start - start % _SECTOR_BYTES
+    for sector in range(first, start + len(properties), _SECTOR_BYTES):
+        piece = properties[max(0, sector - start) : max(0, sector + _SECTOR_BYTES - start)]
+        if piece and not piece.strip(b"\0"):
+            return True
+    return False

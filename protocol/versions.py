@@ -1,0 +1,37 @@
+"""Names of the version ordinals that peers send in their headers (wire.md 1.4), as lists of connections show them."""
+
+from collections.abc import Iterator
+
+__all__ = ["version_name"]
+
+
+def _names() -> Iterator[str]:
+    """In order of their ordinals; RocketMQ counts every release it might ever make."""
+    yield "V3_0_0_SNAPSHOT"
+    yield "V3_0_0_ALPHA1"
+    for beta in range(1, 10):
+        if beta >= 6:
+            yield f"V3_0_0_BETA{beta}_SNAPSHOT"
+        yield f"V3_0_0_BETA{beta}"
+    yield "V3_0_0_FINAL"
+    for minor in range(10):
+        first, last = {0: (1, 15), 1: (0, 9), 2: (0, 9)}.get(minor, (1, 9))
+        yield from _releases(3, minor, range(first, last + 1))
+    for major in (4, 5):
+        for minor in range(10):
+            yield from _releases(major, minor, range(10))
+    yield "HIGHER_VERSION"
+
+
+def _releases(major: int, minor: int, patches: range) -> Iterator[str]:
+    for patch in patches:
+        yield f"V{major}_{minor}_{patch}_SNAPSHOT"
+        yield f"V{major}_{minor}_{patch}"
+
+
+_VERSIONS = tuple(_names())
+
+
+def version_name(ordinal: int) -> str:
+    """For example "V4_9_8" for 409; "HIGHER_VERSION" for what is beyond the list, a number below it as text."""
+    return _VERSIONS[min(ordinal, len(_VERSIONS) - 1)] if ordinal >= 0 else str(ordinal)
