@@ -15,7 +15,7 @@ from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode,
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError, RemoteProtocolError
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.remoting.errors import ConnectionLost, RequestTimeout
+from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestTimeout
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime, TimerHandle
 
@@ -24,8 +24,9 @@ __all__ = ["Endpoint", "EndpointSettings", "RequestHandler"]
 _REPLY: Final = int(RemotingFlag.REPLY)
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
 _OPAQUE_MASK: Final = 0x7FFFFFFF
+_UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 _JOIN_BYTES_MAX: Final = 16 * 1024  # below, one copy is cheaper than one more buffer in a writev
-_AGREEABLE: Final = {"JSON": SerializeType.JSON, "MSGPACK": SerializeType.MSGPACK}
+_AGREEABLE: Final = {serialize_type.name: serialize_type for serialize_type in SerializeType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Endpoint(asyncio.Protocol):
         self._closing = False
         self._working = False
         self.agreed = False
-        self.serialize_type: int = SerializeType.JSON
+        # Every RocketMQ server reads binary headers; msgpack ones are for peers that agreed.
+        self.serialize_type: int = offer if offer == SerializeType.ROCKETMQ else SerializeType.JSON
         self.read_at_ms = 0
         self.address = "?"
 
@@ -135,6 +137,24 @@ class Endpoint(asyncio.Protocol):
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """As `request_nowait`, waiting for the reply."""
         return await self.request_nowait(command, timeout_ms)
+
+    def request_then(
+        self, command: RemotingCommand, timeout_ms: int, then: Callable[[RemotingCommand | RemotingError], None]
+    ) -> None:
+        """As `request_nowait` for who does not wait: `then` is called with the reply, or with why there is none.
+
+        A peer that does not read what it is asked is not asked more than it may cost us in memory.
+        """
+        transport = self._transport
+        if transport is not None and transport.get_write_buffer_size() > _UNREAD_BYTES_MAX:
+            then(ConnectionLost(self.address, "it does not read what it is sent"))
+            return
+        try:
+            future = self.request_nowait(command, timeout_ms)
+        except ConnectionLost as error:
+            then(error)
+            return
+        future.add_done_callback(lambda done: then(cast("RemotingError | None", done.exception()) or done.result()))
 
     def send_one_way(self, command: RemotingCommand) -> None:
         """Send a request that wants no reply; on a closed connection it is dropped, as a one-way call may be."""
@@ -276,7 +296,10 @@ class Endpoint(asyncio.Protocol):
         except Exception as error:
             remark = f"{request_name(command.code)}: {type(error).__name__}: {error}"
             self._log.error("request failed", peer=self.address, reason=remark, exc_info=True)
-        return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+        reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+        if reply.serialize_type == SerializeType.ROCKETMQ:  # RocketMQ reports failures as JSON (wire.md 1.3)
+            reply.serialize_type = SerializeType.JSON
+        return reply
 
     def _encode_reply(self, reply: RemotingCommand) -> list[bytes]:
         echo: dict[str, ExtValue] | None = None

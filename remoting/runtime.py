@@ -15,17 +15,18 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.stacks import task_stacks, thread_stacks
+from lockstep.remoting.storage import Storage
+
 __all__ = [
-    "AppendFile",
     "AsyncioRuntime",
     "Identity",
     "Listening",
     "ProtocolFactory",
     "Runtime",
-    "Storage",
     "TimerHandle",
     "WorkerPool",
 ]
@@ -54,20 +55,6 @@ class Listening(Protocol):
     def port(self) -> int: ...
     def close(self) -> None: ...
     async def wait_closed(self) -> None: ...
-
-
-class AppendFile(Protocol):
-    def write(self, data: bytes) -> None:
-        """Hand `data` to the operating system before returning; it survives a SIGKILL of this process.
-
-        Raises OSError, and ValueError after `close`.
-        """
-
-    def close(self) -> None: ...
-
-
-class Storage(Protocol):
-    def open_append(self, path: str) -> AppendFile: ...
 
 
 class WorkerPool(Protocol):
@@ -108,6 +95,9 @@ class Runtime(Protocol):
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool: ...
 
+    def stacks(self) -> str:
+        """What every thread and every task is at, for people. To be called on the loop."""
+
 
 # The real one ------------------------------------------------------------------------------------------------
 
@@ -122,29 +112,6 @@ class _SocketListening:
 
     async def wait_closed(self) -> None:
         await self._server.wait_closed()
-
-
-class _OsAppendFile:
-    def __init__(self, path: str) -> None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-
-    def write(self, data: bytes) -> None:
-        if self._fd < 0:
-            raise ValueError("write to closed file")
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
-
-    def close(self) -> None:
-        if self._fd >= 0:  # the number may be another file's by now
-            os.close(self._fd)
-            self._fd = -1
-
-
-class _OsStorage:
-    def open_append(self, path: str) -> AppendFile:
-        return _OsAppendFile(path)
 
 
 class _ThreadPool:
@@ -233,7 +200,7 @@ class AsyncioRuntime:
         self._host = host
         self._tasks: set[asyncio.Task[Any]] = set()
         self.rng = random.Random(seed)
-        self.storage: Storage = _OsStorage()
+        self.storage: Storage = OsStorage()
 
     def now_ms(self) -> int:
         return (self._epoch_ns + time.monotonic_ns()) // 1_000_000
@@ -264,3 +231,7 @@ class AsyncioRuntime:
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
         return _ThreadPool(self._loop, name, threads)
+
+    def stacks(self) -> str:
+        names = {thread.ident or 0: thread.name for thread in threading.enumerate()}
+        return thread_stacks(names) + task_stacks()

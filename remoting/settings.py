@@ -7,7 +7,17 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["Address", "SettingError", "parse_address", "parse_addresses", "setting", "with_properties"]
+__all__ = [
+    "Address",
+    "SettingError",
+    "as_properties",
+    "live_properties",
+    "parse_address",
+    "parse_addresses",
+    "parse_properties",
+    "setting",
+    "with_properties",
+]
 
 C = TypeVar("C")
 
@@ -44,9 +54,47 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     return addresses
 
 
-def setting(default: Any, *, name: str | None = None) -> Any:
-    """A dataclass field with a default and, in `name`, RocketMQ's own name of the same property."""
-    return field(default=default, metadata={"property": name} if name else {})
+def setting(default: Any, *, name: str | None = None, live: bool = False) -> Any:
+    """A dataclass field with a default and, in `name`, RocketMQ's own name of the same property.
+
+    `live`: it may be changed while the program runs.
+    """
+    return field(default=default, metadata={"live": live, **({"property": name} if name else {})})
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Lines of "name=value", as Java writes properties; blank lines and comments are left out. Raises SettingError."""
+    properties = {}
+    for line in text.splitlines():
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise SettingError(f"{line[:80]!r} is not a line of name=value")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def _property_name(f: Any) -> str:
+    name: str = f.metadata.get("property", f.name)
+    return name
+
+
+def as_properties(config: Any) -> dict[str, str]:
+    """Every setting as text, under RocketMQ's name where it has one; `with_properties` reads them."""
+    return {_property_name(f): _text(getattr(config, f.name)) for f in fields(config)}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.name if isinstance(value, Enum) else str(value)
+
+
+def live_properties(config: Any) -> tuple[str, ...]:
+    """The names of those that may be changed while the program runs."""
+    return tuple(_property_name(f) for f in fields(config) if f.metadata.get("live"))
 
 
 def with_properties(config: C, properties: Mapping[str, str]) -> C:

@@ -1,5 +1,6 @@
 """Virtual time, a faulty network and simulated hosts, under the unchanged broker and client."""
 
+from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import (
     DeadlockError,
     EscapeError,
@@ -11,7 +12,7 @@ from lockstep.simulation.errors import (
 )
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.run import simulate
-from lockstep.simulation.runtime import Disk, SimRuntime
+from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.world import Outcome, World
 
 __all__ = [

@@ -9,66 +9,24 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from lockstep.remoting.runtime import (
-    AppendFile,
     Identity,
     Listening,
     ProtocolFactory,
-    Storage,
     TimerHandle,
     WorkerPool,
 )
+from lockstep.remoting.stacks import task_stacks
+from lockstep.remoting.storage import Storage
+from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.host import Host, host_context
 from lockstep.simulation.loop import START_NS, VirtualLoop
 from lockstep.simulation.network import Network
+from lockstep.simulation.storage import SimStorage
 
-__all__ = ["Disk", "SimRuntime"]
+__all__ = ["SimRuntime"]
 
 T = TypeVar("T")
-
-
-class Disk:
-    """Files in memory. A disk belongs to a host's name: it outlives crashes."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, bytearray] = {}
-
-    def paths(self) -> list[str]:
-        return sorted(self._files)
-
-    def read(self, path: str) -> bytes:
-        """Raises FileNotFoundError."""
-        if path not in self._files:
-            raise FileNotFoundError(f"{path!r} was never opened; there are {self.paths()}")
-        return bytes(self._files[path])
-
-    def file(self, path: str) -> bytearray:
-        return self._files.setdefault(path, bytearray())
-
-
-class _SimAppendFile:
-    def __init__(self, host: Host, content: bytearray) -> None:
-        self._host = host
-        self._content = content
-        self._closed = False
-
-    def write(self, data: bytes) -> None:
-        if self._closed:
-            raise ValueError("write to closed file")
-        if self._host.alive:  # what a dead process does while it is taken apart did not happen
-            self._content += data
-
-    def close(self) -> None:
-        self._closed = True
-
-
-class _SimStorage:
-    def __init__(self, host: Host, disk: Disk) -> None:
-        self._host = host
-        self._disk = disk
-
-    def open_append(self, path: str) -> AppendFile:
-        return _SimAppendFile(self._host, self._disk.file(path))
 
 
 class _JobTime(Protocol):
@@ -76,12 +34,14 @@ class _JobTime(Protocol):
 
 
 class _SimWorkerPool:
-    """Jobs run on the loop, in order; each occupies one of the pool's threads for the runtime's `job_ms`."""
+    """Jobs run on the loop, in order; each occupies one of the pool's threads for the runtime's `job_ms` and for as
+    long as the disk takes."""
 
-    def __init__(self, loop: VirtualLoop, host: Host, pace: _JobTime, threads: int) -> None:
+    def __init__(self, loop: VirtualLoop, host: Host, disk: Disk, pace: _JobTime, threads: int) -> None:
         assert threads >= 0
         self._loop = loop
         self._context = host_context(host)
+        self._disk = disk
         self._pace = pace
         self._threads = threads
         self._busy = 0
@@ -104,13 +64,15 @@ class _SimWorkerPool:
         result: T | None = None
         error: BaseException | None = None
         asyncio._set_running_loop(None)  # noqa: SLF001 - a real pool's thread has no running loop either
+        self._disk.begin_job()
         try:
             result = fn()
         except BaseException as raised:
             error = raised
         finally:
             asyncio._set_running_loop(self._loop)  # noqa: SLF001
-        self._loop.call_later(self._pace.job_ms / 1000, self._finish, future, result, error, context=self._context)
+            due_ns = self._loop.now_ns + self._disk.end_job() + self._pace.job_ms * 1_000_000
+        self._loop.call_at_ns(due_ns, self._finish, future, result, error, context=self._context)
 
     def _finish(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
         self._busy -= 1
@@ -146,7 +108,7 @@ class SimRuntime:
         self.host = host
         self.disk = disk
         self.rng = rng
-        self.storage: Storage = _SimStorage(host, disk)
+        self.storage: Storage = SimStorage(host, disk)
         self.job_ms = 0  # how long each job of a worker pool takes
         self._loop = loop
         self._network = network
@@ -192,7 +154,10 @@ class SimRuntime:
         return self._network.listen(self.host, factory, host, port)
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
-        return _SimWorkerPool(self._loop, self.host, self, threads)
+        return _SimWorkerPool(self._loop, self.host, self.disk, self, threads)
+
+    def stacks(self) -> str:
+        return task_stacks()
 
     async def run(self, coroutine: Coroutine[Any, Any, T], *, name: str = "scenario") -> T:
         """Await `coroutine` on this host, so that its own tasks and sleeps belong there too.

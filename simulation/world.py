@@ -16,12 +16,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import HostCrashedError, LimitError
 from lockstep.simulation.host import Host
 from lockstep.simulation.loop import START_NS, VirtualLoop
 from lockstep.simulation.network import Network
 from lockstep.simulation.options import SimulationOptions
-from lockstep.simulation.runtime import Disk, SimRuntime
+from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.tasks import describe
 from lockstep.simulation.trace import Trace
 from lockstep.simulation.transport import Endpoint
@@ -57,6 +58,7 @@ class World:
         self._runtimes: dict[str, SimRuntime] = {}
         self._disks: dict[str, Disk] = {}
         self._started = 0
+        self._cuts = 0
 
     # Hosts ---------------------------------------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class World:
 
     def disk(self, name: str) -> Disk:
         """The files of a host, which outlive it."""
-        return self._disks.setdefault(name, Disk())
+        return self._disks.setdefault(name, Disk(lambda: self.loop.now_ns))
 
     def crash(self, name: str, *, silently: bool = False) -> None:
         """SIGKILL: nothing of the host runs any more and its connections are reset.
@@ -93,9 +95,17 @@ class World:
         self.trace.add("crash", f"{host}{' silently' if silently else ''}")
         host.crash(silently=silently)
         self.network.crash(host, silently=silently)
+        self.disk(name).killed()
         for waiter in host.waiters.values():
             if not waiter.done():
                 waiter.set_exception(HostCrashedError(f"{host} has crashed"))
+
+    def power_cut(self, name: str) -> None:
+        """The machine is gone silently, and with it what its disk had not been told to keep (see `Disk`)."""
+        self.crash(name, silently=True)
+        self._cuts += 1
+        left = self.disk(name).power_cut(random.Random(f"{self.seed}/power cut {self._cuts} of {name}"))
+        self.trace.add("power cut", f"{name} {left}")
 
     def pause(self, name: str) -> None:
         """SIGSTOP: no callback of the host runs until `resume`; its kernel still accepts and buffers."""

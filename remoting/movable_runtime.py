@@ -1,0 +1,197 @@
+"""A Runtime whose clock can be moved forward, so that a test need not wait for a lock of 60 s to expire.
+
+Timers are kept here in a heap and one timer of the runtime below stands for the earliest. `advance` runs those that
+become due in their order, with the clock moved to each one first: what a timer sees, and sets, is as if the time had
+passed. What does not come from the Runtime keeps real time: asyncio's own sleeps, and the peers.
+"""
+
+import asyncio
+import heapq
+import random
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from lockstep.remoting.runtime import (
+    Identity,
+    Listening,
+    ProtocolFactory,
+    Runtime,
+    TimerHandle,
+    WorkerPool,
+)
+from lockstep.remoting.storage import Storage
+
+__all__ = ["HeldPort", "MovableRuntime"]
+
+T = TypeVar("T")
+_NS_PER_MS: Final = 1_000_000
+_CANCELLED_KEPT_MAX: Final = 1000  # cancelled timers stay in the heap until they are due, or are this many
+
+
+class _Timer:
+    """An entry of the heap. A cancelled one forgets what it would have called, and stays until it is popped."""
+
+    __slots__ = ("_arguments", "_callback", "_on_cancel")
+
+    def __init__(
+        self, callback: Callable[..., object], arguments: tuple[Any, ...], on_cancel: Callable[[], None]
+    ) -> None:
+        self._callback: Callable[..., object] | None = callback
+        self._arguments = arguments
+        self._on_cancel = on_cancel
+
+    @property
+    def alive(self) -> bool:
+        return self._callback is not None
+
+    def cancel(self) -> None:
+        if self._callback is not None:
+            self._callback = None
+            self._arguments = ()
+            self._on_cancel()
+
+    def run(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(*self._arguments)
+
+
+class HeldPort:
+    """A port kept for us while nobody listens on it: connections are refused, and nobody else gets it."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Raises OSError when the port is taken."""
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class MovableRuntime:
+    def __init__(self, inner: Runtime) -> None:
+        self._inner = inner
+        self._offset_ms = 0
+        self._heap: list[tuple[int, int, _Timer]] = []  # due_ms on the moved clock, serial, timer
+        self._serial = 0
+        self._cancelled = 0
+        self._alarm: TimerHandle | None = None
+        self._alarm_ms = 0
+        self._running = False
+
+    @property
+    def rng(self) -> random.Random:
+        return self._inner.rng
+
+    @property
+    def storage(self) -> Storage:
+        return self._inner.storage
+
+    @property
+    def inner(self) -> Runtime:
+        """The runtime below, on whose clock nothing is moved."""
+        return self._inner
+
+    @property
+    def advanced_ms(self) -> int:
+        """By how much the clock is ahead of the one below."""
+        return self._offset_ms
+
+    def now_ms(self) -> int:
+        return self._inner.now_ms() + self._offset_ms
+
+    def monotonic_ns(self) -> int:
+        return self._inner.monotonic_ns() + self._offset_ms * _NS_PER_MS
+
+    def new_identity(self) -> Identity:
+        return self._inner.new_identity()
+
+    def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
+        return self._inner.create_task(coroutine, name=name)
+
+    async def create_connection(
+        self, factory: ProtocolFactory, host: str, port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        return await self._inner.create_connection(factory, host, port)
+
+    async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> Listening:
+        return await self._inner.create_server(factory, host, port)
+
+    def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
+        return self._inner.new_worker_pool(name, threads)
+
+    def stacks(self) -> str:
+        return self._inner.stacks()
+
+    def call_later_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> TimerHandle:
+        timer = _Timer(callback, args, self._on_cancel)
+        self._serial += 1
+        heapq.heappush(self._heap, (self.now_ms() + delay_ms, self._serial, timer))
+        if not self._running:
+            self._arm()
+        return timer
+
+    def advance(self, delta_ms: int) -> None:
+        """Move the clock forward and run what becomes due, timers set on the way included."""
+        assert delta_ms >= 0
+        assert not self._running, "a timer must not move the clock"
+        until_ms = self._offset_ms + delta_ms
+        try:
+            self._run_due(until_ms)
+        finally:
+            self._offset_ms = until_ms
+            self._arm()
+
+    def _run_due(self, offset_max_ms: int) -> None:
+        """Run every timer that is due with an offset of at most `offset_max_ms`, moving the clock to each."""
+        self._running = True
+        try:
+            while self._heap and self._heap[0][0] <= self._inner.now_ms() + offset_max_ms:
+                due_ms, _, timer = heapq.heappop(self._heap)
+                if not timer.alive:
+                    self._cancelled -= 1
+                    continue
+                self._offset_ms = min(max(self._offset_ms, due_ms - self._inner.now_ms()), offset_max_ms)
+                self._run(timer)
+        finally:
+            self._running = False
+
+    @staticmethod
+    def _run(timer: _Timer) -> None:
+        try:
+            timer.run()
+        except Exception as error:  # as a loop does it: one bad timer must not stop the others
+            context = {"message": f"Exception in a timer: {error!r}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    def _arm(self) -> None:
+        """Keep one timer of the runtime below set to the earliest of ours."""
+        due_ms = self._heap[0][0] - self._offset_ms if self._heap else None
+        if self._alarm is not None and due_ms == self._alarm_ms:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if due_ms is not None:
+            self._alarm_ms = due_ms
+            self._alarm = self._inner.call_later_ms(max(due_ms - self._inner.now_ms(), 0), self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        try:
+            self._run_due(self._offset_ms)
+        finally:
+            self._arm()
+
+    def _on_cancel(self) -> None:
+        self._cancelled += 1
+        if self._cancelled > _CANCELLED_KEPT_MAX and self._cancelled * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].alive]
+            heapq.heapify(self._heap)
+            self._cancelled = 0

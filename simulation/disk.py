@@ -1,0 +1,275 @@
+"""The disk of a simulated host: it outlives the host's processes, and at a power cut keeps only what was put on it.
+
+It keeps the promises of `remoting/storage.py`, and no other: what was not synced may be gone, whole or torn, and so
+may names. A sync takes `sync_ms` inside a job of a worker pool, and is worth nothing if the power goes before.
+
+disk.fail("sync", errno.EIO, path="commitlog", times=1)   # by the names of Storage and StoredFile
+disk.capacity_bytes = disk.used_bytes + 10_000            # ENOSPC after that
+"""
+
+import errno
+import os
+import posixpath
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from lockstep.remoting.storage import DiskSpace
+from lockstep.simulation.disk_file import PAGE_BYTES, Content, pages_of
+from lockstep.simulation.host import Host
+
+__all__ = ["Disk", "Lock"]
+
+_TOTAL_BYTES: Final = 1 << 40  # of a disk without a capacity
+_ROOTS: Final = (".", "/")
+_FOLDER: Final = None  # what a folder's name stands for
+_GONE: Final = object()
+
+
+@dataclass(slots=True)
+class _Naming:
+    """One or two names that changed at once, and the folders that must be synced until that stays."""
+
+    steps: list[tuple[str, object]]  # name -> Content, _FOLDER, _GONE
+    waits_for: set[str]
+    at_ns: int
+    safe_ns: int | None = None
+
+
+@dataclass(slots=True)
+class Lock:
+    """Of a file; it ends with the process."""
+
+    host: Host
+    released: bool = False
+
+    def release(self) -> None:
+        self.released = True
+
+
+@dataclass(slots=True)
+class _Fault:
+    operation: str
+    number: int
+    path: str
+    times: int | None
+
+
+@dataclass
+class Disk:
+    """A disk belongs to a host's name. `used_bytes` is what its files take, in pages."""
+
+    clock_ns: Callable[[], int] = lambda: 0
+    sync_ms: int = 0
+    capacity_bytes: int | None = None
+    locks: dict[Content, Lock] = field(default_factory=dict)
+    _names: dict[str, object] = field(default_factory=dict)
+    _safe_names: dict[str, object] = field(default_factory=dict)
+    _namings: list[_Naming] = field(default_factory=list)  # those not in _safe_names, oldest first
+    _faults: list[_Fault] = field(default_factory=list)
+    _job_ns: int | None = None  # how far the running job of a worker pool is
+
+    # For scenarios -------------------------------------------------------------------------------------------
+
+    def paths(self) -> list[str]:
+        """Of all files."""
+        return sorted(path for path, found in self._names.items() if isinstance(found, Content))
+
+    def read(self, path: str) -> bytes:
+        """Raises FileNotFoundError."""
+        content = self._names.get(_clean(path))
+        if not isinstance(content, Content):
+            raise FileNotFoundError(f"{path!r} was never opened; there are {self.paths()}")
+        return content.read(0, content.size_bytes)
+
+    def write(self, path: str, position: int, data: bytes) -> None:
+        """Change bytes from outside: damage. At once on the disk."""
+        content = self.file(path)
+        content.write(position, data, self.now_ns)
+        content.sync(self.now_ns, self.now_ns)
+
+    def fail(self, operation: str, number: int, *, path: str = "", times: int | None = None) -> None:
+        """Let calls of that name, of paths with that part, raise OSError; for ever or so many times."""
+        self._faults.append(_Fault(operation, number, path, times))
+
+    def heal(self) -> None:
+        """No call fails any more."""
+        self._faults.clear()
+
+    @property
+    def used_bytes(self) -> int:
+        return PAGE_BYTES * sum(len(content.pages) for content in self._contents())
+
+    def killed(self) -> None:
+        """The process died: nothing of what it handed over is lost."""
+        now_ns, self._job_ns = self.clock_ns(), None
+        for naming in self._namings:
+            if naming.safe_ns is not None and naming.safe_ns > now_ns:
+                naming.safe_ns, naming.waits_for = None, {_parent(name) for name, _ in naming.steps}
+        if any(naming.at_ns > now_ns for naming in self._namings):
+            self._namings = [naming for naming in self._namings if naming.at_ns <= now_ns]
+            self._names = dict(self._safe_names)
+            for naming in self._namings:
+                _apply(self._names, naming)
+        for content in self._contents():
+            content.killed(now_ns)
+
+    def power_cut(self, rng: random.Random) -> str:
+        """Forget what was not synced, but for what chance leaves of it. Returns a line that says how much that was."""
+        now_ns, self._job_ns = self.clock_ns(), None
+        names, at_stake = dict(self._safe_names), 0
+        for naming in self._namings:
+            safe = naming.safe_ns is not None and naming.safe_ns <= now_ns
+            if naming.at_ns <= now_ns and (safe or rng.randrange(2)):
+                _apply(names, naming)
+            at_stake += not safe
+        self._names = {path: found for path, found in names.items() if all(map(names.__contains__, _folders(path)))}
+        self._safe_names, self._namings = dict(self._names), []
+        changes = sum(content.power_cut(now_ns, rng) for content in self._contents())
+        return f"{at_stake} names and {changes} writes at stake"
+
+    # For the storage of a host -------------------------------------------------------------------------------
+
+    @property
+    def now_ns(self) -> int:
+        return self.clock_ns() if self._job_ns is None else self._job_ns
+
+    def begin_job(self) -> None:
+        self._job_ns = self.clock_ns()
+
+    def end_job(self) -> int:
+        """Nanoseconds that the job spent on the disk."""
+        assert self._job_ns is not None
+        took_ns, self._job_ns = self._job_ns - self.clock_ns(), None
+        return took_ns
+
+    def wait_for_disk(self) -> None:
+        if self._job_ns is not None:
+            self._job_ns += self.sync_ms * 1_000_000
+
+    def check(self, operation: str, path: str) -> None:
+        """Raises OSError where it was told to."""
+        for fault in self._faults:
+            if fault.operation == operation and fault.path in path and fault.times != 0:
+                if fault.times is not None:
+                    fault.times -= 1
+                raise _error(fault.number, path)
+
+    def find(self, path: str) -> Content:
+        """Raises FileNotFoundError and IsADirectoryError."""
+        path = _clean(path)
+        found = self._names.get(path, _GONE)
+        if isinstance(found, Content):
+            return found
+        raise _error(errno.ENOENT if found is _GONE and path not in _ROOTS else errno.EISDIR, path)
+
+    def file(self, path: str) -> Content:
+        """Made with its folders when it is not there."""
+        path = _clean(path)
+        if path not in self._names:
+            for folder in _folders(path):
+                if folder not in self._names:
+                    self._change([(folder, _FOLDER)])
+                elif self._names[folder] is not _FOLDER:
+                    raise _error(errno.ENOTDIR, path)
+            self._change([(path, Content())])
+        return self.find(path)
+
+    def room_bytes(self, content: Content, position: int, size_bytes: int) -> int:
+        """How many of so many bytes there is room for."""
+        if self.capacity_bytes is None:
+            return size_bytes
+        free_pages = max(0, self.capacity_bytes - self.used_bytes) // PAGE_BYTES
+        for page in pages_of(position, size_bytes):
+            if page not in content.pages:
+                if free_pages == 0:
+                    return max(0, page * PAGE_BYTES - position)
+                free_pages -= 1
+        return size_bytes
+
+    def space(self, path: str) -> DiskSpace:
+        if (path := _clean(path)) not in self._names and path not in _ROOTS:
+            raise _error(errno.ENOENT, path)
+        total_bytes = _TOTAL_BYTES if self.capacity_bytes is None else self.capacity_bytes
+        return DiskSpace(max(0, total_bytes - self.used_bytes), total_bytes)
+
+    def list_dir(self, path: str) -> list[str]:
+        path = self._folder(path)
+        return sorted(posixpath.basename(name) for name in self._names if posixpath.dirname(name) == _as_parent(path))
+
+    def rename(self, path: str, new_path: str) -> None:
+        path, new_path = _clean(path), _clean(new_path)
+        content = self.find(path)
+        self._folder(posixpath.dirname(new_path) or ".")
+        if self._names.get(new_path, content) is _FOLDER:
+            raise _error(errno.EISDIR, new_path)
+        self._change([(path, _GONE), (new_path, content)])
+
+    def delete(self, path: str) -> None:
+        path = _clean(path)
+        if self._names.get(path, _GONE) is _FOLDER:
+            if self.list_dir(path):
+                raise _error(errno.ENOTEMPTY, path)
+        else:
+            self.find(path)
+        self._change([(path, _GONE)])
+
+    def sync_dir(self, path: str) -> None:
+        path = self._folder(path)
+        for naming in self._namings:
+            for name, _ in naming.steps:
+                if _parent(name) == path or name == path:
+                    naming.waits_for.discard(_parent(name))
+            if not naming.waits_for and naming.safe_ns is None:
+                naming.safe_ns = self.now_ns
+        while self._namings and (safe_ns := self._namings[0].safe_ns) is not None and safe_ns <= self.clock_ns():
+            _apply(self._safe_names, self._namings.pop(0))
+
+    def _folder(self, path: str) -> str:
+        path = _clean(path)
+        found = self._names.get(path, _FOLDER if path in _ROOTS else _GONE)
+        if found is not _FOLDER:
+            raise _error(errno.ENOENT if found is _GONE else errno.ENOTDIR, path)
+        return path
+
+    def _change(self, steps: list[tuple[str, object]]) -> None:
+        naming = _Naming(steps, {_parent(name) for name, _ in steps}, self.now_ns)
+        self._namings.append(naming)
+        _apply(self._names, naming)
+
+    def _contents(self) -> Iterator[Content]:
+        return (found for found in self._names.values() if isinstance(found, Content))
+
+
+def _apply(names: dict[str, object], naming: _Naming) -> None:
+    for name, found in naming.steps:
+        if found is _GONE:
+            names.pop(name, None)
+        else:
+            names[name] = found
+
+
+def _clean(path: str) -> str:
+    return posixpath.normpath(path)
+
+
+def _as_parent(path: str) -> str:
+    """A folder as `posixpath.dirname` names it."""
+    return "" if path == "." else path
+
+
+def _parent(path: str) -> str:
+    return posixpath.dirname(path) or "."
+
+
+def _folders(path: str) -> list[str]:
+    """The folders above, outermost first, without the root."""
+    found: list[str] = []
+    while (path := _parent(path)) not in _ROOTS:
+        found.append(path)
+    return found[::-1]
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
