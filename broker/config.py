@@ -3,21 +3,34 @@
 import re
 from dataclasses import dataclass
 
+from lockstep.broker.delay_levels import DELAY_LEVELS, parse_delay_levels
 from lockstep.protocol.codes import BODY_BYTES_MAX, FRAME_BYTES_MAX, MASTER_ID, PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, check_topic
+from lockstep.protocol.store_layout import ENTRY_BYTES, FILE_END_BYTES
 from lockstep.remoting.settings import Address, SettingError, parse_addresses, setting
 
-__all__ = ["BrokerConfig"]
+__all__ = ["BrokerConfig", "NameServerConfig"]
 
 MIB = 1024 * 1024
 PORT_MAX = 65535
+_HOURS = 24
 _EVERYWHERE = ("", "0.0.0.0")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX
+_RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX  # 24: IPv6 hosts
 _SEGMENTS_WANTED = 8  # so that making room costs about an eighth of what is kept
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
+
+
+@dataclass(frozen=True, slots=True)
+class NameServerConfig:
+    """What a name server is told of its own, out of a BrokerConfig."""
+
+    host: str = setting("127.0.0.1", name="bindAddress")
+    port: int = setting(9876, name="listenPort")
+    order_message_enable: bool = setting(False, name="orderMessageEnable", live=True)
+    broker_expired_timeout_ms: int = 120_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,7 @@ class BrokerConfig:
     host: str = setting("127.0.0.1", name="bindAddress")
     advertise: str = setting("", name="brokerIP1")  # in routes and message ids; empty: `host`
     port: int = setting(10911, name="listenPort")
+    vip_channel: bool = True  # also listen at `port` - 2, where Java clients before 4.5 send to (wire.md 1.1)
     name_server_port: int = 9876
     serve_broker: bool = True
     serve_name_server: bool = True
@@ -40,20 +54,43 @@ class BrokerConfig:
 
     memory_limit_bytes: int = 1024 * MIB
     segment_bytes: int = setting(0, name="mappedFileSizeCommitLog")  # 0: an eighth of the limit, at most 64 MiB
-    max_message_bytes: int = setting(BODY_BYTES_MAX, name="maxMessageSize")
+    data_dir: str = setting("", name="storePathRootDir")  # where messages are kept; empty: in memory alone
+    flush_sync: bool = False  # a send is answered only when it is on disk
+    queue_file_bytes: int = setting(6_000_000, name="mappedFileSizeConsumeQueue")
+    index_slot_count: int = setting(5_000_000, name="maxHashSlotNum")
+    index_item_count: int = setting(20_000_000, name="maxIndexNum")
+    flush_interval_ms: int = setting(500, name="flushIntervalCommitLog")
+    flush_offsets_interval_ms: int = setting(5000, name="flushConsumerOffsetInterval")
+    checkpoint_interval_ms: int = 10_000  # what a crash makes the next start read again
+    reserved_hours: int = setting(72, name="fileReservedTime", live=True)
+    data_bytes_max: int = setting(0, live=True)  # of the log, above which the oldest files go; 0: no limit
+    delete_when: str = setting("04", name="deleteWhen", live=True)  # hours of the day, UTC, in which too old ones go
+    disk_used_ratio_max: int = setting(0, name="diskMaxUsedSpaceRatio", live=True)  # percent; RocketMQ: 75; 0: no limit
+    max_message_bytes: int = setting(BODY_BYTES_MAX, name="maxMessageSize", live=True)
     pull_bytes_max: int = setting(262_144, name="maxTransferBytesOnMessageInMemory")
     pull_messages_max: int = setting(32, name="maxTransferCountOnMessageInMemory")
 
     auto_create_topics: bool = setting(True, name="autoCreateTopicEnable")
-    default_topic_queue_nums: int = setting(4, name="defaultTopicQueueNums")
-    accept_cpp_batches: bool = True  # librocketmq marks its batches "1", which Java reads as false (wire.md 4.4)
+    default_topic_queue_nums: int = setting(8, name="defaultTopicQueueNums")
+    accept_cpp_batches: bool = setting(
+        True, live=True
+    )  # librocketmq marks its batches "1", which Java reads as false (wire.md 4.4)
+    auto_create_groups: bool = setting(True, name="autoCreateSubscriptionGroup")
+    broker_permission: int = setting(6, name="brokerPermission", live=True)  # 4: may be read, 2: may be written to
+    delay_levels: str = setting(DELAY_LEVELS, name="messageDelayLevel")
+    reject_transactions: bool = setting(False, name="rejectTransactionMessage", live=True)
+    transaction_check_interval_ms: int = setting(60_000, name="transactionCheckInterval", live=True)
+    transaction_timeout_ms: int = setting(6000, name="transactionTimeOut", live=True)
+    transaction_check_max: int = setting(15, name="transactionCheckMax", live=True)
+    dead_letter_at_once: bool = setting(True, live=True)  # RocketMQ delays those of orderly consumers (wire.md 10.3)
     retry_queue_nums: int = setting(1, name="retryQueueNums")
     retry_max_times: int = setting(16, name="retryMaxTimes")
 
-    long_polling: bool = setting(True, name="longPollingEnable")
+    long_polling: bool = setting(True, name="longPollingEnable", live=True)
     hold_check_interval_ms: int = 5000
     held_pulls_per_connection_max: int = 4096
-    notify_consumer_ids_changed: bool = setting(True, name="notifyConsumerIdsChangedEnable")
+    notify_consumer_ids_changed: bool = setting(True, name="notifyConsumerIdsChangedEnable", live=True)
+    order_message_enable: bool = setting(False, name="orderMessageEnable")  # the name server: in its routes
     channel_expired_timeout_ms: int = 120_000
     broker_expired_timeout_ms: int = 120_000
     scan_interval_ms: int = 10_000
@@ -68,6 +105,11 @@ class BrokerConfig:
         return self.advertise or self.host
 
     @property
+    def log_file_bytes(self) -> int:
+        """Of the log in `data_dir`."""
+        return self.segment_bytes or 1024 * MIB
+
+    @property
     def segment_capacity_bytes(self) -> int:
         return self.segment_bytes or min(64 * MIB, self.memory_limit_bytes // _SEGMENTS_WANTED)
 
@@ -75,15 +117,25 @@ class BrokerConfig:
     def name_server_addresses(self) -> tuple[Address, ...]:
         return parse_addresses(self.name_servers) if self.name_servers else ()
 
+    @property
+    def name_server(self) -> NameServerConfig:
+        timeout_ms = self.broker_expired_timeout_ms
+        return NameServerConfig(self.host, self.name_server_port, self.order_message_enable, timeout_ms)
+
     def __post_init__(self) -> None:
         for name in ("port", "name_server_port"):
             _check(0 <= getattr(self, name) <= PORT_MAX, name, f"must be a port, 0 to {PORT_MAX}")
         for name in _POSITIVE:
             _check(getattr(self, name) > 0, name, "must be above 0")
+        _check(0 <= self.broker_permission <= 7, "broker_permission", "is made of 4 (read), 2 (write) and 1 (inherit)")
         _check(self.lock_mode != "fenced", "lock_mode", "'fenced' is not there yet; use 'faithful'")
         _check(self.lock_mode == "faithful", "lock_mode", f"must be 'faithful', not {self.lock_mode!r}")
         self._check_addresses()
         self._check_sizes()
+        try:
+            parse_delay_levels(self.delay_levels)
+        except ValueError as error:
+            raise SettingError(f"delay_levels: {error}") from None
         _check(
             self.scan_interval_ms < self.channel_expired_timeout_ms,
             "scan_interval_ms",
@@ -130,14 +182,30 @@ class BrokerConfig:
             "memory_limit_bytes",
             f"must hold at least one message of the largest size, {self.max_message_bytes} bytes and its header",
         )
-        _check(0 <= self.segment_bytes <= self.memory_limit_bytes, "segment_bytes", "must be 0 to memory_limit_bytes")
+        if not self.data_dir:
+            good = 0 <= self.segment_bytes <= self.memory_limit_bytes
+            _check(good, "segment_bytes", "must be 0 to memory_limit_bytes")
+            _check(not self.flush_sync, "flush_sync", "in memory there is nothing to flush; give a data_dir")
+            return
+        largest = self.max_message_bytes + _RECORD_OVERHEAD_BYTES_MAX + FILE_END_BYTES
+        _check(
+            self.log_file_bytes >= largest,
+            "segment_bytes",
+            f"a file of the log must hold a message of the largest size: at least {largest} bytes",
+        )
+        hours = self.delete_when.split(";")
+        good = all(hour.isascii() and hour.isdecimal() and int(hour) < _HOURS for hour in hours)
+        _check(good, "delete_when", f"is made of hours, 00 to 23, separated by ';', not {self.delete_when!r}")
+        whole = self.queue_file_bytes > 0 and self.queue_file_bytes % ENTRY_BYTES == 0
+        _check(whole, "queue_file_bytes", f"must be a multiple of {ENTRY_BYTES}, the size of an entry")
 
 
 _POSITIVE = (
     "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",
     "default_topic_queue_nums", "retry_queue_nums", "hold_check_interval_ms", "held_pulls_per_connection_max",
     "channel_expired_timeout_ms", "broker_expired_timeout_ms", "scan_interval_ms", "idle_close_ms",
-    "register_interval_ms", "register_timeout_ms",
+    "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
+    "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
 )  # fmt: skip
 
 

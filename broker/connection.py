@@ -1,8 +1,10 @@
 """What the broker's decisions know of a connection: the part of an Endpoint that they use."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from lockstep.protocol.command import RemotingCommand
+from lockstep.remoting.errors import RemotingError
 
 __all__ = ["Connection"]
 
@@ -11,6 +13,7 @@ class Connection(Protocol):
     """Implemented by lockstep.remoting's Endpoint. Compared and hashed by identity."""
 
     address: str
+    serialize_type: int  # of the requests that we send over it
 
     @property
     def is_open(self) -> bool: ...
@@ -18,4 +21,7 @@ class Connection(Protocol):
     def write_paused(self) -> bool: ...
     def reply(self, reply: RemotingCommand) -> None: ...
     def send_one_way(self, command: RemotingCommand) -> None: ...
+    def request_then(
+        self, command: RemotingCommand, timeout_ms: int, then: Callable[[RemotingCommand | RemotingError], None]
+    ) -> None: ...
     def abort(self, reason: str) -> None: ...

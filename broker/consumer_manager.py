@@ -116,6 +116,21 @@ def _merge_subscriptions(table: dict[str, SubscriptionData], latest: tuple[Subsc
 class ProducerManager:
     def __init__(self) -> None:
         self._groups: dict[str, dict[Connection, ClientChannel]] = {}
+        self._asked = 0
+
+    def any_connection(self, producer_group: str) -> Connection | None:
+        """One that is open, another each time; None when nobody of the group is there."""
+        connections = [connection for connection in self._groups.get(producer_group, ()) if connection.is_open]
+        self._asked += 1
+        return connections[self._asked % len(connections)] if connections else None
+
+    def find(self, client_id: str) -> Connection | None:
+        """The connection of a producer that is there."""
+        for channels in self._groups.values():
+            for connection, channel in channels.items():
+                if channel.client_id == client_id and connection.is_open:
+                    return connection
+        return None
 
     @property
     def groups(self) -> Mapping[str, Mapping[Connection, ClientChannel]]:

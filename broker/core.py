@@ -4,35 +4,54 @@ Handlers in `processors` act on a Broker; the shell in `server` gives it connect
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from lockstep.broker.broker_stats import BrokerStats
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_manager import ConsumerManager, Departure, ProducerManager
+from lockstep.broker.delay_levels import parse_delay_levels
+from lockstep.broker.delay_service import DelayService
+from lockstep.broker.half_messages import HalfMessages
 from lockstep.broker.lock_manager import RebalanceLockManager
 from lockstep.broker.offset_manager import ConsumerOffsetManager
 from lockstep.broker.pull_hold import PullHold
 from lockstep.broker.send_lanes import SendLanes
-from lockstep.broker.store import MemoryStore, MessageStore
+from lockstep.broker.store import AppendResult, MemoryStore, MessageStore, Record, StoreFull
+from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
 from lockstep.broker.topic_manager import TopicConfigManager
-from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.bodies import DataVersion, TopicConfigs
+from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id, pack_host
+from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.logs import EventLog
+from lockstep.remoting.storage import Storage
 
-__all__ = ["Broker", "ipv4_bytes"]
+if TYPE_CHECKING:
+    from lockstep.broker.kept_store import KeptStore
 
+__all__ = ["Broker", "host_bytes"]
+
+_READ_WRITE = int(Permission.READ | Permission.WRITE)
 _LOOPBACK = bytes((127, 0, 0, 1))
+_DELIVERED_AT_ONCE_MAX = 500  # a few milliseconds of work, then others have their turn
+_STORE_FULL_WAIT_MS = 1000
 COMMIT_LOG_OFFSET_DIGITS = 16  # the end of an offset message id; what stands before is the same for every message
 
 
-def ipv4_bytes(host: str) -> bytes:
-    """Four address bytes; a host that is a name stands as 127.0.0.1, because message ids have room for nothing else."""
+def host_bytes(host: str) -> bytes:
+    """Address bytes, 4 or 16; a host that is a name stands as 127.0.0.1: message ids have room for nothing else."""
     try:
         return pack_host(host)
     except ValueError:
         return _LOOPBACK
+
+
+def _not_yet(topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
+    """What is stored cannot be read yet."""
 
 
 class Broker:
@@ -42,9 +61,17 @@ class Broker:
     """
 
     def __init__(
-        self, config: BrokerConfig, rng: random.Random, log: EventLog, on_topics_changed: Callable[[], None]
+        self,
+        config: BrokerConfig,
+        rng: random.Random,
+        log: EventLog,
+        on_topics_changed: Callable[[], None],
+        started_ms: int = 0,
+        storage: Storage | None = None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.config = config
+        self._tell_topics_changed = on_topics_changed
         self.rng = rng
         self.log = log
         self.locks = RebalanceLockManager(config.lock_max_live_time_ms)
@@ -58,27 +85,122 @@ class Broker:
             broker_name=config.broker_name,
             auto_create=config.auto_create_topics,
             default_queue_nums=config.default_topic_queue_nums,
-            on_change=on_topics_changed,
+            on_change=self._on_topics_changed,
         )
-        self.store: MessageStore = MemoryStore(
-            memory_limit_bytes=config.memory_limit_bytes,
-            segment_bytes=config.segment_capacity_bytes,
-            pull_bytes_max=config.pull_bytes_max,
-            pull_messages_max=config.pull_messages_max,
-            store_host=ipv4_bytes(config.advertised_host),
-            store_port=config.port,
-            on_evict=self._on_evict,
+        self.groups = SubscriptionGroupManager(
+            auto_create=config.auto_create_groups,
+            retry_queue_nums=config.retry_queue_nums,
+            retry_max_times=config.retry_max_times,
+            on_change=self._on_groups_changed,
         )
+        self.kept: KeptStore | None = None
+        self.on_stored = self.hold.on_arrival
+        self.store = self._new_store(storage)
+        self.delays = DelayService(self.store, parse_delay_levels(config.delay_levels))
+        self.stats = BrokerStats(self.store, config.cluster, started_ms)
+        self.config_version = DataVersion(0, started_ms)
+        self.halves = HalfMessages()
         self.message_id_prefix = ""
         self.evicted_ahead_count = 0
         self._born_hosts: dict[Connection, tuple[bytes, int]] = {}
         self.set_port(config.port)
+        if config.data_dir:
+            self._open_kept(tell, started_ms)
+
+    def _open_kept(self, tell: Callable[[str], None], now_ms: int) -> None:
+        from lockstep.broker.kept_store import BrokerTables, FileStore, KeptStore
+
+        assert isinstance(self.store, FileStore)
+        tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays)
+        kept = KeptStore(self.config, self.store, tables, self.halves, self.hold, self.log, tell)
+        kept.open(now_ms)
+        self.kept = kept  # from now on every change is written
+        if self.config.flush_sync:
+            self.on_stored = _not_yet  # the store says when it can be read
+
+    def _new_store(self, storage: Storage | None) -> MessageStore:
+        config, host = self.config, host_bytes(self.config.advertised_host)
+        if config.data_dir:
+            from lockstep.broker.kept_store import new_file_store  # no broker in memory needs it
+
+            assert storage is not None, "a store in files needs a disk"
+            return new_file_store(config, storage, host, self.on_trim, self.log)
+        return MemoryStore(
+            memory_limit_bytes=config.memory_limit_bytes,
+            segment_bytes=config.segment_capacity_bytes,
+            pull_bytes_max=config.pull_bytes_max,
+            pull_messages_max=config.pull_messages_max,
+            store_host=host,
+            store_port=config.port,
+            on_evict=self.on_trim,
+        )
+
+    def _on_topics_changed(self) -> None:
+        if self.kept is not None:
+            self.kept.tables.topics.changed()
+        self._tell_topics_changed()
+
+    def _on_groups_changed(self) -> None:
+        if self.kept is not None:
+            self.kept.tables.groups.changed()
+
+    def hear_all(self, now_ms: int) -> None:
+        """As if every client had sent a heartbeat."""
+        members = [group.channels for group in self.consumers.groups.values()]
+        for channels in (*members, *self.producers.groups.values()):
+            for channel in channels.values():
+                channel.last_update_ms = now_ms
+
+    def change_config(self, config: BrokerConfig, now_ms: int) -> None:
+        """Settings that were changed at run time; of the others only their new names would be seen (code 25)."""
+        permission_changed = config.broker_permission != self.config.broker_permission
+        self.config = config
+        self.config_version = DataVersion(self.config_version.counter + 1, now_ms)
+        if permission_changed:
+            self.topics.tell_again(now_ms)
+
+    def topic_configs(self) -> TopicConfigs:
+        """The topics as name servers are told of them: a broker that is closed to some says so of each."""
+        permission = self.config.broker_permission
+        topics = self.topics.topics
+        if permission & _READ_WRITE != _READ_WRITE:
+            topics = [config._replace(perm=permission) for config in topics]
+        return TopicConfigs.of(self.topics.data_version, topics)
+
+    @property
+    def address(self) -> str:
+        """ "host:port" as given to clients."""
+        return f"{self.config.advertised_host}:{self.store.store_port}"
 
     def set_port(self, port: int) -> None:
         """The port that clients reach us at, when another was got than asked for; before the first message."""
         self.store.store_port = port
         start_of_log = encode_offset_message_id(self.store.store_host, port, 0)
         self.message_id_prefix = start_of_log[:-COMMIT_LOG_OFFSET_DIGITS]
+
+    # Messages -------------------------------------------------------------------------------------------------
+
+    def put(self, record: Record) -> AppendResult:
+        """Store one message, and wake who waits for it. Raises StoreFull."""
+        stored = self.store.append(record)
+        self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
+        return stored
+
+    def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
+        """As `put`; all of these or none. Raises StoreFull."""
+        stored = self.store.append_all(records)
+        for record, result in zip(records, stored, strict=True):
+            self.on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
+        return stored
+
+    def deliver_delayed(self, now_ms: int) -> None:
+        """Move messages that are due to their topics, a bounded number; `delays.next_due_ms` says when to come back."""
+        try:
+            for record in self.delays.due(now_ms, _DELIVERED_AT_ONCE_MAX):
+                self.put(record)
+        except StoreFull as why:
+            self.log.error("delayed messages cannot be delivered yet", reason=str(why))
+            self.delays.next_due_ms = now_ms + _STORE_FULL_WAIT_MS
 
     # Connections ---------------------------------------------------------------------------------------------
 
@@ -87,7 +209,7 @@ class Broker:
         born = self._born_hosts.get(connection)
         if born is None:
             host, _, port = connection.address.rpartition(":")
-            born = self._born_hosts[connection] = (ipv4_bytes(host), int(port) if port.isdigit() else 0)
+            born = self._born_hosts[connection] = (host_bytes(host), int(port) if port.isdigit() else 0)
         return born
 
     def on_closed(self, connection: Connection) -> None:
@@ -104,7 +226,8 @@ class Broker:
 
     def notify_consumer_ids_changed(self, consumer_group: str) -> None:
         """Tell every member of a group, a new one included, that members or subscriptions changed (wire.md 9.2)."""
-        if not self.config.notify_consumer_ids_changed:
+        group = self.groups.get(consumer_group)
+        if not self.config.notify_consumer_ids_changed or (group and not group.notify_consumer_ids_changed_enable):
             return
         header = NotifyConsumerIdsChangedRequestHeader(consumer_group)
         for connection in self.consumers.connections(consumer_group):
@@ -128,12 +251,16 @@ class Broker:
 
     # Messages that had to go ---------------------------------------------------------------------------------
 
-    def _on_evict(self, topic: str, queue_id: int, min_before: int, min_now: int) -> None:
+    def on_trim(self, topic: str, queue_id: int, min_before: int, min_now: int) -> None:
+        """The oldest messages of a queue are gone."""
+        if topic == SCHEDULE_TOPIC:
+            self._on_evict_delayed(queue_id + 1, min_before, min_now)
+        event = f"{self._limit}: messages dropped before a group consumed them"
         for consumer_group, committed in self.offsets.committed_below(topic, queue_id, min_now):
             unread_count = min_now - max(committed, min_before)
             self.evicted_ahead_count += unread_count
             self.log.warning(
-                "memory limit: messages dropped before a group consumed them",
+                event,
                 group=consumer_group,
                 topic=topic,
                 queue_id=queue_id,
@@ -142,3 +269,14 @@ class Broker:
                 min_offset=min_now,
                 dropped_ahead_total=self.evicted_ahead_count,
             )
+
+    @property
+    def _limit(self) -> str:
+        return "memory limit" if self.kept is None else "retention"
+
+    def _on_evict_delayed(self, level: int, min_before: int, min_now: int) -> None:
+        lost_count = min_now - max(self.delays.offsets.get(level, 0), min_before)
+        if lost_count > 0:
+            self.evicted_ahead_count += lost_count
+            event = f"{self._limit}: delayed messages dropped before their time"
+            self.log.warning(event, level=level, count=lost_count)

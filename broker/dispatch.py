@@ -9,7 +9,28 @@ from typing import Final, TypeVar
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.name_server import NameServer
-from lockstep.broker.processors import admin, client, lock, offset, pull, route, send
+from lockstep.broker.processors import (
+    broker_admin,
+    client,
+    consumer_admin,
+    forwarded,
+    group_admin,
+    lock,
+    message,
+    name_server_admin,
+    name_server_config,
+    offset,
+    pull,
+    reply_message,
+    reset_offset,
+    route,
+    runtime_info,
+    send,
+    send_back,
+    topic_admin,
+    transaction,
+)
+from lockstep.broker.processors.refusal import Refusal
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 
@@ -23,7 +44,15 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.SEND_MESSAGE: send.send_message,
     _R.SEND_MESSAGE_V2: send.send_message,
     _R.SEND_BATCH_MESSAGE: send.send_message,
+    _R.SEND_REPLY_MESSAGE: reply_message.send_reply_message,
+    _R.SEND_REPLY_MESSAGE_V2: reply_message.send_reply_message,
     _R.PULL_MESSAGE: pull.pull_message,
+    _R.LITE_PULL_MESSAGE: pull.pull_message,
+    _R.CONSUMER_SEND_MSG_BACK: send_back.send_back,
+    _R.END_TRANSACTION: transaction.end_transaction,
+    _R.QUERY_MESSAGE: message.query_message,
+    _R.VIEW_MESSAGE_BY_ID: message.view_message,
+    _R.QUERY_CONSUME_QUEUE: message.query_consume_queue,
     _R.LOCK_BATCH_MQ: lock.lock_batch,
     _R.UNLOCK_BATCH_MQ: lock.unlock_batch,
     _R.LIST_LOCKS: lock.list_locks,
@@ -38,7 +67,38 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.GET_CONSUMER_LIST_BY_GROUP: client.list_consumers,
     _R.CHECK_CLIENT_CONFIG: client.check_client_config,
     _R.LIST_CONSUMER_GROUPS: client.list_consumer_groups,
-    _R.UPDATE_AND_CREATE_TOPIC: admin.create_topic,
+    _R.UPDATE_AND_CREATE_TOPIC: topic_admin.create_topic,
+    _R.DELETE_TOPIC_IN_BROKER: topic_admin.delete_topic,
+    _R.GET_ALL_TOPIC_CONFIG: topic_admin.topic_configs,
+    _R.GET_TOPIC_CONFIG: topic_admin.topic_config,
+    _R.GET_TOPIC_STATS_INFO: topic_admin.topic_stats,
+    _R.QUERY_TOPIC_CONSUME_BY_WHO: topic_admin.groups_of_topic,
+    _R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topic_admin.system_topics,
+    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group_admin.put_group,
+    _R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group_admin.group_configs,
+    _R.GET_SUBSCRIPTIONGROUP_CONFIG: group_admin.group_config,
+    _R.DELETE_SUBSCRIPTIONGROUP: group_admin.delete_group,
+    _R.GET_CONSUMER_CONNECTION_LIST: group_admin.consumer_connections,
+    _R.GET_PRODUCER_CONNECTION_LIST: group_admin.producer_connections,
+    _R.GET_ALL_PRODUCER_INFO: group_admin.producers,
+    _R.GET_ALL_CONSUMER_OFFSET: consumer_admin.all_consumer_offsets,
+    _R.GET_ALL_DELAY_OFFSET: consumer_admin.all_delay_offsets,
+    _R.GET_CONSUME_STATS: consumer_admin.consume_stats,
+    _R.GET_BROKER_CONSUME_STATS: consumer_admin.all_consume_stats,
+    _R.QUERY_CONSUME_TIME_SPAN: consumer_admin.consume_time_span,
+    _R.QUERY_CORRECTION_OFFSET: consumer_admin.correction_offsets,
+    _R.CLONE_GROUP_OFFSET: consumer_admin.clone_offsets,
+    _R.INVOKE_BROKER_TO_RESET_OFFSET: reset_offset.reset_offset,
+    _R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: forwarded.consumer_status,
+    _R.GET_CONSUMER_RUNNING_INFO: forwarded.running_info,
+    _R.CONSUME_MESSAGE_DIRECTLY: forwarded.consume_directly,
+    _R.GET_BROKER_CONFIG: broker_admin.get_config,
+    _R.UPDATE_BROKER_CONFIG: broker_admin.update_config,
+    _R.VIEW_BROKER_STATS_DATA: broker_admin.view_stats,
+    _R.GET_BROKER_RUNTIME_INFO: runtime_info.runtime_info,
+    _R.CLEAN_EXPIRED_CONSUMEQUEUE: broker_admin.clean_up,
+    _R.CLEAN_UNUSED_TOPIC: broker_admin.clean_up,
+    _R.DELETE_EXPIRED_COMMITLOG: broker_admin.clean_up,
 }
 NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer]]] = {
     _R.REGISTER_BROKER: route.register_broker,
@@ -47,7 +107,35 @@ NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer]]] = {
     _R.GET_BROKER_CLUSTER_INFO: route.cluster_info,
     _R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: route.all_topics,
     _R.QUERY_DATA_VERSION: route.query_data_version,
+    _R.GET_TOPICS_BY_CLUSTER: name_server_admin.topics_by_cluster,
+    _R.GET_SYSTEM_TOPIC_LIST_FROM_NS: name_server_admin.system_topics,
+    _R.GET_UNIT_TOPIC_LIST: name_server_admin.unit_topics,
+    _R.GET_HAS_UNIT_SUB_TOPIC_LIST: name_server_admin.unit_subscribed_topics,
+    _R.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: name_server_admin.unit_subscribed_ununit_topics,
+    _R.DELETE_TOPIC_IN_NAMESRV: name_server_admin.delete_topic,
+    _R.WIPE_WRITE_PERM_OF_BROKER: name_server_admin.wipe_write_perm,
+    _R.ADD_WRITE_PERM_OF_BROKER: name_server_admin.add_write_perm,
+    _R.PUT_KV_CONFIG: name_server_config.put_kv,
+    _R.GET_KV_CONFIG: name_server_config.get_kv,
+    _R.DELETE_KV_CONFIG: name_server_config.delete_kv,
+    _R.GET_KVLIST_BY_NAMESPACE: name_server_config.list_kv,
+    _R.GET_NAMESRV_CONFIG: name_server_config.get_config,
+    _R.UPDATE_NAMESRV_CONFIG: name_server_config.update_config,
 }
+
+# Replies to these have extFields, if empty ones, whatever they say: RocketMQ has a header class for them (wire.md 1.2).
+_WITH_FIELDS: Final = frozenset(
+    {
+        _R.PULL_MESSAGE,
+        _R.LITE_PULL_MESSAGE,
+        _R.UPDATE_CONSUMER_OFFSET,
+        _R.GET_ALL_TOPIC_CONFIG,
+        _R.UNREGISTER_CLIENT,
+        _R.GET_CONSUMER_LIST_BY_GROUP,
+        _R.GET_KV_CONFIG,
+        _R.REGISTER_BROKER,
+    }
+)
 
 
 def dispatch(
@@ -57,4 +145,10 @@ def dispatch(
     if handler is None:
         remark = f"{request_name(command.code)} is not supported here"
         return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
-    return handler(server, connection, command, now_ms)
+    try:
+        reply = handler(server, connection, command, now_ms)
+    except Refusal as refusal:
+        reply = command.reply(refusal.code, remark=str(refusal))
+    if reply is not None and reply.header is None and reply.ext_fields is None and command.code in _WITH_FIELDS:
+        reply.ext_fields = {}
+    return reply

@@ -1,11 +1,14 @@
 """The name server: which brokers live, and where the queues of each topic are (wire.md 2.7)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from lockstep.broker.config import NameServerConfig
 from lockstep.broker.connection import Connection
+from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
 from lockstep.protocol.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfigs, TopicRouteData
-from lockstep.protocol.codes import MASTER_ID
+from lockstep.protocol.codes import MASTER_ID, Permission
 
 __all__ = ["BrokerIdentity", "NameServer"]
 
@@ -34,8 +37,9 @@ class _BrokerRecord:
 class NameServer:
     """Topics stay once registered, until their broker has gone; only masters (id 0) tell them."""
 
-    def __init__(self, expired_timeout_ms: int = 120_000) -> None:
-        self._expired_timeout_ms = expired_timeout_ms
+    def __init__(self, config: NameServerConfig | None = None) -> None:
+        self.config = config or NameServerConfig()
+        self.kv_configs = KvConfigManager()
         self._brokers: dict[str, _BrokerRecord] = {}  # by broker name
         self._live: dict[tuple[str, int], _LiveBroker] = {}  # by broker name and id
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
@@ -100,7 +104,7 @@ class NameServer:
         dead = [
             (live, live.connection)
             for live in self._live.values()
-            if live.connection is not None and now_ms - live.last_update_ms > self._expired_timeout_ms
+            if live.connection is not None and now_ms - live.last_update_ms > self.config.broker_expired_timeout_ms
         ]
         for live, _ in dead:
             self._remove(live)
@@ -126,13 +130,57 @@ class NameServer:
         if not queues:
             return None
         names = sorted(queues)
-        return TopicRouteData(tuple(queues[name] for name in names), tuple(self._data(name) for name in names))
+        order_conf = self.kv_configs.get(ORDER_TOPIC_CONFIG, topic) if self.config.order_message_enable else None
+        return TopicRouteData(
+            tuple(queues[name] for name in names), tuple(self._data(name) for name in names), order_conf
+        )
 
     def cluster_info(self) -> ClusterInfo:
         return ClusterInfo(tuple(self._data(name) for name in sorted(self._brokers)))
 
     def topics(self) -> tuple[str, ...]:
         return tuple(sorted(self._topics))
+
+    def topics_where(self, wanted: Callable[[int], bool]) -> tuple[str, ...]:
+        """Topics whose topicSysFlag is as wanted; one broker's word counts, as in RocketMQ."""
+        return tuple(
+            topic for topic in self.topics() if wanted(next(iter(self._topics[topic].values())).topic_sys_flag)
+        )
+
+    def topics_of_cluster(self, cluster: str) -> tuple[str, ...]:
+        names = {name for name, record in self._brokers.items() if record.cluster == cluster}
+        return tuple(topic for topic in self.topics() if not names.isdisjoint(self._topics[topic]))
+
+    def system_topics(self) -> tuple[tuple[str, ...], str]:
+        """Every cluster's and every broker's name, which are topics too, and the address of one broker."""
+        clusters = sorted({record.cluster for record in self._brokers.values()})
+        addrs = [addr for _, record in sorted(self._brokers.items()) for _, addr in sorted(record.addrs.items())]
+        return (*clusters, *sorted(self._brokers)), addrs[0] if addrs else ""
+
+    # Changes that administrators make ------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        """Forget a topic's queues, of all brokers or of one cluster's, until they are registered anew."""
+        queues = self._topics.get(topic, {})
+        for name in [name for name in queues if not cluster or self._brokers[name].cluster == cluster]:
+            del queues[name]
+        if not queues:
+            self._topics.pop(topic, None)
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Nobody is sent to a broker any more. Returns how many topics it has."""
+        return self._change_perm(broker_name, lambda perm: perm & ~Permission.WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Sets the permission to read and write, whatever it was: TBW102 cannot be inherited from afterwards."""
+        return self._change_perm(broker_name, lambda _: Permission.READ | Permission.WRITE)
+
+    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        tables = [queues for queues in self._topics.values() if broker_name in queues]
+        for queues in tables:
+            data = queues[broker_name]
+            queues[broker_name] = data._replace(perm=int(change(data.perm)))
+        return len(tables)
 
     def _data(self, broker_name: str) -> BrokerData:
         record = self._brokers[broker_name]

@@ -1,6 +1,6 @@
 """Committed offsets: (topic, group) -> queue id -> next offset to consume (wire.md 8.1 and 8.2)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 __all__ = ["ConsumerOffsetManager"]
@@ -40,6 +40,38 @@ class ConsumerOffsetManager:
             committed = offsets.get(queue_id, NO_OFFSET) if of_topic == topic else NO_OFFSET
             if 0 <= committed < offset:
                 yield consumer_group, committed
+
+    def lower_to(self, max_offsets: Mapping[tuple[str, int], int]) -> None:
+        """After a crash: what a group committed of messages that the log has lost is not there to be skipped."""
+        for (topic, _), offsets in self._table.items():
+            for queue_id, committed in offsets.items():
+                offsets[queue_id] = min(committed, max_offsets.get((topic, queue_id), committed))
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have offsets of a topic."""
+        return [consumer_group for of_topic, consumer_group in self._table if of_topic == topic]
+
+    def topics_of(self, consumer_group: str) -> list[str]:
+        """Topics that a group has offsets of."""
+        return [topic for topic, of_group in self._table if of_group == consumer_group]
+
+    def queues_of(self, consumer_group: str, topic: str) -> dict[int, int]:
+        """Queue id -> committed offset, as stored."""
+        return dict(self._table.get((topic, consumer_group), {}))
+
+    def all(self) -> dict[tuple[str, str], dict[int, int]]:
+        """(topic, group) -> queue id -> committed offset."""
+        return {key: dict(offsets) for key, offsets in self._table.items()}
+
+    def clone(self, source_group: str, to_group: str, topic: str) -> None:
+        """Give a group another's offsets of a topic, instead of its own."""
+        offsets = self._table.get((topic, source_group))
+        if offsets is not None:
+            self._table[topic, to_group] = dict(offsets)
+
+    def remove_group(self, consumer_group: str) -> None:
+        for key in [key for key in self._table if key[1] == consumer_group]:
+            del self._table[key]
 
     def groups(self) -> dict[str, list[str]]:
         """Group -> the topics it has offsets of."""

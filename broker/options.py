@@ -17,6 +17,7 @@ _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "KIB": 1024, "MI
 _UNITS |= {"KB": 1000, "MB": 1000**2, "GB": 1000**3}
 _SIZE = re.compile(r"(\d+)\s*([a-zA-Z]*)")
 _ROLES = {"all": (True, True), "broker": (True, False), "name-server": (False, True)}
+_PORT_MAX = 65535
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -30,6 +31,8 @@ class Options(NamedTuple):
     topics: tuple[TopicOption, ...]
     log_format: str
     log_level: str
+    control_port: int | None
+    end_with_stdin: bool
 
 
 def parse_size(text: str) -> int:
@@ -87,9 +90,15 @@ def _parser(defaults: BrokerConfig) -> _Parser:
     add("--cluster", metavar="NAME", default=defaults.cluster, help="default %(default)s")
     add("--topic", metavar="NAME:QUEUES", action="append", default=[], type=parse_topic, dest="topics",
         help="make a topic at start; may be repeated")  # fmt: skip
+    add("--dead-letter-at-once", action=argparse.BooleanOptionalAction, default=defaults.dead_letter_at_once,
+        help="what was tried often enough becomes a dead letter without a delay (RocketMQ: up to 2 h)")  # fmt: skip
     add("--no-auto-create-topics", action="store_true", help="a send to an unknown topic is an error")
     add("--memory-limit", metavar="SIZE", type=parse_size, default=defaults.memory_limit_bytes,
-        help="memory for messages, after which the oldest go (default 1GiB)")  # fmt: skip
+        help="without --data-dir: memory for messages, after which the oldest go (default 1GiB)")  # fmt: skip
+    add("--data-dir", metavar="DIR",
+        help="keep everything here, in RocketMQ's layout, over a restart (default: in memory alone)")  # fmt: skip
+    add("--flush", choices=("async", "sync"), default="async",
+        help="sync: a send is answered only when it is on disk (default %(default)s: a moment before)")  # fmt: skip
     add("--lock-live-ms", metavar="MS", type=int, default=defaults.lock_max_live_time_ms,
         help="life of a queue lock that is not renewed (default %(default)s)")  # fmt: skip
     add("--lock-mode", metavar="MODE", default=defaults.lock_mode, help="faithful: RocketMQ's locks (default)")
@@ -97,6 +106,9 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="any setting under RocketMQ's name or ours; may be repeated")  # fmt: skip
     add("--log-format", choices=("console", "json"), default="console", help="how to log on stderr")
     add("--log-level", choices=_LOG_LEVELS, default="info", help="default %(default)s")
+    add("--control-port", metavar="PORT", type=int,
+        help="for tests: a port of 127.0.0.1 to move the clock, make requests fail and see what arrived")  # fmt: skip
+    add("--end-with-stdin", action="store_true", help="end when stdin closes, so with the program that holds it")
     return parser
 
 
@@ -118,6 +130,10 @@ def parse_options(arguments: list[str]) -> Options:
     serve_broker, serve_name_server = _ROLES[role]
     if given.topics and not serve_broker:
         parser.error("--topic: a name server alone has no topics to make")
+    if given.data_dir == "":
+        parser.error("--data-dir: must name a folder; without the option everything is in memory")
+    if given.data_dir and not serve_broker:
+        parser.error("--data-dir: a name server alone has nothing to keep")
     try:
         config = replace(
             defaults,
@@ -131,7 +147,10 @@ def parse_options(arguments: list[str]) -> Options:
             broker_name=given.broker_name,
             cluster=given.cluster,
             auto_create_topics=not given.no_auto_create_topics,
+            dead_letter_at_once=given.dead_letter_at_once,
             memory_limit_bytes=given.memory_limit,
+            data_dir=given.data_dir or defaults.data_dir,
+            flush_sync=given.flush == "sync",
             lock_max_live_time_ms=given.lock_live_ms,
             lock_mode=given.lock_mode,
             log_debug=given.log_level == "debug",
@@ -139,4 +158,8 @@ def parse_options(arguments: list[str]) -> Options:
         config = with_properties(config, dict(given.properties))
     except SettingError as error:
         parser.error(str(error))
-    return Options(config, tuple(given.topics), given.log_format, given.log_level)
+    if given.control_port is not None and not 0 <= given.control_port <= _PORT_MAX:
+        parser.error(f"--control-port: must be a port, 0 to {_PORT_MAX}")
+    return Options(
+        config, tuple(given.topics), given.log_format, given.log_level, given.control_port, given.end_with_stdin
+    )

@@ -25,6 +25,7 @@ class HeldPull(NamedTuple):
     max_msg_nums: int
     subscription: SubscriptionData
     deadline_ms: int
+    consumer_group: str = ""
 
 
 class PullHold:

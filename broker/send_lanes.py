@@ -55,6 +55,11 @@ class SendLanes:
     def stored(self, key: LaneKey) -> None:
         self._lanes[key].next_sequence += 1
 
+    def failed(self, key: LaneKey) -> None:
+        """What was told as stored was lost: a hole, so every later number of the generation is refused."""
+        if key in self._lanes:
+            self._lanes[key].next_sequence = -1
+
     def _begin(self, key: LaneKey, generation: int, connection: Connection) -> _Lane:
         if len(self._lanes) >= self._lanes_max:
             self._make_room()

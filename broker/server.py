@@ -3,23 +3,32 @@
 import asyncio
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from lockstep.broker.broker_stats import SAMPLE_INTERVAL_MS
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core import Broker
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
+from lockstep.broker.due_timer import DueTimer
 from lockstep.broker.name_server import NameServer
 from lockstep.broker.processors.pull import sweep_held_pulls, wake_held_pulls
+from lockstep.broker.processors.transaction import check_transactions
 from lockstep.broker.registration import Registration
 from lockstep.protocol.bodies import TopicConfig, TopicConfigs
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, EndpointSettings
+from lockstep.remoting.endpoint import Endpoint, EndpointSettings, RequestHandler
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Listening, Runtime, TimerHandle
+from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 
-__all__ = ["BrokerServer", "CannotListen"]
+if TYPE_CHECKING:
+    from lockstep.broker.keeping import Keeping
+
+__all__ = ["BrokerServer", "CannotListen", "Gate"]
 
 _CLOSE_TIMEOUT_MS = 1000
+_VIP_PORT_BELOW = 2  # the "VIP channel" of RocketMQ's clients, which was their default before 4.5 (wire.md 1.1)
 
 
 class CannotListen(Exception):
@@ -33,22 +42,68 @@ class CannotListen(Exception):
         super().__init__(text)
 
 
+class Gate(Protocol):
+    """What stands before the ports of a broker under control (`control_server`). Without one nothing does."""
+
+    def guard(self, on_request: RequestHandler) -> RequestHandler:
+        """See and perhaps answer requests first."""
+
+    def slow(self, factory: Callable[[], Endpoint]) -> ProtocolFactory:
+        """See and perhaps hold up what connections bring."""
+
+
+def _answer(broker: Broker, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+    return dispatch(BROKER_HANDLERS, broker, endpoint, command, endpoint.read_at_ms)
+
+
+class _Door(NamedTuple):
+    """What to listen with, and how to name it when that fails."""
+
+    what: str
+    option: str
+    factory: ProtocolFactory
+    best_effort: bool = False  # where its port is somebody else's, we do without
+
+
 class BrokerServer:
     """A broker, a name server, or both in one. Each start is a new one: nothing is kept over a restart."""
 
-    def __init__(self, config: BrokerConfig, runtime: Runtime, log: EventLog) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        log: EventLog,
+        gate: Gate | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Opens and recovers what is kept, telling of it when it takes long. Raises StoreUnusable when that fails."""
         self._config = config
         self._runtime = runtime
         self._log = log
+        self._gate = gate
         self._listening: list[Listening] = []
+        self._closed_doors: list[tuple[_Door, int]] = []  # with their ports, while we are down
+        self._doors: list[_Door] = []  # as `_listening`
+        self._down = False
         self._timers: dict[str, TimerHandle] = {}
         self._connections: dict[Endpoint, None] = {}
         self._all_closed: asyncio.Future[None] | None = None
         self._stopping = False
+        self._due_timers: tuple[DueTimer, ...] = ()
         self._settings = EndpointSettings(server=True, idle_close_ms=config.idle_close_ms)
         self._broker_port = self._name_server_port = 0
-        self.name_server = NameServer(config.broker_expired_timeout_ms) if config.serve_name_server else None
-        self.broker = Broker(config, runtime.rng, log, self._on_topics_changed) if config.serve_broker else None
+        self.name_server = NameServer(config.name_server) if config.serve_name_server else None
+        self.broker: Broker | None = None
+        self._keeping: Keeping | None = None
+        if config.serve_broker:
+            now_ms = runtime.now_ms()
+            self.broker = Broker(config, runtime.rng, log, self._on_topics_changed, now_ms, runtime.storage, tell)
+            if self.broker.kept is not None:
+                from lockstep.broker import keeping  # no broker in memory needs it
+
+                self._keeping = keeping.Keeping(
+                    runtime, self.broker, self.broker.kept, partial(self._after_read, self.broker)
+                )
         self._registration = Registration(config, runtime, log, self._topic_configs, self.name_server)
 
     @property
@@ -85,16 +140,27 @@ class BrokerServer:
 
     async def _start_broker(self, broker: Broker) -> None:
         config = self._config
+        if self._keeping is not None:
+            await self._keeping.start()
         factory = self._endpoint_factory(
-            lambda endpoint, command: dispatch(BROKER_HANDLERS, broker, endpoint, command, endpoint.read_at_ms),
+            self._keeping.answer if self._keeping is not None else partial(_answer, broker),
             on_closed=broker.on_closed,
-            after_read=partial(wake_held_pulls, broker),
+            after_read=partial(self._after_read, broker),
         )
-        self._broker_port = await self._listen("broker", "--port", factory, config.port)
+        door = _Door("broker", "--port", factory)
+        self._broker_port = await self._listen(door, config.port)
         broker.set_port(self._broker_port)
         self._registration.start(self.broker_address)
+        self._due_timers = (
+            DueTimer(self._runtime, broker.delays, partial(self._deliver_delayed, broker)),
+            DueTimer(self._runtime, broker.halves, partial(self._check_transactions, broker)),
+        )
         self._every(config.scan_interval_ms, "scan clients", broker.scan)
+        self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.stats.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
+        vip_port = self._broker_port - _VIP_PORT_BELOW
+        if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
+            await self._listen(_Door("VIP channel", "--port", factory, best_effort=True), vip_port)
 
     async def _start_name_server(self, server: NameServer) -> None:
         config = self._config
@@ -102,18 +168,46 @@ class BrokerServer:
             lambda endpoint, command: dispatch(NAME_SERVER_HANDLERS, server, endpoint, command, endpoint.read_at_ms),
             on_closed=self._on_name_server_connection_closed,
         )
-        port = await self._listen("name server", "--name-server-port", factory, config.name_server_port)
-        self._name_server_port = port
+        door = _Door("name server", "--name-server-port", factory)
+        self._name_server_port = await self._listen(door, config.name_server_port)
+        server.config = replace(server.config, port=self._name_server_port)
         self._every(config.scan_interval_ms, "scan brokers", self._scan_brokers)
 
-    async def _listen(self, what: str, option: str, factory: Callable[[], Endpoint], port: int) -> int:
+    async def _listen(self, door: _Door, port: int) -> int:
         host = self._config.host
         try:
-            listening = await self._runtime.create_server(factory, host, port)
+            listening = await self._runtime.create_server(door.factory, host, port)
         except OSError as error:
-            raise CannotListen(what, option, host, port, error) from None
+            why = CannotListen(door.what, door.option, host, port, error)
+            if not door.best_effort:
+                raise why from None
+            self._log.info("not listening there", what=door.what, port=port, reason=str(why))
+            return port
         self._listening.append(listening)
+        self._doors.append(door)
         return listening.port
+
+    async def go_down(self) -> list[int]:
+        """Stop listening and drop every connection; everything is kept. Returns the ports that nobody listens on."""
+        if not self._down:
+            self._down = True
+            listening, self._listening = self._listening, []
+            doors, self._doors = self._doors, []
+            self._closed_doors = [(door, one.port) for door, one in zip(doors, listening, strict=True)]
+            for one in listening:
+                one.close()
+            for endpoint in list(self._connections):
+                endpoint.abort("the broker is down")
+            for one in listening:
+                await one.wait_closed()
+        return [port for _, port in self._closed_doors]
+
+    async def come_up(self) -> None:
+        """Listen on the same ports again. Raises CannotListen for one that is taken; may be called again."""
+        self._down = False
+        while self._closed_doors:
+            await self._listen(*self._closed_doors[0])
+            del self._closed_doors[0]
 
     async def shutdown(self) -> None:
         """Stop listening, say goodbye to name servers, close every connection once its replies have left."""
@@ -122,13 +216,19 @@ class BrokerServer:
         self._stopping = True
         for timer in self._timers.values():
             timer.cancel()
+        for due_timer in self._due_timers:
+            due_timer.close()
         for listening in self._listening:
             listening.close()
         await self._registration.stop()
+        if self._keeping is not None:
+            await self._keeping.flush()  # so that the replies that wait for it leave
         await self._close_connections()
         for listening in self._listening:
             await listening.wait_closed()
-        if self.broker is not None:
+        if self._keeping is not None:
+            await self._keeping.stop()
+        elif self.broker is not None:
             self.broker.store.close()
 
     async def _close_connections(self) -> None:
@@ -153,7 +253,11 @@ class BrokerServer:
         *,
         on_closed: Callable[[Endpoint], None],
         after_read: Callable[[], None] | None = None,
-    ) -> Callable[[], Endpoint]:
+    ) -> ProtocolFactory:
+        gate = self._gate
+        if gate is not None:
+            on_request = gate.guard(on_request)
+
         def forget(endpoint: Endpoint) -> None:
             self._connections.pop(endpoint, None)
             if not self._stopping:
@@ -161,20 +265,30 @@ class BrokerServer:
             elif self._all_closed is not None and not self._connections and not self._all_closed.done():
                 self._all_closed.set_result(None)
 
-        return lambda: Endpoint(
-            self._runtime,
-            self._settings,
-            on_request=on_request,
-            log=self._log,
-            on_opened=self._on_opened,
-            on_closed=forget,
-            after_read=after_read,
-        )
+        def new_endpoint() -> Endpoint:
+            return Endpoint(
+                self._runtime,
+                self._settings,
+                on_request=on_request,
+                log=self._log,
+                on_opened=self._on_opened,
+                on_closed=forget,
+                after_read=after_read,
+            )
+
+        return new_endpoint if gate is None else gate.slow(new_endpoint)
 
     def _on_opened(self, endpoint: Endpoint) -> None:
         self._connections[endpoint] = None
-        if self._stopping:
-            endpoint.abort("the broker shuts down")
+        if self._stopping or self._down:
+            endpoint.abort("the broker shuts down" if self._stopping else "the broker is down")
+
+    def hear_all(self, now_ms: int) -> None:
+        """Count everybody who is connected as heard of just now, as if each had sent a heartbeat."""
+        for endpoint in self._connections:
+            endpoint.read_at_ms = now_ms
+        if self.broker is not None:
+            self.broker.hear_all(now_ms)
 
     def _on_name_server_connection_closed(self, endpoint: Endpoint) -> None:
         assert self.name_server is not None
@@ -196,9 +310,30 @@ class BrokerServer:
             self._log.warning("broker gone: it was silent too long", broker=identity.broker_name)
             connection.abort("no registration for too long")
 
+    def _after_read(self, broker: Broker) -> None:
+        if broker.hold.has_arrivals:
+            wake_held_pulls(broker, self._runtime.now_ms())
+        for timer in self._due_timers:
+            timer.check()
+        if self._keeping is not None:
+            self._keeping.keeper.check()
+
+    def _deliver_delayed(self, broker: Broker, now_ms: int) -> None:
+        broker.deliver_delayed(now_ms)
+        self._after_timer(broker, now_ms)
+
+    def _check_transactions(self, broker: Broker, now_ms: int) -> None:
+        check_transactions(broker, now_ms)
+        self._after_timer(broker, now_ms)
+
+    def _after_timer(self, broker: Broker, now_ms: int) -> None:
+        wake_held_pulls(broker, now_ms)
+        if self._keeping is not None:
+            self._keeping.keeper.check()
+
     def _on_topics_changed(self) -> None:
         self._registration.on_change()
 
     def _topic_configs(self) -> TopicConfigs:
         assert self.broker is not None
-        return TopicConfigs.of(self.broker.topics.data_version, self.broker.topics.topics)
+        return self.broker.topic_configs()

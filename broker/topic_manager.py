@@ -8,10 +8,12 @@ from lockstep.protocol.codes import Permission
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import (
     DEFAULT_TOPIC,
-    RESERVED_TOPICS,
+    SYSTEM_TOPICS,
     check_topic,
     dead_letter_topic,
     is_retry_topic,
+    is_system_topic,
+    reply_topic,
     retry_topic,
 )
 
@@ -21,6 +23,8 @@ QUEUE_NUMS_MAX: Final = 16_384  # ours: routes list every queue, so a typing err
 _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
 _INHERIT: Final = int(Permission.INHERIT)
 _CLUSTER_QUEUE_NUMS: Final = 16
+_SCHEDULE_QUEUE_NUMS: Final = 18  # one for each delay level
+_BENCHMARK_QUEUE_NUMS: Final = 1024
 
 
 class TopicConfigManager:
@@ -38,12 +42,33 @@ class TopicConfigManager:
         self._on_change = on_change
         self._table: dict[str, TopicConfig] = {}
         self._version = DataVersion(0, 0)
-        self._system = frozenset({DEFAULT_TOPIC, cluster, broker_name, *RESERVED_TOPICS})
+        self._own = frozenset({cluster, broker_name, reply_topic(cluster)})
         full = _READ_WRITE | _INHERIT
-        if auto_create:
-            self._table[DEFAULT_TOPIC] = TopicConfig(DEFAULT_TOPIC, default_queue_nums, default_queue_nums, full)
-        self._table[cluster] = TopicConfig(cluster, _CLUSTER_QUEUE_NUMS, _CLUSTER_QUEUE_NUMS, full)
-        self._table[broker_name] = TopicConfig(broker_name, 1, 1, full)
+        built_in = [
+            ("SELF_TEST_TOPIC", 1, _READ_WRITE),
+            *([(DEFAULT_TOPIC, default_queue_nums, full)] if auto_create else ()),
+            ("BenchmarkTest", _BENCHMARK_QUEUE_NUMS, _READ_WRITE),
+            (cluster, _CLUSTER_QUEUE_NUMS, full),
+            (broker_name, 1, full),
+            ("OFFSET_MOVED_EVENT", 1, _READ_WRITE),
+            ("SCHEDULE_TOPIC_XXXX", _SCHEDULE_QUEUE_NUMS, _READ_WRITE),
+            (reply_topic(cluster), 1, _READ_WRITE),
+        ]
+        for topic, queue_nums, perm in built_in:
+            self._table[topic] = TopicConfig(topic, queue_nums, queue_nums, perm)
+
+    def restore(self, topics: Iterable[TopicConfig], data_version: DataVersion) -> None:
+        """What an earlier life of the broker had; built-in topics that it did not have stay."""
+        self._table.update({config.topic_name: config for config in topics})
+        self._version = data_version
+
+    def is_system(self, topic: str) -> bool:
+        """Of RocketMQ, of this broker or of its cluster: nobody may change or delete it."""
+        return topic in self._own or is_system_topic(topic)
+
+    def system_topics(self) -> tuple[str, ...]:
+        """Those of `is_system` that may be listed: RocketMQ's, whether they are there or not, and our own."""
+        return tuple(sorted(SYSTEM_TOPICS | self._own))
 
     @property
     def data_version(self) -> DataVersion:
@@ -61,20 +86,35 @@ class TopicConfigManager:
         if self._table.get(config.topic_name) == config:
             return False
         self._table[config.topic_name] = config
-        self._version = DataVersion(self._version.counter + 1, now_ms)
-        self._on_change()
+        self.tell_again(now_ms)
         return True
 
     def check_put(self, config: TopicConfig) -> None:
         """May an administrator make or change this topic? Raises LocalProtocolError that says why not."""
-        check_topic(config.topic_name)
-        if config.topic_name in self._system:
-            raise LocalProtocolError(f"topic {config.topic_name!r} is the broker's own")
+        self.check_name(config.topic_name)
         for what, queue_nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
             if not 0 <= queue_nums <= QUEUE_NUMS_MAX:
                 raise LocalProtocolError(f"{what} queues must number 0 to {QUEUE_NUMS_MAX}, not {queue_nums}")
         if config.perm & ~(_READ_WRITE | _INHERIT):
             raise LocalProtocolError(f"perm is made of 4 (read), 2 (write) and 1 (inherit); {config.perm} is not")
+
+    def check_name(self, topic: str) -> None:
+        """May an administrator touch a topic of this name? Raises LocalProtocolError that says why not."""
+        check_topic(topic)
+        if self.is_system(topic):
+            raise LocalProtocolError(f"topic {topic!r} is the broker's own")
+
+    def delete(self, topic: str, now_ms: int) -> bool:
+        """False when there was no such topic. Name servers keep its route until they are told (wire.md 2.7)."""
+        if self._table.pop(topic, None) is None:
+            return False
+        self.tell_again(now_ms)
+        return True
+
+    def tell_again(self, now_ms: int) -> None:
+        """Name servers are to read the table anew."""
+        self._version = DataVersion(self._version.counter + 1, now_ms)
+        self._on_change()
 
     def create_by_send(
         self, topic: str, default_topic: str, client_queue_nums: int, retry_queue_nums: int, now_ms: int
@@ -93,6 +133,10 @@ class TopicConfigManager:
 
     def ensure_retry_topic(self, consumer_group: str, queue_nums: int, now_ms: int) -> TopicConfig:
         return self._ensure(retry_topic(consumer_group), queue_nums, now_ms)
+
+    def ensure_system_topic(self, topic: str, now_ms: int) -> TopicConfig:
+        """One of RocketMQ's that is made when it is needed first."""
+        return self._ensure(topic, 1, now_ms)
 
     def ensure_dead_letter_topic(self, consumer_group: str, now_ms: int) -> TopicConfig:
         return self._ensure(dead_letter_topic(consumer_group), 1, now_ms)

@@ -37,7 +37,9 @@ def _register_consumer(
     except LocalProtocolError as error:
         broker.log.warning("heartbeat of a group that cannot be", peer=connection.address, reason=str(error))
         return
-    broker.topics.ensure_retry_topic(group, broker.config.retry_queue_nums, now_ms)
+    config = broker.groups.find(group, now_ms)
+    if config is not None:  # else its pulls will be told that the group is not there
+        broker.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
     if broker.consumers.register(consumer, connection, channel):
         subscribed = [subscription.topic for subscription in consumer.subscriptions]
         broker.log.info("consumer group changed", group=group, client_id=channel.client_id, topics=subscribed)
@@ -83,27 +85,29 @@ class _ClientConfigBody(NamedTuple):
 
     client_id: str
     group: str
-    subscription: SubscriptionData
+    subscription: SubscriptionData | None  # None: nothing is asked
 
     def to_wire(self) -> dict[str, Any]:
         return {
             "clientId": self.client_id,
             "group": self.group,
-            "subscriptionData": self.subscription.to_wire(),
+            "subscriptionData": self.subscription and self.subscription.to_wire(),
         }
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        wire = as_object(value, "a client configuration")
-        subscription = SubscriptionData.from_wire(wire.get("subscriptionData"))
-        return cls(take(wire, "clientId", str), take(wire, "group", str), subscription)
+        wire = as_object(value or {}, "a client configuration")
+        wanted = wire.get("subscriptionData")
+        subscription = None if wanted is None else SubscriptionData.from_wire(wanted)
+        return cls(take(wire, "clientId", str, ""), take(wire, "group", str, ""), subscription)
 
 
 def check_client_config(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """Can this broker filter as the client wants? By tags; SQL92 is off, as in RocketMQ's defaults."""
-    expression_type = decode_body(_ClientConfigBody, command.body, command.serialize_type).subscription.expression_type
+    subscription = decode_body(_ClientConfigBody, command.body, command.serialize_type).subscription
+    expression_type = "TAG" if subscription is None else subscription.expression_type
     if expression_type in ("", "TAG"):
         return command.reply(ResponseCode.SUCCESS)
     if expression_type == "SQL92":

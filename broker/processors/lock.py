@@ -1,5 +1,7 @@
 """LOCK_BATCH_MQ, UNLOCK_BATCH_MQ and our LIST_LOCKS (wire.md 7)."""
 
+from typing import Final
+
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.lock_manager import LockAnswer, LockOutcome
@@ -7,14 +9,26 @@ from lockstep.protocol.bodies import LockBatchBody, LockOkBody, LockTableBody
 from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers import ListLocksRequestHeader
 
 __all__ = ["list_locks", "lock_batch", "unlock_batch"]
 
+_INT32_MAX: Final = 2**31 - 1
+
+
+def _asked(command: RemotingCommand) -> LockBatchBody:
+    """The body with each queue once: RocketMQ reads a set. Raises BodyError."""
+    body = decode_body(LockBatchBody, command.body, command.serialize_type)
+    for queue in body.mq_set:
+        if not -_INT32_MAX - 1 <= queue.queue_id <= _INT32_MAX:
+            raise BodyError(f"the member queueId must fit 32 bits, not {queue.queue_id}")
+    return body._replace(mq_set=tuple(dict.fromkeys(body.mq_set)))
+
 
 def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Answers with the queues that the caller owns now; none is not an error."""
-    body = decode_body(LockBatchBody, command.body, command.serialize_type)
+    body = _asked(command)
     answers = broker.locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
     granted = []
     for answer in answers:
@@ -40,7 +54,7 @@ def _log(broker: Broker, body: LockBatchBody, answer: LockAnswer) -> None:
 
 def unlock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Only an owner's unlock does anything; any other is logged and answered with success all the same."""
-    body = decode_body(LockBatchBody, command.body, command.serialize_type)
+    body = _asked(command)
     refused = broker.locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set)
     owners = {answer.queue: answer.other for answer in refused}
     for queue in body.mq_set:

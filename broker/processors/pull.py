@@ -5,17 +5,18 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
+from lockstep.broker.offset_moved import tell_offset_moved
 from lockstep.broker.processors.offset import commit_offset
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.pull_hold import HeldPull
 from lockstep.broker.store import GetResult, GetStatus
 from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import FilterError
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
-from lockstep.protocol.names import check_group
+from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 
 __all__ = ["pull_message", "sweep_held_pulls", "wake_held_pulls"]
 
@@ -28,6 +29,7 @@ _MASTER_ID: Final = 0
 _EXPRESSION_LENGTH_MAX: Final = 32_767  # ours: expressions are kept, and a frame has room for 16 MiB
 
 _NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
+_MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
 _CODES: Final[dict[GetStatus, int]] = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -47,8 +49,7 @@ def pull_message(
 ) -> RemotingCommand | None:
     header = command.decode_header(PullMessageRequestHeader)
     try:
-        _check_group_and_queue(broker, header)
-        subscription = _subscription(broker, header)
+        subscription = _subscription(broker, header, _check_group_and_queue(broker, header, now_ms))
     except Refusal as refusal:
         return command.reply(refusal.code, remark=str(refusal))
     topic, queue_id, queue_offset, sys_flag = header.topic, header.queue_id, header.queue_offset, header.sys_flag
@@ -56,14 +57,25 @@ def pull_message(
         commit_offset(broker, connection, header.consumer_group, topic, queue_id, header.commit_offset)
     result = broker.store.get(topic, queue_id, queue_offset, header.max_msg_nums, subscription)
     code = _code_of(result, queue_offset)
+    _count(broker, header.consumer_group, topic, queue_id, result)
     if code == _NOT_FOUND and sys_flag & _SUSPEND and not command.is_one_way:
         command.body, command.ext_fields, command.positional = b"", None, None  # a reply needs none, and it may be long
         wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
         held = HeldPull(
-            connection, command, topic, queue_id, queue_offset, header.max_msg_nums, subscription, now_ms + wait_ms
+            connection,
+            command,
+            topic,
+            queue_id,
+            queue_offset,
+            header.max_msg_nums,
+            subscription,
+            now_ms + wait_ms,
+            header.consumer_group,
         )
         if broker.hold.park(held):
             return None
+    if code == _MOVED:
+        tell_offset_moved(broker, header.consumer_group, topic, queue_id, queue_offset, result, now_ms)
     return _reply(command, code, result)
 
 
@@ -71,6 +83,13 @@ def _code_of(result: GetResult, queue_offset: int) -> int:
     if queue_offset == 0 and result.status in _EMPTY:
         return _NOT_FOUND
     return _CODES[result.status]
+
+
+def _count(broker: Broker, group: str, topic: str, queue_id: int, result: GetResult) -> None:
+    if result.message_count:
+        broker.stats.on_got(group, topic, queue_id, result.message_count, len(result.body))
+    else:
+        broker.stats.missed += 1
 
 
 def _reply(command: RemotingCommand, code: int, result: GetResult) -> RemotingCommand:
@@ -81,12 +100,14 @@ def _reply(command: RemotingCommand, code: int, result: GetResult) -> RemotingCo
 # Checks, in RocketMQ's order (wire.md 6.2) ----------------------------------------------------------------------
 
 
-def _check_group_and_queue(broker: Broker, header: PullMessageRequestHeader) -> None:
-    if header.consumer_group not in broker.consumers.groups:  # those that are passed this check with their heartbeat
-        try:
-            check_group(header.consumer_group)
-        except LocalProtocolError as error:
-            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, str(error)) from None
+def _check_group_and_queue(broker: Broker, header: PullMessageRequestHeader, now_ms: int) -> SubscriptionGroupConfig:
+    if not broker.config.broker_permission & _READ:
+        raise Refusal(ResponseCode.NO_PERMISSION, "the broker may not be read")
+    group = broker.groups.find(header.consumer_group, now_ms)
+    if group is None:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.groups.why_absent(header.consumer_group))
+    if not group.consume_enable:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"consumer group {group.group_name!r} may not consume")
     config = broker.topics.get(header.topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic!r} does not exist here")
@@ -95,23 +116,43 @@ def _check_group_and_queue(broker: Broker, header: PullMessageRequestHeader) -> 
     if not 0 <= header.queue_id < config.read_queue_nums:
         remark = f"topic {header.topic!r} has read queues 0 to {config.read_queue_nums - 1}, not {header.queue_id}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return group
 
 
-def _subscription(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionData:
+def _subscription(broker: Broker, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
     if header.sys_flag & _SUBSCRIPTION:
-        if header.expression_type not in (None, "", "TAG"):
-            raise _cannot_filter(header.expression_type)
-        if header.subscription and len(header.subscription) > _EXPRESSION_LENGTH_MAX:
-            remark = f"the expression has over {_EXPRESSION_LENGTH_MAX} characters, more than are kept"
+        return _asked_subscription(header)
+    subscription = _registered_subscription(broker, header, group)
+    if subscription.expression_type not in ("", "TAG"):
+        raise _cannot_filter(subscription.expression_type)
+    return subscription
+
+
+def _asked_subscription(header: PullMessageRequestHeader) -> SubscriptionData:
+    """From the text in the request, as consumers send that pull by themselves."""
+    if header.subscription and len(header.subscription) > _EXPRESSION_LENGTH_MAX:
+        remark = f"the expression has over {_EXPRESSION_LENGTH_MAX} characters, more than are kept"
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+    if header.expression_type not in (None, "", "TAG"):
+        if not header.subscription:
+            remark = f"an expression of type {shown(header.expression_type)} must not be empty"
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
-        try:
-            return _parsed(header.topic, header.subscription)
-        except FilterError as error:
-            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+        raise _cannot_filter(header.expression_type)
+    try:
+        return _parsed(header.topic, header.subscription)
+    except FilterError as error:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+
+
+def _registered_subscription(
+    broker: Broker, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
+) -> SubscriptionData:
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
         remark = f"no consumer of group {header.consumer_group!r} is registered here"
         raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if not config.consume_broadcast_enable and group.message_model is MessageModel.BROADCASTING:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"consumer group {config.group_name!r} may not consume by broadcast")
     subscription = group.subscriptions.get(header.topic)
     if subscription is None:
         remark = f"group {header.consumer_group!r} does not subscribe to topic {header.topic!r}"
@@ -119,13 +160,12 @@ def _subscription(broker: Broker, header: PullMessageRequestHeader) -> Subscript
     if subscription.sub_version < header.sub_version:
         remark = f"the subscription here is of {subscription.sub_version}, the request's of {header.sub_version}"
         raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
-    if subscription.expression_type not in ("", "TAG"):
-        raise _cannot_filter(subscription.expression_type)
     return subscription
 
 
 def _cannot_filter(expression_type: str | None) -> Refusal:
-    return Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {expression_type}; use tags")
+    remark = f"this broker does not filter by {shown(expression_type)}; use tags"
+    return Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
 
 @lru_cache(maxsize=1024)
@@ -136,20 +176,19 @@ def _parsed(topic: str, expression: str | None) -> SubscriptionData:
 # Waking ----------------------------------------------------------------------------------------------------------
 
 
-def wake_held_pulls(broker: Broker) -> None:
+def wake_held_pulls(broker: Broker, now_ms: int) -> None:
     """At the end of a read: run the parked pulls that its messages are for."""
-    if broker.hold.has_arrivals:
-        for pull in broker.hold.take_arrived():
-            _run_again(broker, pull)
+    for pull in broker.hold.take_arrived():
+        _run_again(broker, pull, now_ms)
 
 
 def sweep_held_pulls(broker: Broker, now_ms: int) -> None:
     """Every 5 s: run those with newer data of any tag, and those whose time is up."""
     for pull in broker.hold.sweep(now_ms, broker.store.max_offset):
-        _run_again(broker, pull)
+        _run_again(broker, pull, now_ms)
 
 
-def _run_again(broker: Broker, pull: HeldPull) -> None:
+def _run_again(broker: Broker, pull: HeldPull, now_ms: int) -> None:
     """Answers, whatever comes out: a pull is parked once, and committed when it came.
 
     Only a peer that does not take what it asked for, in this very loop, has its others parked again.
@@ -158,4 +197,8 @@ def _run_again(broker: Broker, pull: HeldPull) -> None:
         broker.hold.park(pull)
         return
     result = broker.store.get(pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription)
-    pull.connection.reply(_reply(pull.command, _code_of(result, pull.queue_offset), result))
+    _count(broker, pull.consumer_group, pull.topic, pull.queue_id, result)
+    code = _code_of(result, pull.queue_offset)
+    if code == _MOVED:
+        tell_offset_moved(broker, pull.consumer_group, pull.topic, pull.queue_id, pull.queue_offset, result, now_ms)
+    pull.connection.reply(_reply(pull.command, code, result))

@@ -1,14 +1,16 @@
 """The name server's requests: codes 103, 104, 105, 106, 206, 322 (wire.md 2.7)."""
 
 import zlib
-from typing import Any, NamedTuple, Self
+from typing import Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.registration_body import decode_compressed_registration
 from lockstep.protocol.bodies import DataVersion, TopicConfigs, TopicList
-from lockstep.protocol.body_codec import as_object, decode_body, encode_body
-from lockstep.protocol.codes import MASTER_ID, ResponseCode
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.codes import MASTER_ID, PROTOCOL_VERSION, TOPIC_LENGTH_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import (
     GetRouteInfoRequestHeader,
@@ -17,6 +19,7 @@ from lockstep.protocol.headers import (
     RegisterBrokerResponseHeader,
     UnregisterBrokerRequestHeader,
 )
+from lockstep.protocol.name_server_bodies import KvTable
 
 __all__ = [
     "all_topics",
@@ -27,18 +30,11 @@ __all__ = [
     "unregister_broker",
 ]
 
-
-class _KeyValues(NamedTuple):
-    """Reply body of REGISTER_BROKER: order configurations, of which there are none."""
-
-    table: dict[str, str]
-
-    def to_wire(self) -> dict[str, Any]:
-        return {"table": self.table}
-
-    @classmethod
-    def from_wire(cls, value: Any) -> Self:
-        return cls(as_object(as_object(value, "a table").get("table"), "table"))
+# In RocketMQ's words: some clients look for them, and people search for them.
+_NO_ROUTE: Final = (
+    "No topic route info in name server for the topic: {}\n"
+    "See http://rocketmq.apache.org/docs/faq/ for further details."
+)
 
 
 def register_broker(
@@ -62,7 +58,9 @@ def register_broker(
         return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     master_addr = server.register(identity, configs, connection, now_ms)
     reply_header = RegisterBrokerResponseHeader(None, None if header.broker_id == MASTER_ID else master_addr)
-    return command.reply(ResponseCode.SUCCESS, reply_header, encode_body(_KeyValues({}), command.serialize_type))
+    order_confs = server.kv_configs.namespace(ORDER_TOPIC_CONFIG)
+    body = encode_body(KvTable(dict(order_confs)), command.serialize_type) if order_confs is not None else b""
+    return command.reply(ResponseCode.SUCCESS, reply_header, body)
 
 
 def _identity(command: RemotingCommand) -> BrokerIdentity:
@@ -92,7 +90,10 @@ def get_route(server: NameServer, connection: Connection, command: RemotingComma
     topic = command.decode_header(GetRouteInfoRequestHeader).topic
     route = server.route(topic)
     if route is None:
-        return command.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"no route to topic {topic!r} is known here")
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, _NO_ROUTE.format(topic[:TOPIC_LENGTH_MAX]))
+    if command.version > PROTOCOL_VERSION:  # some clients of RocketMQ 5 do not read a route without its member
+        brokers = tuple(data._replace(enable_acting_master=False) for data in route.broker_datas)
+        route = route._replace(broker_datas=brokers)
     return command.reply(ResponseCode.SUCCESS, body=encode_body(route, command.serialize_type))
 
 

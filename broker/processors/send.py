@@ -5,8 +5,11 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
+from lockstep.broker.delay_service import DelayedPlace
+from lockstep.broker.half_messages import HalfMessage
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import SendTarget, send_target
+from lockstep.broker.processors.transaction import half_of
 from lockstep.broker.store import Record, StoreFull
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import (
@@ -17,22 +20,24 @@ from lockstep.protocol.codes import (
     SysFlag,
 )
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import BodyError
+from lockstep.protocol.errors import BodyError, HeaderError, shown
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.message import BatchRecord, decode_batch
-from lockstep.protocol.names import is_retry_topic
+from lockstep.protocol.names import SCHEDULE_TOPIC, is_retry_topic
 from lockstep.protocol.properties import decode_properties, encode_properties
 
-__all__ = ["send_message"]
+__all__ = ["refuse_unreadable", "refused", "send_message"]
 
 _HEADERS: Final[dict[int, type[SendMessageRequestHeader]]] = {
     RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
     RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
     RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
 }
+_LONG_NAMES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 _BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _CPP: Final = int(LanguageCode.CPP)
+_TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _PREPARED: Final = int(SysFlag.TRANSACTION_PREPARED)
 _IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _REGION: Final = "DefaultRegion"
@@ -46,7 +51,10 @@ def send_message(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     """Stored, or refused with a reason; a send of a lane is stored in its turn or not at all."""
-    header = command.decode_header(_HEADERS[command.code])
+    try:
+        header = command.decode_header(_HEADERS[command.code])
+    except HeaderError as error:
+        return refuse_unreadable(command, error)
     lane_key = None
     try:
         if header.lane_sequence is not None:
@@ -69,6 +77,21 @@ def send_message(
     return command.reply(_SUCCESS, response)
 
 
+def refuse_unreadable(command: RemotingCommand, error: HeaderError) -> RemotingCommand:
+    """RocketMQ looks at the topic first, and refuses a send without one in good order. Raises the error otherwise."""
+    topic = "topic" if command.code in _LONG_NAMES else "b"
+    if command.positional is not None or (command.ext_fields or {}).get(topic):
+        raise error
+    return refused(command, ResponseCode.SYSTEM_ERROR, str(error))
+
+
+def refused(command: RemotingCommand, code: ResponseCode, remark: str) -> RemotingCommand:
+    """The two fields that RocketMQ's replies to sends have, whatever came of the send."""
+    reply = command.reply(code, remark=remark)
+    reply.ext_fields = {"MSG_REGION": _REGION, "TRACE_ON": _TRACE_ON}
+    return reply
+
+
 def _refuse(
     broker: Broker,
     connection: Connection,
@@ -78,9 +101,7 @@ def _refuse(
     remark: str,
 ) -> RemotingCommand:
     broker.log.info("send refused", topic=header.topic, code=code.name, reason=remark, peer=connection.address)
-    reply = command.reply(code, remark=remark)
-    reply.ext_fields = {"MSG_REGION": _REGION, "TRACE_ON": _TRACE_ON}
-    return reply
+    return refused(command, code, remark)
 
 
 # One message ------------------------------------------------------------------------------------------------------
@@ -94,33 +115,45 @@ def _store_one(
     properties = decode_properties(header.properties) if header.properties else {}
     properties.pop(names.WAIT, None)
     properties[names.CLUSTER] = broker.config.cluster
-    if target.dead_letter:
-        properties.pop(names.DELAY, None)
+    topic, queue_id, dead_letter = target
+    code = _tags_code(properties.get(names.TAGS))
+    place, half = None, False
     if names.DELAY in properties or names.TRAN_MSG in properties or header.sys_flag & _PREPARED:
-        _check_served(header, properties)
-    text = encode_properties(properties)
-    tags = properties.get(names.TAGS)
-    message_id, queue_offset = _append(
-        broker, connection, header, target, command.body, header.flag, text, tags, now_ms
+        if half := _is_half(broker, header, properties):
+            topic, queue_id = half_of(broker, properties, topic, queue_id, now_ms)
+            header = header._replace(sys_flag=header.sys_flag & ~_TRANSACTION)
+        elif dead_letter and broker.config.dead_letter_at_once:
+            properties.pop(names.DELAY, None)
+        place = None if half else _delayed_place(broker, properties, target, now_ms)
+        if place is not None:
+            topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
+    text = _encoded(encode_properties(properties))
+    commit_log_offset, queue_offset = broker.put(
+        _record(broker, connection, header, topic, queue_id, command.body, header.flag, text, code, now_ms)
     )
+    message_id = f"{broker.message_id_prefix}{commit_log_offset:016X}"
+    if place is not None:
+        broker.delays.waits(place.deliver_at_ms)
+    elif half:
+        began = HalfMessage(queue_offset, commit_log_offset)
+        broker.halves.began(began, now_ms + broker.config.transaction_check_interval_ms)
     return SendMessageResponseHeader(message_id, target.queue_id, queue_offset, None, _REGION, _TRACE_ON)
 
 
-def _append(
+def _record(
     broker: Broker,
     connection: Connection,
     header: SendMessageRequestHeader,
-    target: SendTarget,
+    topic: str,
+    queue_id: int,
     body: bytes,
     flag: int,
-    properties: str,
-    tags: str | None,
+    properties: bytes,
+    code: int,
     now_ms: int,
-) -> tuple[str, int]:
-    """Store a message that passed every check. Returns its offset message id and queue offset."""
-    code = _tags_code(tags)
+) -> Record:
+    """A message that passed every check, as it is to be stored."""
     born_host, born_port = broker.born_host(connection)
-    topic, queue_id, _ = target
     fields = (
         topic,
         queue_id,
@@ -133,12 +166,17 @@ def _append(
         header.reconsume_times or 0,
         0,
         body,
-        _encoded(properties),
+        properties,
         code,
     )
-    commit_log_offset, queue_offset = broker.store.append(_new_record(Record, fields))
-    broker.hold.on_arrival(topic, queue_id, queue_offset, code)
-    return f"{broker.message_id_prefix}{commit_log_offset:016X}", queue_offset
+    return _new_record(Record, fields)
+
+
+def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarget, now_ms: int) -> DelayedPlace | None:
+    try:
+        return broker.delays.place(properties, target.topic, target.queue_id, now_ms)
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
 
 def _encoded(properties: str) -> bytes:
@@ -156,15 +194,16 @@ def _check_body(broker: Broker, body: bytes) -> None:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
-def _check_served(header: SendMessageRequestHeader, properties: dict[str, str]) -> None:
-    """What this broker does not do yet is refused, never stored as something else."""
-    delay = properties.get(names.DELAY)
-    if delay is not None and delay != "0":
-        remark = f"delay level {delay} is not served yet by this broker; send without DELAY"
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
-    if header.sys_flag & _PREPARED or properties.get(names.TRAN_MSG, "").lower() == "true":
-        remark = "transactional messages are not served yet by this broker"
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+def _is_half(broker: Broker, header: SendMessageRequestHeader, properties: dict[str, str]) -> bool:
+    """Is this the first half of a transaction? Raises Refusal when those are not taken."""
+    half = properties.get(names.TRAN_MSG, "").lower() == "true"
+    if half and broker.config.reject_transactions:
+        raise Refusal(ResponseCode.NO_PERMISSION, "this broker is told to reject transactional messages")
+    if header.sys_flag & _PREPARED and not half:
+        raise Refusal(
+            ResponseCode.NO_PERMISSION, "a half message must have the property TRAN_MSG, or nobody can end it"
+        )
+    return half
 
 
 # Batches ----------------------------------------------------------------------------------------------------------
@@ -192,21 +231,27 @@ def _store_batch(
     target = send_target(broker, command, header, now_ms)
     _check_body(broker, command.body)
     shared = {**decode_properties(header.properties or ""), names.CLUSTER: broker.config.cluster}
-    checked = [_checked(header, record, shared) for record in decode_batch(command.body)]
-    stored = [
-        _append(broker, connection, header, target, body, flag, text, tags, now_ms)
-        for flag, body, text, tags in checked
+    _check_batch(header, shared)
+    topic, queue_id, _ = target
+    records = [
+        _record(broker, connection, header, topic, queue_id, body, flag, text, code, now_ms)
+        for flag, body, text, code in [_checked(record, shared) for record in decode_batch(command.body)]
     ]
-    message_ids = ",".join(message_id for message_id, _ in stored)
-    return SendMessageResponseHeader(message_ids, target.queue_id, stored[0][1], None, _REGION, _TRACE_ON)
+    stored = broker.put_all(records)
+    message_ids = ",".join([f"{broker.message_id_prefix}{result.commit_log_offset:016X}" for result in stored])
+    return SendMessageResponseHeader(message_ids, queue_id, stored[0].queue_offset, None, _REGION, _TRACE_ON)
 
 
-def _checked(
-    header: SendMessageRequestHeader, record: BatchRecord, shared: dict[str, str]
-) -> tuple[int, bytes, str, str | None]:
-    """(flag, body, properties, tags) of a message of a batch; the batch's own properties stand behind the record's."""
+def _check_batch(header: SendMessageRequestHeader, shared: dict[str, str]) -> None:
+    """A batch as a whole has neither a delay nor a transaction; what its records say of it is text."""
+    delay = shared.get(names.DELAY, "0")
+    if delay != "0":
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot be delayed, but its DELAY is {shown(delay)}")
+    if header.sys_flag & _TRANSACTION:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction")
+
+
+def _checked(record: BatchRecord, shared: dict[str, str]) -> tuple[int, bytes, bytes, int]:
+    """(flag, body, properties, tag hash) of a message of a batch; the batch's own properties stand behind its own."""
     properties = {**decode_properties(record.properties), **shared}
-    _check_served(header, properties)
-    text = encode_properties(properties)
-    _encoded(text)
-    return record.flag, record.body, text, properties.get(names.TAGS)
+    return record.flag, record.body, _encoded(encode_properties(properties)), _tags_code(properties.get(names.TAGS))

@@ -5,15 +5,18 @@ from typing import Final, NamedTuple
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.codes import TOPIC_LENGTH_MAX, ResponseCode
+from lockstep.protocol.codes import TOPIC_LENGTH_MAX, Permission, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers import SendMessageRequestHeader
-from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, check_group, check_topic
+from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, check_topic
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 
-__all__ = ["SendTarget", "send_target"]
+__all__ = ["SendTarget", "limit_of_retries", "send_target"]
 
 _HONOURS_MAX_RECONSUME_TIMES: Final = 121  # V3_4_9: clients before it sent no limit of their own (wire.md 1.4)
+
+_WRITE: Final = int(Permission.WRITE)
 
 
 class SendTarget(NamedTuple):
@@ -26,8 +29,10 @@ def send_target(broker: Broker, command: RemotingCommand, header: SendMessageReq
     """Raises Refusal. May create the topic."""
     topic, queue_id = header.topic, header.queue_id
     config = broker.topics.get(topic)
-    if config is None:
+    if config is None or topic in RESERVED_TOPICS:
         config = _create(broker, header, now_ms)
+    elif config.order and not broker.config.broker_permission & _WRITE:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"the broker may not be written to, and topic {topic!r} is ordered")
     if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
         remark = f"topic {topic!r} has no queue {queue_id}: {config.write_queue_nums} may be written to"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
@@ -36,6 +41,13 @@ def send_target(broker: Broker, command: RemotingCommand, header: SendMessageReq
     if topic.startswith(RETRY_PREFIX):
         return _retry_target(broker, command, header, queue_id, now_ms)
     return SendTarget(topic, queue_id)
+
+
+def limit_of_retries(command: RemotingCommand, asked: int | None, group: SubscriptionGroupConfig) -> int:
+    """How often a group may try a message: as often as a new enough client says, else as its configuration does."""
+    if asked is not None and command.version >= _HONOURS_MAX_RECONSUME_TIMES:
+        return asked
+    return group.retry_max_times
 
 
 def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> TopicConfig:
@@ -68,19 +80,16 @@ def _retry_target(
     """A message that its group has tried often enough becomes a dead letter.
 
     RocketMQ means to deliver those at once but forgets to clear their delay, so they show up to two hours later
-    (wire.md 10.3); here they are there at once.
+    (wire.md 10.3); here that is the setting `dead_letter_at_once`.
     """
     group = header.topic.removeprefix(RETRY_PREFIX)
-    try:
-        check_group(group)
-    except LocalProtocolError as error:
-        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, str(error)) from None
+    group_config = broker.groups.find(group, now_ms)
+    if group_config is None:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.groups.why_absent(group))
     if len(header.topic) > TOPIC_LENGTH_MAX:  # a group's name may be longer than a topic's
         remark = f"topic {header.topic!r} has {len(header.topic)} characters; at most {TOPIC_LENGTH_MAX} can be stored"
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
-    max_reconsume_times = broker.config.retry_max_times
-    if header.max_reconsume_times is not None and command.version >= _HONOURS_MAX_RECONSUME_TIMES:
-        max_reconsume_times = header.max_reconsume_times
+    max_reconsume_times = limit_of_retries(command, header.max_reconsume_times, group_config)
     reconsume_times = header.reconsume_times or 0
     if reconsume_times < max_reconsume_times:
         return SendTarget(header.topic, queue_id)

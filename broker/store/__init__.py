@@ -1,6 +1,25 @@
 """Where messages are kept: the store interface and its implementations."""
 
-from lockstep.broker.store.base import AppendResult, GetResult, GetStatus, MessageStore, Record, StoreFull
+from lockstep.broker.store.base import (
+    AppendResult,
+    GetResult,
+    GetStatus,
+    MessageStore,
+    QueryResult,
+    QueueEntry,
+    Record,
+    StoreFull,
+)
 from lockstep.broker.store.memory import MemoryStore
 
-__all__ = ["AppendResult", "GetResult", "GetStatus", "MemoryStore", "MessageStore", "Record", "StoreFull"]
+__all__ = [
+    "AppendResult",
+    "GetResult",
+    "GetStatus",
+    "MemoryStore",
+    "MessageStore",
+    "QueryResult",
+    "QueueEntry",
+    "Record",
+    "StoreFull",
+]

@@ -1,11 +1,21 @@
 """What a message store is: the broker's side of memory and, later, of files."""
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from lockstep.protocol.heartbeat import SubscriptionData
 
-__all__ = ["AppendResult", "GetResult", "GetStatus", "MessageStore", "Record", "StoreFull"]
+__all__ = [
+    "AppendResult",
+    "GetResult",
+    "GetStatus",
+    "MessageStore",
+    "QueryResult",
+    "QueueEntry",
+    "Record",
+    "StoreFull",
+]
 
 
 class StoreFull(Exception):
@@ -33,6 +43,22 @@ class Record(NamedTuple):
 class AppendResult(NamedTuple):
     commit_log_offset: int
     queue_offset: int
+
+
+class QueueEntry(NamedTuple):
+    """What a queue's index knows of a message."""
+
+    commit_log_offset: int
+    size_bytes: int
+    tags_code: int
+
+
+class QueryResult(NamedTuple):
+    """`messages`: whole ones in the stored layout, oldest first. The other two: the newest message of the whole log."""
+
+    messages: list[bytes]
+    last_timestamp: int
+    last_commit_log_offset: int
 
 
 class GetStatus(Enum):
@@ -70,7 +96,10 @@ class MessageStore(Protocol):
     store_port: int
 
     def append(self, record: Record) -> AppendResult:
-        """Raises StoreFull."""
+        """Raises StoreFull, and nothing is stored then."""
+
+    def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
+        """All of these, behind one another in the log, or none. Raises StoreFull."""
 
     def get(
         self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, subscription: SubscriptionData | None
@@ -87,5 +116,33 @@ class MessageStore(Protocol):
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The offset of the message stored nearest to `timestamp`, by the rules of wire.md 8.2."""
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]:
+        """Up to `count` entries of a queue's index from `queue_offset` on; none for what is out of its bounds."""
+
+    def message_at(self, commit_log_offset: int) -> bytes | None:
+        """The whole message that begins there; None when none does."""
+
+    def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
+        """The newest `max_num` with `key` as a word of KEYS or as UNIQ_KEY; times inclusive, epoch ms."""
+
+    def drop_topic(self, topic: str) -> None:
+        """Forget the queues of a topic; the next message of one gets offset 0."""
+
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        """(topic, queue id) -> `max_offset`, of every queue that was written to."""
+
+    def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
+        """The size of the messages as they are stored, of those that are left."""
+
+    @property
+    def min_commit_log_offset(self) -> int: ...
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        """Where the next message will stand: the bytes ever written."""
+
+    def earliest_timestamp(self) -> int | None:
+        """Epoch ms when the oldest message that is left was stored; None when there is none."""
 
     def close(self) -> None: ...

@@ -6,13 +6,21 @@ message on, and an idle broker stays small. When the limit is reached the oldest
 
 import struct
 from bisect import bisect_right
+from collections.abc import Iterator
 from mmap import mmap
 from typing import Final
 
+from lockstep.broker.store.words import words_in
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+
 __all__ = ["CommitLog"]
 
-_STORE_TIMESTAMP = struct.Struct(">q")
-_STORE_TIMESTAMP_AT: Final = 56  # behind an IPv4 bornHost, the only form that we write
+_SEARCH_PIECE_BYTES: Final = 1024 * 1024
+_HEAD = struct.Struct(">iI20xq")  # totalSize, magic, and behind four more fields the physicalOffset
+_SYS_FLAG_AT: Final = 36
+_TIMES = struct.Struct(">i16xq4xq")  # sysFlag, and storeTimestamp as it stands behind a bornHost of 4 bytes and of 16
+_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
 
 
 class _Segment:
@@ -86,14 +94,40 @@ class CommitLog:
         start = commit_log_offset - segment.start
         return segment.buffer[start : start + size_bytes]
 
+    def find_word(self, word: bytes, start: int, end: int) -> Iterator[int]:
+        """Where `word` stands as a word of some property in [start, end), the newest place first.
+
+        A plain search of memory: nothing is spent on a message that nobody asks for. Bodies may hold it too.
+        """
+        for segment in reversed(self._segments):
+            low, high = max(start, segment.start), min(end, segment.end)
+            while high > low:
+                piece_start = max(low, high - _SEARCH_PIECE_BYTES)
+                piece_end = min(high + len(word), end, segment.end)  # one more, to see what ends the word
+                piece = segment.buffer[piece_start - segment.start : piece_end - segment.start]
+                yield from (piece_start + at for at in reversed(words_in(piece, word)))
+                high = piece_start + 1 if piece_start > low else low  # the first byte is seen with what stands before
+
     def segment_end(self, commit_log_offset: int) -> int:
         """Up to which offset a `read` from `commit_log_offset` may go."""
         return self._segments[bisect_right(self._starts, commit_log_offset) - 1].end
 
+    def message_at(self, commit_log_offset: int) -> bytes | None:
+        """The record that begins there; None when none does."""
+        if not self.min_offset <= commit_log_offset < self.max_offset:
+            return None
+        left_bytes = self.segment_end(commit_log_offset) - commit_log_offset
+        if left_bytes < MESSAGE_OVERHEAD_BYTES:
+            return None
+        size, magic, stands_at = _HEAD.unpack(self.read(commit_log_offset, _HEAD.size))
+        if magic != MESSAGE_MAGIC or stands_at != commit_log_offset or not MESSAGE_OVERHEAD_BYTES <= size <= left_bytes:
+            return None
+        return self.read(commit_log_offset, size)
+
     def store_timestamp(self, commit_log_offset: int) -> int:
         """Epoch ms when the record there was stored."""
-        raw = self.read(commit_log_offset + _STORE_TIMESTAMP_AT, _STORE_TIMESTAMP.size)
-        timestamp: int = _STORE_TIMESTAMP.unpack(raw)[0]
+        sys_flag, behind_v4, behind_v6 = _TIMES.unpack(self.read(commit_log_offset + _SYS_FLAG_AT, _TIMES.size))
+        timestamp: int = behind_v6 if sys_flag & _BORN_V6 else behind_v4
         return timestamp
 
     def close(self) -> None:

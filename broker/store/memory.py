@@ -1,12 +1,13 @@
 """A message store in memory, bounded: when it is full the oldest segment goes and min offsets move."""
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from lockstep.broker.store.base import AppendResult, GetResult, GetStatus, Record
+from lockstep.broker.store.base import AppendResult, GetResult, GetStatus, QueryResult, QueueEntry, Record
 from lockstep.broker.store.commit_log import CommitLog
 from lockstep.broker.store.consume_queue import ConsumeQueue
+from lockstep.broker.store.key_query import find_by_key
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
 
@@ -39,6 +40,7 @@ class MemoryStore:
         self._topic_bytes: dict[str, bytes] = {}
         self.store_host = store_host
         self.store_port = store_port
+        self._overhead_bytes = MESSAGE_OVERHEAD_BYTES - 8 + len(store_host)
 
     # Writing -------------------------------------------------------------------------------------------------
 
@@ -62,7 +64,7 @@ class MemoryStore:
         topic_bytes = self._topic_bytes.get(topic)
         if topic_bytes is None:
             topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
-        size_bytes = MESSAGE_OVERHEAD_BYTES + len(body) + len(topic_bytes) + len(properties)
+        size_bytes = self._overhead_bytes + len(born_host) + len(body) + len(topic_bytes) + len(properties)
         if log.make_room(size_bytes):
             self._trim_queues()
         queue = self._queues.get((topic, queue_id))
@@ -92,11 +94,18 @@ class MemoryStore:
         queue.append(commit_log_offset, size_bytes, code)
         return AppendResult(commit_log_offset, queue_offset)
 
+    def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
+        return [self.append(record) for record in records]
+
     def _trim_queues(self) -> None:
         for (topic, queue_id), queue in self._queues.items():
             before = queue.min_offset
             if queue.trim(self._log.min_offset):
                 self._on_evict(topic, queue_id, before, queue.min_offset)
+
+    def drop_topic(self, topic: str) -> None:
+        for key in [key for key in self._queues if key[0] == topic]:
+            del self._queues[key]
 
     def close(self) -> None:
         """Give the memory back."""
@@ -170,6 +179,16 @@ class MemoryStore:
         queue = self._queues.get((topic, queue_id))
         return queue.max_offset if queue is not None else 0
 
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        return {key: queue.max_offset for key, queue in self._queues.items()}
+
+    def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        low = queue.min_offset
+        return sum(queue.sizes[max(first_offset - low, 0) : max(end_offset - low, 0)])
+
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
@@ -192,3 +211,35 @@ class MemoryStore:
             return queue.min_offset + after
         nearer_before = timestamp - stored(offsets[after - 1]) <= stored(offsets[after]) - timestamp
         return queue.min_offset + (after - 1 if nearer_before else after)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or queue_offset < queue.min_offset:
+            return []
+        first = queue_offset - queue.min_offset
+        last = first + max(0, count)
+        columns = (queue.commit_log_offsets[first:last], queue.sizes[first:last], queue.tags_codes[first:last])
+        return [QueueEntry(*entry) for entry in zip(*columns, strict=True)]
+
+    # The log as a whole --------------------------------------------------------------------------------------
+
+    def message_at(self, commit_log_offset: int) -> bytes | None:
+        return self._log.message_at(commit_log_offset)
+
+    def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
+        queues = [queue for (of_topic, _), queue in self._queues.items() if of_topic == topic and queue.sizes]
+        messages = find_by_key(self._log, queues, key, max_num, begin_timestamp, end_timestamp)
+        last = max((queue.commit_log_offsets[-1] for queue in self._queues.values() if queue.sizes), default=None)
+        return QueryResult(messages, 0 if last is None else self._log.store_timestamp(last), last or 0)
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        return self._log.max_offset
+
+    def earliest_timestamp(self) -> int | None:
+        log = self._log
+        return log.store_timestamp(log.min_offset) if log.max_offset > log.min_offset else None

@@ -1,0 +1,214 @@
+"""How much was put and got: RocketMQ's statistics, by windows of a minute, an hour and a day (wire.md 2.4, 2.6).
+
+What is put is not counted when it comes: the offsets of the queues tell it when somebody looks. What is got is counted
+once a pull. Times are those of the samples: each 10 s for the minute, 10 min for the hour and 1 h for the day.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple, Protocol
+
+from lockstep.protocol.admin_bodies import BrokerStatsData, BrokerStatsItem
+
+__all__ = ["SAMPLE_INTERVAL_MS", "BrokerStats", "Counted", "Rates", "Totals"]
+
+SAMPLE_INTERVAL_MS: Final = 10_000
+_HOUR_SAMPLE_MS: Final = 600_000
+_DAY_SAMPLE_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
+_MINUTE_SAMPLES: Final = 7
+_HOUR_SAMPLES: Final = 7
+_DAY_SAMPLES: Final = 25
+_RATE_WINDOWS_MS: Final = (10_000, 60_000, 600_000)
+
+
+class Counted(Protocol):
+    """The part of a message store that is looked at."""
+
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        """(topic, queue id) -> where the next message will stand, of every queue that was written to."""
+
+    def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
+        """The size of messages as they are stored; of those that are left."""
+
+
+class _Window:
+    """The last samples of one value: (epoch ms, sum, times)."""
+
+    __slots__ = ("interval_ms", "samples")
+
+    def __init__(self, interval_ms: int, sample_count: int) -> None:
+        self.interval_ms = interval_ms
+        self.samples: deque[tuple[int, int, int]] = deque(maxlen=sample_count)
+
+    def sample(self, now_ms: int, value: int, times: int) -> None:
+        if not self.samples:
+            self.samples.append((now_ms - self.interval_ms, 0, 0))
+        self.samples.append((now_ms, value, times))
+
+    def item(self) -> BrokerStatsItem:
+        if not self.samples:
+            return BrokerStatsItem()
+        (first_ms, first, first_times), (last_ms, last, last_times) = self.samples[0], self.samples[-1]
+        total, times = last - first, last_times - first_times
+        return BrokerStatsItem(total, total * 1000 / (last_ms - first_ms), total / times if times else 0.0)
+
+
+class _Item:
+    __slots__ = ("day", "hour", "minute", "times", "value")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.times = 0
+        self.minute = _Window(SAMPLE_INTERVAL_MS, _MINUTE_SAMPLES)
+        self.hour = _Window(_HOUR_SAMPLE_MS, _HOUR_SAMPLES)
+        self.day = _Window(_DAY_SAMPLE_MS, _DAY_SAMPLES)
+
+    def add(self, value: int, times: int) -> None:
+        self.value += value
+        self.times += times
+
+
+class Rates(NamedTuple):
+    """A second, over the last 10 s, 60 s and 600 s, or for as long as we run."""
+
+    ten_seconds: float
+    minute: float
+    ten_minutes: float
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self))
+
+
+class Totals(NamedTuple):
+    """Since the start. `missed`: pulls that found nothing."""
+
+    put: int = 0
+    put_bytes: int = 0
+    got: int = 0
+    found: int = 0
+    missed: int = 0
+
+
+class BrokerStats:
+    """`on_got` and `missed` are the hot path's; the rest is called each 10 s or when somebody asks."""
+
+    def __init__(self, store: Counted, cluster: str, now_ms: int) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._items: dict[tuple[str, str], _Item] = {}
+        self._offsets: dict[tuple[str, int], int] = {}  # up to where a queue's messages are counted
+        self._gets: dict[tuple[str, int, str], list[int]] = {}  # (topic, queue id, group) -> messages, bytes, pulls
+        self._totals = Totals()
+        self._history: deque[tuple[int, Totals]] = deque([(now_ms, self._totals)], _RATE_WINDOWS_MS[-1] // 10_000 + 2)
+        self._mornings: list[tuple[int, Totals]] = [(now_ms, self._totals)] * 2  # of yesterday and of today
+        self._hour_sampled_ms = self._day_sampled_ms = now_ms
+        self.missed = 0
+        self.started_ms = now_ms
+
+    # Counting ------------------------------------------------------------------------------------------------
+
+    def on_got(self, group: str, topic: str, queue_id: int, message_count: int, body_bytes: int) -> None:
+        """A pull was answered with messages."""
+        key = (topic, queue_id, group)
+        counts = self._gets.get(key)
+        if counts is None:
+            counts = self._gets[key] = [0, 0, 0]
+        counts[0] += message_count
+        counts[1] += body_bytes
+        counts[2] += 1
+
+    def on_sent_back(self, group: str, topic: str) -> None:
+        self._add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1, 1)
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Before its queues go: what they have is counted, and what comes under that name later begins at 0."""
+        self.count()
+        for key in [key for key in self._offsets if key[0] == topic]:
+            del self._offsets[key]
+
+    def count(self) -> Totals:
+        """Bring every item up to now."""
+        put = put_bytes = 0
+        for (topic, queue_id), end in self._store.max_offsets().items():
+            first = self._offsets.get((topic, queue_id), 0)
+            if end <= first:
+                continue
+            size_bytes = self._store.stored_bytes(topic, queue_id, first, end)
+            self._offsets[topic, queue_id] = end
+            self._add("TOPIC_PUT_NUMS", topic, end - first, end - first)
+            self._add("TOPIC_PUT_SIZE", topic, size_bytes, end - first)
+            self._add("QUEUE_PUT_NUMS", f"{topic}@{queue_id}", end - first, end - first)
+            put += end - first
+            put_bytes += size_bytes
+        got, found = self._count_gets()
+        self._add("BROKER_PUT_NUMS", self._cluster, put, put)
+        self._add("BROKER_GET_NUMS", self._cluster, got, found)
+        before = self._totals
+        self._totals = Totals(
+            before.put + put, before.put_bytes + put_bytes, before.got + got, before.found + found, self.missed
+        )
+        return self._totals
+
+    def _count_gets(self) -> tuple[int, int]:
+        gets, self._gets = self._gets, {}
+        for (topic, queue_id, group), (messages, size_bytes, pulls) in gets.items():
+            self._add("GROUP_GET_NUMS", f"{topic}@{group}", messages, pulls)
+            self._add("GROUP_GET_SIZE", f"{topic}@{group}", size_bytes, pulls)
+            self._add("QUEUE_GET_NUMS", f"{topic}@{queue_id}@{group}", messages, pulls)
+        return sum(counts[0] for counts in gets.values()), sum(counts[2] for counts in gets.values())
+
+    def _add(self, name: str, key: str, value: int, times: int) -> None:
+        item = self._items.get((name, key))
+        if item is None:
+            item = self._items[name, key] = _Item()
+        item.add(value, times)
+
+    # Sampling ------------------------------------------------------------------------------------------------
+
+    def sample(self, now_ms: int) -> None:
+        """Each 10 s."""
+        totals = self.count()
+        self._history.append((now_ms, totals))
+        if now_ms // _DAY_MS > self._mornings[1][0] // _DAY_MS:  # days are those of UTC
+            self._mornings = [self._mornings[1], (now_ms, totals)]
+        is_hour = now_ms - self._hour_sampled_ms >= _HOUR_SAMPLE_MS
+        is_day = now_ms - self._day_sampled_ms >= _DAY_SAMPLE_MS
+        for item in self._items.values():
+            item.minute.sample(now_ms, item.value, item.times)
+            if is_hour:
+                item.hour.sample(now_ms, item.value, item.times)
+            if is_day:
+                item.day.sample(now_ms, item.value, item.times)
+        self._hour_sampled_ms = now_ms if is_hour else self._hour_sampled_ms
+        self._day_sampled_ms = now_ms if is_day else self._day_sampled_ms
+
+    # Questions -----------------------------------------------------------------------------------------------
+
+    def view(self, name: str, key: str) -> BrokerStatsData | None:
+        """None for what nothing was ever counted of."""
+        self.count()
+        item = self._items.get((name, key))
+        return BrokerStatsData(item.minute.item(), item.hour.item(), item.day.item()) if item is not None else None
+
+    def group_get_tps(self, topic: str, group: str) -> float:
+        item = self._items.get(("GROUP_GET_NUMS", f"{topic}@{group}"))
+        return item.minute.item().tps if item is not None else 0.0
+
+    def mornings(self) -> tuple[Totals, Totals]:
+        """As the last two days began, or since the start."""
+        return self._mornings[0][1], self._mornings[1][1]
+
+    def rates(self, now_ms: int, field: str) -> Rates:
+        """How fast a field of the totals grows."""
+        current = getattr(self.count(), field)
+        return Rates(*(self._rate(now_ms, window_ms, field, current) for window_ms in _RATE_WINDOWS_MS))
+
+    def _rate(self, now_ms: int, window_ms: int, field: str, current: int) -> float:
+        before_ms, before = self._history[0]
+        for at_ms, totals in self._history:
+            if now_ms - at_ms < window_ms:
+                break
+            before_ms, before = at_ms, totals
+        passed_ms = now_ms - before_ms
+        grown: int = current - getattr(before, field)
+        return grown * 1000 / passed_ms if passed_ms > 0 else 0.0

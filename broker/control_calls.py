@@ -1,0 +1,176 @@
+"""The calls of the control port, by name: what each takes, does and answers (docs/testing.md)."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.control import Control, PushedError, code_of
+from lockstep.broker.server import BrokerServer, CannotListen
+from lockstep.protocol.body_codec import as_list, take
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.errors import BodyError, LocalProtocolError
+from lockstep.remoting.movable_runtime import HeldPort, MovableRuntime
+
+__all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
+
+ADVANCE_SECONDS_MAX: Final = 31 * 24 * 3600  # ours: every timer on the way runs, and nobody waits for years of them
+_RTT_MS_MAX: Final = 60_000
+_HEARTBEAT_MS: Final = 30_000  # how often RocketMQ's clients send one (wire.md 9.2)
+Arguments = dict[str, Any]
+
+
+class CallError(Exception):
+    """The text says what is wrong with the call."""
+
+
+class ControlledBroker:
+    """What the calls act on."""
+
+    def __init__(self, server: BrokerServer, control: Control, runtime: MovableRuntime, config: BrokerConfig) -> None:
+        self.server = server
+        self.control = control
+        self.runtime = runtime
+        self.config = config
+        self._held_ports: list[HeldPort] = []
+
+    async def call(self, name: str, arguments: Arguments) -> Any:
+        """Raises CallError."""
+        if name not in CALLS:
+            raise CallError(f"no call {name!r}; there are {', '.join(sorted(CALLS))}")
+        function, known = CALLS[name]
+        if unknown := sorted(arguments.keys() - known):
+            raise CallError(f"{name} takes {', '.join(sorted(known)) or 'nothing'}, not {', '.join(unknown)}")
+        try:
+            return await function(self, arguments)
+        except (BodyError, LocalProtocolError, CannotListen, ValueError) as error:
+            raise CallError(str(error)) from None
+
+    async def go_down(self) -> None:
+        ports = await self.server.go_down()
+        for port in ports if not self._held_ports else ():
+            try:
+                self._held_ports.append(HeldPort(self.config.host, port))
+            except OSError:
+                pass  # somebody has it already, and `come_up` says so
+
+    async def come_up(self) -> None:
+        try:
+            await self.server.come_up()
+        finally:
+            for held in self._held_ports:
+                held.close()
+            self._held_ports.clear()
+
+    def advance(self, delta_ms: int, *, heartbeats: bool) -> None:
+        """Move the clock. With `heartbeats`, clients that are connected count as heard every 30 s of it."""
+        while heartbeats and delta_ms > _HEARTBEAT_MS:
+            self.runtime.advance(_HEARTBEAT_MS)
+            self.server.hear_all(self.runtime.now_ms())
+            delta_ms -= _HEARTBEAT_MS
+        self.runtime.advance(delta_ms)
+        if heartbeats:
+            self.server.hear_all(self.runtime.now_ms())
+
+
+def _codes(arguments: Arguments) -> tuple[int, ...]:
+    codes = as_list(arguments.get("codes", []), "codes")
+    if not all(isinstance(code, int | str) for code in codes):
+        raise BodyError("codes must be numbers or names of requests")
+    return tuple(code_of(code) for code in codes)
+
+
+async def _status(broker: ControlledBroker, _: Arguments) -> Any:
+    return {
+        "brokerName": broker.config.broker_name,
+        "lockMaxLiveTimeMs": broker.config.lock_max_live_time_ms,
+        "nowMs": broker.runtime.now_ms(),
+        "advancedMs": broker.runtime.advanced_ms,
+        "lastSerial": broker.control.last_serial,
+        "rttMs": broker.control.rtt_ms,
+        "errorsWaiting": sum(error.times for error in broker.control.errors),
+    }
+
+
+async def _requests(broker: ControlledBroker, arguments: Arguments) -> Any:
+    arrivals = broker.control.arrivals(take(arguments, "after", int, 0), _codes(arguments))
+    return [arrival.to_wire() for arrival in arrivals]
+
+
+async def _push_error(broker: ControlledBroker, arguments: Arguments) -> Any:
+    codes, times = _codes(arguments), take(arguments, "times", int, 1)
+    if not codes or times < 1:
+        raise BodyError("an error needs at least one request code in codes, and times of at least 1")
+    response_code = arguments.get("responseCode", int(ResponseCode.SYSTEM_ERROR))
+    if isinstance(response_code, str):
+        if response_code not in ResponseCode.__members__:
+            raise BodyError(f"no response is called {response_code!r}; names are RocketMQ's, as 'SYSTEM_BUSY'")
+        response_code = int(ResponseCode[response_code])
+    error = PushedError(codes, take({"responseCode": response_code}, "responseCode", int), times=times)
+    error.remark = take(arguments, "remark", str, error.remark)
+    error.drop_connection = take(arguments, "dropConnection", bool, False)
+    error.carry_out = take(arguments, "carryOut", bool, False)
+    broker.control.errors.append(error)
+    return None
+
+
+async def _set_rtt(broker: ControlledBroker, arguments: Arguments) -> Any:
+    rtt_ms = take(arguments, "ms", int)
+    if not 0 <= rtt_ms <= _RTT_MS_MAX:
+        raise BodyError(f"ms must be 0 to {_RTT_MS_MAX}")
+    broker.control.rtt_ms = rtt_ms
+
+
+async def _down(broker: ControlledBroker, _: Arguments) -> Any:
+    await broker.go_down()
+
+
+async def _up(broker: ControlledBroker, _: Arguments) -> Any:
+    await broker.come_up()
+
+
+async def _advance(broker: ControlledBroker, arguments: Arguments) -> Any:
+    seconds = arguments.get("seconds")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= ADVANCE_SECONDS_MAX:
+        raise BodyError(f"seconds must be a number from 0 to {ADVANCE_SECONDS_MAX}; time does not go back")
+    broker.advance(round(seconds * 1000), heartbeats=take(arguments, "heartbeats", bool, False))
+    return broker.runtime.now_ms()
+
+
+async def _create_topic(broker: ControlledBroker, arguments: Arguments) -> Any:
+    queues = take(arguments, "queues", int, 4)
+    if queues < 1:
+        raise BodyError("queues must be at least 1")
+    if broker.server.broker is None:
+        raise BodyError("a name server alone has no topics to make")
+    broker.server.create_topic(take(arguments, "topic", str), queues)
+
+
+async def _locks(broker: ControlledBroker, arguments: Arguments) -> Any:
+    if broker.server.broker is None:
+        raise BodyError("a name server alone has no locks")
+    group = take(arguments, "group", str, "") or None
+    return [row.to_wire() for row in broker.server.broker.locks.list(broker.runtime.now_ms(), group)]
+
+
+async def _reset(broker: ControlledBroker, _: Arguments) -> Any:
+    broker.control.reset()
+    await broker.come_up()
+    return await _status(broker, {})
+
+
+_Call = Callable[[ControlledBroker, Arguments], Awaitable[Any]]
+CALLS: Final[Mapping[str, tuple[_Call, frozenset[str]]]] = {
+    "status": (_status, frozenset()),
+    "requests": (_requests, frozenset({"after", "codes"})),
+    "push_error": (
+        _push_error,
+        frozenset({"codes", "responseCode", "remark", "times", "dropConnection", "carryOut"}),
+    ),
+    "set_rtt": (_set_rtt, frozenset({"ms"})),
+    "down": (_down, frozenset()),
+    "up": (_up, frozenset()),
+    "advance": (_advance, frozenset({"seconds", "heartbeats"})),
+    "create_topic": (_create_topic, frozenset({"topic", "queues"})),
+    "locks": (_locks, frozenset({"group"})),
+    "reset": (_reset, frozenset()),
+}

@@ -1,0 +1,157 @@
+"""Delayed messages: they wait in the schedule topic, one queue a level, until their time has come (wire.md 10.2).
+
+All messages of a level wait equally long, so each queue is in the order of delivery and only its head can be due.
+RocketMQ looks at every level ten times a second; here the earliest due time is known, and nothing runs before it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from lockstep.broker.store import GetStatus, MessageStore, Record
+from lockstep.protocol import properties as names
+from lockstep.protocol.errors import shown
+from lockstep.protocol.filter import tags_code
+from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.protocol.properties import encode_properties
+
+__all__ = ["DelayService", "DelayedPlace", "record_of"]
+
+_INT_DIGITS_MAX: Final = 10
+_SOUGHT_AGAIN_MS: Final = 100
+
+
+class DelayedPlace(NamedTuple):
+    """A queue of the schedule topic, and when a message there is due; that is the tag hash of its index entry."""
+
+    queue_id: int
+    deliver_at_ms: int
+
+
+class DelayService:
+    """`next_due_ms`: when the earliest message is due; None while nothing waits.
+
+    `offsets`: level -> how far its queue was delivered, as RocketMQ's delayOffset.json has it.
+    """
+
+    def __init__(self, store: MessageStore, levels_ms: tuple[int, ...]) -> None:
+        self._store = store
+        self._levels_ms = levels_ms
+        self._offsets: dict[int, int] = {}
+        self.next_due_ms: int | None = None
+
+    @property
+    def level_max(self) -> int:
+        return len(self._levels_ms)
+
+    @property
+    def offsets(self) -> Mapping[int, int]:
+        return self._offsets
+
+    def restore(self, offsets: Mapping[int, int]) -> None:
+        """How far an earlier life of the broker was."""
+        self._offsets = {level: offset for level, offset in offsets.items() if 0 < level <= self.level_max}
+
+    def resume(self) -> None:
+        """What waits in the store is to be delivered; what it has lost is not there to be passed over."""
+        for level, offset in self._offsets.items():
+            self._offsets[level] = min(offset, self._store.max_offset(SCHEDULE_TOPIC, level - 1))
+        self.next_due_ms = self._next_due_ms()
+
+    def place(self, properties: dict[str, str], topic: str, queue_id: int, now_ms: int) -> DelayedPlace | None:
+        """Where a message for a queue waits that is stored now; None when it has no delay. `waits` must follow.
+
+        Its properties then say where it goes to. Raises ValueError when DELAY is not a number as Java reads it.
+        """
+        level = _java_int(properties.get(names.DELAY, "0"))
+        if level <= 0:
+            return None
+        if level > len(self._levels_ms):
+            level = len(self._levels_ms)
+            properties[names.DELAY] = str(level)
+        properties[names.REAL_TOPIC] = topic
+        properties[names.REAL_QID] = str(queue_id)
+        return DelayedPlace(level - 1, now_ms + self._levels_ms[level - 1])
+
+    def waits(self, deliver_at_ms: int) -> None:
+        """A message that is due then was stored in the schedule topic."""
+        if self.next_due_ms is None or deliver_at_ms < self.next_due_ms:
+            self.next_due_ms = deliver_at_ms
+
+    def due(self, now_ms: int, count_max: int) -> Iterator[Record]:
+        """Messages whose time has come, as they are to be stored now; each counts as delivered when the next is asked.
+
+        So one that cannot be stored stays. What cannot be delivered at all is passed over; what is damaged not before
+        the store has found it again, and by then it may say that it is not due.
+        """
+        is_sought = False
+        for level in range(1, len(self._levels_ms) + 1):
+            while count_max > 0 and self._is_due(level, now_ms):
+                offset = self._offset(level)
+                found = self._store.get(SCHEDULE_TOPIC, level - 1, offset, 1, None)
+                if found.status is GetStatus.OFFSET_FOUND_NULL:
+                    is_sought = True
+                    break
+                if not self._is_due(level, now_ms):
+                    break
+                record = _delivered(found.body, now_ms)
+                if record is not None:
+                    yield record
+                    count_max -= 1
+                self._offsets[level] = offset + 1
+        self.next_due_ms = self._next_due_ms()
+        if is_sought and self.next_due_ms is not None:
+            self.next_due_ms = max(self.next_due_ms, now_ms + _SOUGHT_AGAIN_MS)
+
+    def _next_due_ms(self) -> int | None:
+        levels = range(1, len(self._levels_ms) + 1)
+        return min((at_ms for level in levels if (at_ms := self._head_due_ms(level)) is not None), default=None)
+
+    def _offset(self, level: int) -> int:
+        """What the store had to drop is behind us, delivered or not."""
+        return max(self._offsets.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, level - 1))
+
+    def _is_due(self, level: int, now_ms: int) -> bool:
+        at_ms = self._head_due_ms(level)
+        return at_ms is not None and at_ms <= now_ms
+
+    def _head_due_ms(self, level: int) -> int | None:
+        entries = self._store.entries(SCHEDULE_TOPIC, level - 1, self._offset(level), 1)
+        return entries[0].tags_code if entries else None
+
+
+def _delivered(body: bytes, now_ms: int) -> Record | None:
+    """A message of the schedule topic as it is to be stored in its own; None when it cannot be."""
+    if not body:
+        return None
+    message = decode_messages(body, unzip=False)[0]
+    topic, queue_id = message.properties.get(names.REAL_TOPIC), message.properties.get(names.REAL_QID, "")
+    if not topic or not queue_id.isdecimal():
+        return None
+    return record_of(message, message.properties, topic, int(queue_id), now_ms)
+
+
+def _java_int(text: str) -> int:
+    """As Integer.parseInt: ASCII digits with a sign or without, 32 bits. Raises ValueError."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _INT_DIGITS_MAX):
+        raise ValueError(f"DELAY must be a number, not {shown(text)}")
+    return int(text)
+
+
+def record_of(message: MessageExt, properties: Mapping[str, str], topic: str, queue_id: int, now_ms: int) -> Record:
+    """A stored message, to be stored anew elsewhere; read it without unzipping its body."""
+    return Record(
+        topic,
+        queue_id,
+        message.flag,
+        message.sys_flag,
+        message.born_timestamp,
+        *message.born_host,
+        now_ms,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        message.body,
+        encode_properties(properties).encode("utf-8", "replace"),
+        tags_code(properties.get(names.TAGS)),
+    )

@@ -1,0 +1,159 @@
+"""Ties a broker to the keeper of its store: replies that wait for the disk, and what is kept when."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core import Broker
+from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
+from lockstep.broker.kept_store import KeptStore
+from lockstep.broker.store.keeper import KeeperSettings, StoreKeeper
+from lockstep.broker.store.retention import Retention, RetentionLimits
+from lockstep.broker.table_writer import TableWriter
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.runtime import Runtime
+
+__all__ = ["Keeping"]
+
+_MS_PER_HOUR: Final = 3_600_000
+_SENDS: Final[dict[int, type[SendMessageRequestHeader]]] = {
+    RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
+    RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
+    RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
+}
+_TELLS: Final = frozenset(  # whether what was asked for stays so; other requests change tables by the way
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    }
+)
+
+
+class Keeping:
+    """`on_visible` is called after messages have become readable."""
+
+    def __init__(self, runtime: Runtime, broker: Broker, kept: KeptStore, on_visible: Callable[[], None]) -> None:
+        config = broker.config
+        self._broker = broker
+        self._flush_sync = config.flush_sync
+        self._log = kept.store.log
+        self._topics, self._groups = kept.tables.topics, kept.tables.groups
+        settings = KeeperSettings(
+            config.flush_sync, config.flush_interval_ms, config.flush_offsets_interval_ms, config.checkpoint_interval_ms
+        )
+        self._topic_writer = TableWriter(runtime, self._topics, broker.log)
+        self._group_writer = TableWriter(runtime, self._groups, broker.log)
+        self._writers = (self._topic_writer, self._group_writer)
+        writings, retention = kept.tables.writings, Retention(self._limits)
+        self.keeper = StoreKeeper(
+            runtime, kept.store, kept.data_dir, settings, writings, on_visible, retention, broker.log
+        )
+
+    def _limits(self) -> RetentionLimits:
+        config = self._broker.config  # they may change while it runs
+        hours = tuple(int(hour) for hour in config.delete_when.split(";"))
+        reserved_ms = config.reserved_hours * _MS_PER_HOUR
+        return RetentionLimits(reserved_ms, hours, config.data_bytes_max, config.disk_used_ratio_max)
+
+    # Start and end -------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """What there is by now is written before anybody is served."""
+        self.keeper.start()
+        for writer in self._writers:
+            await writer.start()
+
+    async def flush(self) -> None:
+        """Wait until nobody waits for the disk any more."""
+        for writer in self._writers:
+            await writer.flush()
+        await self.keeper.flush()
+
+    async def stop(self) -> None:
+        """Everything on disk and the folder given back; the store is closed afterwards."""
+        for writer in self._writers:
+            await writer.stop()
+        await self.keeper.stop()
+
+    # Answers -------------------------------------------------------------------------------------------------
+
+    def answer(self, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+        return self.answer_when_safe(endpoint, command, endpoint.read_at_ms)
+
+    def answer_when_safe(self, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
+        """As `dispatch`; but the reply to what has changed topics or groups, or has stored something while topics were
+        on their way to the disk, leaves when they are there: without its topic a message is not found again. With
+        --flush sync the reply to what has stored something waits for that too.
+        """
+        broker, log, topics = self._broker, self._log, self._topics
+        log_end, changes = log.max_offset, topics.change_count + self._groups.change_count
+        reply = dispatch(BROKER_HANDLERS, broker, connection, command, now_ms)
+        if reply is None:
+            return None
+        stored = log.max_offset != log_end
+        changed = topics.change_count + self._groups.change_count != changes
+        if changed or (stored and topics.written_count != topics.change_count):
+            self._after_tables(connection, command, reply, stored=stored)
+            return None
+        if self._flush_sync and (stored or self._is_repeated(command)):
+            self._after_log(connection, command, reply)
+            return None
+        return reply
+
+    def _is_repeated(self, command: RemotingCommand) -> bool:
+        """It may tell of what another request has stored, and what is not on the disk yet."""
+        return command.code == RequestCode.END_TRANSACTION and self._log.synced_offset < self._log.max_offset
+
+    def _after_tables(
+        self, connection: Connection, command: RemotingCommand, reply: RemotingCommand, *, stored: bool
+    ) -> None:
+        def groups_written(reason: str) -> None:
+            if reason and command.code in _TELLS:
+                _send(connection, command, command.reply(ResponseCode.SYSTEM_ERROR, remark=reason))
+            else:
+                self._topic_writer.when_written(topics_written)
+
+        def topics_written(reason: str) -> None:
+            if reason and stored:
+                _answer(self._broker, connection, command, reply, reason)
+            elif reason and command.code in _TELLS:
+                _send(connection, command, command.reply(ResponseCode.SYSTEM_ERROR, remark=reason))
+            elif self._flush_sync and stored and self._log.synced_offset < self._log.max_offset:
+                self._after_log(connection, command, reply)
+                self.keeper.check()
+            else:
+                _send(connection, command, reply)
+
+        self._group_writer.when_written(groups_written)
+
+    def _after_log(self, connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:
+        self.keeper.when_safe(partial(_answer, self._broker, connection, command, reply))
+
+
+def _send(connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:
+    if not command.is_one_way:
+        connection.reply(reply)
+
+
+def _answer(
+    broker: Broker, connection: Connection, command: RemotingCommand, reply: RemotingCommand, reason: str
+) -> None:
+    if reason:
+        reply = command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark=reason)
+        _break_lane(broker, command)
+    _send(connection, command, reply)
+
+
+def _break_lane(broker: Broker, command: RemotingCommand) -> None:
+    """What is not safe counts as not stored: nothing that was numbered behind it may follow."""
+    header_class = _SENDS.get(command.code)
+    if header_class is not None:
+        header = command.decode_header(header_class)
+        if header.lane_sequence is not None:
+            broker.lanes.failed((header.lane_id or "", header.topic, header.queue_id))

@@ -1,0 +1,171 @@
+"""A broker whose messages and tables are kept in a folder: opened, recovered, and taken up where it was."""
+
+from collections.abc import Callable
+from typing import Final
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.delay_levels import parse_delay_levels
+from lockstep.broker.half_messages import HalfMessage, HalfMessages
+from lockstep.broker.half_recovery import mark_of, open_halves, unmarked
+from lockstep.broker.kept_tables import BrokerTables, KeptTables
+from lockstep.broker.pull_hold import PullHold
+from lockstep.broker.store import StoreFull
+from lockstep.broker.store.data_dir import DataDir
+from lockstep.broker.store.errors import StoreUnusable
+from lockstep.broker.store.file import FileStore
+from lockstep.broker.store.file_recovery import Recovery
+from lockstep.broker.store.file_settings import Arrived, FileStoreSettings, OnTrim
+from lockstep.protocol import properties as names
+from lockstep.protocol.bodies import DataVersion, TopicConfig
+from lockstep.protocol.filter import tags_code
+from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
+from lockstep.protocol.properties import decode_properties
+from lockstep.protocol.store_record import LogRecord
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.storage import DiskSpace, Storage
+
+__all__ = ["BrokerTables", "FileStore", "KeptStore", "new_file_store"]
+
+_TAGS = names.TAGS.encode()
+
+_MADE_WHEN_NEEDED: Final = frozenset({HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC})
+
+
+def new_file_store(
+    config: BrokerConfig, storage: Storage, store_host: bytes, on_trim: OnTrim, events: EventLog
+) -> FileStore:
+    """Closed, and empty until a KeptStore opens it."""
+    settings = FileStoreSettings(
+        config.data_dir.rstrip("/") or "/",
+        config.log_file_bytes,
+        config.queue_file_bytes,
+        config.pull_bytes_max,
+        config.pull_messages_max,
+        config.flush_sync,
+        config.index_slot_count,
+        config.index_item_count,
+    )
+    store = FileStore(storage, settings, store_host, config.port, events)
+    store.on_trim = on_trim
+    return store
+
+
+class KeptStore:
+    """`tell` gets lines for people while opening takes long."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: FileStore,
+        tables: BrokerTables,
+        halves: HalfMessages,
+        hold: PullHold,
+        log: EventLog,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._broker_tables = tables
+        self._halves = halves
+        self._hold = hold
+        self._log = log
+        self._tell = tell
+        self._levels_ms = parse_delay_levels(config.delay_levels)
+        self.store = store
+        self.data_dir = DataDir(store.storage, store.settings.folder)
+        self.tables = KeptTables(tables, self.data_dir, log)
+
+    def open(self, now_ms: int) -> None:
+        """Raises StoreUnusable; nobody holds the folder then."""
+        try:
+            self.data_dir.open()
+            self._open(now_ms)
+        except OSError as error:
+            self.abandon()
+            path = error.filename or self.data_dir.folder
+            raise StoreUnusable(f"{path}: {error.strerror or error}") from None
+        except BaseException:
+            self.abandon()
+            raise
+
+    def space(self) -> DiskSpace:
+        """Of the disk that the folder is on; nothing when it cannot be asked."""
+        try:
+            return self.store.storage.space(self.data_dir.folder)
+        except OSError:
+            return DiskSpace(0, 1)
+
+    def abandon(self) -> None:
+        """Give the folder back as it is."""
+        self.store.close()
+        self.data_dir.release()
+
+    def _open(self, now_ms: int) -> None:
+        tables, store = self._broker_tables, self.store
+        self.tables.load()
+        known = {config.topic_name for config in tables.topics.topics} if self.tables.topics_known else None
+        if known is not None:
+            known |= _MADE_WHEN_NEEDED  # they are never deleted
+        recovered = Recovery(store, self.data_dir, known, self.tags_code_of, self._log, self._tell).run()
+        if known is None:
+            self._topics_of_queues(now_ms)
+        if self.data_dir.crashed:
+            tables.offsets.lower_to(store.max_offsets())
+            self._log.warning(
+                "recovered after a crash", folder=self.data_dir.folder, messages_read=recovered.message_count,
+                cut_bytes=recovered.cut_bytes, damaged_places=recovered.damaged,
+            )  # fmt: skip
+            self._drop_deleted()
+        tables.delays.resume()
+        half_committed = self._mark_last_commit(now_ms) if self.data_dir.crashed else None
+        for half in open_halves(store, half_committed):
+            self._halves.began(half, now_ms + self._config.transaction_check_interval_ms)
+        self.tables.write_now()
+        if store.settings.deferred:
+            store.on_arrived = self._on_arrived
+
+    def tags_code_of(self, record: LogRecord) -> int:
+        """What the entry of a message says of it: its tag's hash, or when it is due."""
+        if record.topic != SCHEDULE_TOPIC and _TAGS not in record.properties:
+            return 0
+        properties = decode_properties(record.properties.decode("utf-8", "replace"))
+        if record.topic == SCHEDULE_TOPIC:
+            level = properties.get(names.DELAY, "")
+            if level.isdecimal() and int(level) > 0:
+                return record.store_timestamp + self._levels_ms[min(int(level), len(self._levels_ms)) - 1]
+        return tags_code(properties.get(names.TAGS))
+
+    def _topics_of_queues(self, now_ms: int) -> None:
+        """No file says which topics there are: those of the queues that there are, with as many."""
+        counts: dict[str, int] = {}
+        for topic, queue_id in self.store.queues:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        topics = self._broker_tables.topics
+        found = [TopicConfig(topic, n, n) for topic, n in counts.items() if topics.get(topic) is None]
+        topics.restore(found, DataVersion(1, now_ms))
+
+    def _drop_deleted(self) -> None:
+        """Queues whose topic was deleted before the crash: a new one of its name must not begin with their messages."""
+        if not self.tables.topics_are_newest or self.data_dir.read_checkpoint().log_offset is None:
+            return  # an older copy may lack a topic, and what another broker has left is not ours to delete
+        topics = self._broker_tables.topics
+        found = dict.fromkeys(topic for topic, _ in self.store.queues if topic not in _MADE_WHEN_NEEDED)
+        for topic in found:
+            if topics.get(topic) is None:
+                self.store.drop_topic(topic)
+                self._log.info("the queues of a deleted topic are deleted", topic=topic)
+
+    def _mark_last_commit(self, now_ms: int) -> HalfMessage | None:
+        """A crash may have come between a message that was committed and the mark of its half."""
+        half = unmarked(self.store)
+        if half is not None:
+            try:
+                self.store.append(mark_of(self.store, half.queue_offset, now_ms))
+            except StoreFull as why:
+                self._log.error("a half message cannot be marked as ended", queue_offset=half.queue_offset, reason=why)
+        return half
+
+    def _on_arrived(self, arrived: Arrived) -> None:
+        topic, queue_id, queue_offset, _, _, code = arrived
+        self._hold.on_arrival(topic, queue_id, queue_offset, code)
+        if topic == SCHEDULE_TOPIC:
+            self._broker_tables.delays.waits(code)

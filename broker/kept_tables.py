@@ -1,0 +1,126 @@
+"""What a broker keeps beside its messages: topics, groups and offsets, in RocketMQ's own files (wire.md 8.4)."""
+
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from lockstep.broker.delay_service import DelayService
+from lockstep.broker.offset_manager import ConsumerOffsetManager
+from lockstep.broker.store.data_dir import DataDir
+from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
+from lockstep.broker.table_writer import ChangingTable, Writing
+from lockstep.broker.topic_manager import TopicConfigManager
+from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.config_bodies import (
+    ConsumerOffsetTable,
+    DelayOffsetTable,
+    SubscriptionGroupWrapper,
+    TopicConfigWrapper,
+)
+from lockstep.protocol.errors import BodyError
+from lockstep.remoting.logs import EventLog
+
+__all__ = ["BrokerTables", "KeptTables"]
+
+B = TypeVar("B", bound=WireBody)
+
+TOPICS: Final = "topics.json"
+GROUPS: Final = "subscriptionGroup.json"
+OFFSETS: Final = "consumerOffset.json"
+DELAYS: Final = "delayOffset.json"
+
+
+class BrokerTables(NamedTuple):
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    delays: DelayService
+
+
+class KeptTables:
+    """Files of the broker's tables. One that cannot be read is named, and its older copy is taken.
+
+    `topics` and `groups` are written at every change, offsets from time to time: each by one writer at a time.
+    `topics_known`: they were read; `topics_are_newest`: and not from an older copy.
+    """
+
+    def __init__(self, tables: BrokerTables, data_dir: DataDir, log: EventLog) -> None:
+        self._tables = tables
+        self._log = log
+        self._data_dir = data_dir
+        self._written: dict[str, bytes] = {}
+        self.topics = ChangingTable(TOPICS, lambda: partial(self._write, TOPICS, self._topics()))
+        self.groups = ChangingTable(GROUPS, lambda: partial(self._write, GROUPS, self._groups()))
+        self.topics_known = False
+        self.topics_are_newest = False
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Raises OSError."""
+        tables = self._tables
+        topics = self._read(TOPICS, TopicConfigWrapper)
+        if topics is not None:
+            self.topics_known = True
+            tables.topics.restore(topics.topics, topics.data_version)
+        groups = self._read(GROUPS, SubscriptionGroupWrapper)
+        if groups is not None:
+            tables.groups.restore(groups.groups, groups.data_version)
+        offsets = self._read(OFFSETS, ConsumerOffsetTable)
+        if offsets is not None:
+            for key, of_queue in offsets.offset_table.items():
+                topic, _, group = key.partition("@")
+                for queue_id, offset in of_queue.items():
+                    tables.offsets.commit(group, topic, queue_id, offset)
+        delays = self._read(DELAYS, DelayOffsetTable)
+        if delays is not None:
+            tables.delays.restore(delays.offset_table)
+
+    def _read(self, name: str, body_class: type[B]) -> B | None:
+        found = self._data_dir.read_config(name)
+        for path, content in found:
+            try:
+                body = decode_body(body_class, content, SerializeType.JSON)
+            except BodyError as error:
+                self._log.error("a file cannot be read; an older copy is looked for", file=path, reason=str(error))
+            else:
+                self.topics_are_newest |= path.endswith(f"/{TOPICS}")
+                return body
+        if found:
+            self._log.error("nothing of it is known any more", file=found[0][0])
+        return None
+
+    # Writing -------------------------------------------------------------------------------------------------
+
+    def write_now(self) -> None:
+        """Topics and groups, before the loop runs. What fails counts as changed, and is tried again."""
+        for table in (self.topics, self.groups):
+            try:
+                table.snapshot()()
+            except OSError as error:
+                table.changed()
+                event = "a file cannot be written; it will be tried again"
+                self._log.error(event, file=table.name, reason=str(error))
+
+    def writings(self) -> list[Writing]:
+        """Of offsets as they stand now; nothing of them may be written before the log is safe up to now."""
+        tables = self._tables
+        bodies: dict[str, WireBody] = {
+            OFFSETS: ConsumerOffsetTable(
+                {f"{topic}@{group}": of for (topic, group), of in tables.offsets.all().items()}
+            ),
+            DELAYS: DelayOffsetTable(dict(tables.delays.offsets)),
+        }
+        return [partial(self._write, name, body) for name, body in bodies.items()]
+
+    def _topics(self) -> TopicConfigWrapper:
+        return TopicConfigWrapper(self._tables.topics.data_version, tuple(self._tables.topics.topics))
+
+    def _groups(self) -> SubscriptionGroupWrapper:
+        return SubscriptionGroupWrapper(self._tables.groups.data_version, tuple(self._tables.groups.groups))
+
+    def _write(self, name: str, body: WireBody) -> None:
+        content = encode_body(body, SerializeType.JSON)
+        if self._written.get(name) != content:
+            self._data_dir.write_config(name, content)
+            self._written[name] = content

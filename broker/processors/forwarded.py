@@ -1,0 +1,181 @@
+"""Questions that a broker passes on to a consumer and answers later: codes 223, 307, 309 (wire.md 2.2, 2.4)."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.consumer_manager import ClientChannel
+from lockstep.broker.core import Broker
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.protocol.admin_headers import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerStatusRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
+from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import ProtocolError, RemoteProtocolError
+from lockstep.protocol.ids import decode_offset_message_id
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RemotingError, RequestTimeout
+
+__all__ = ["consume_directly", "consumer_status", "running_info"]
+
+_CALL_TIMEOUT_MS: Final = 10_000
+_STATUS_TIMEOUT_MS: Final = 5000
+_RUNNING_INFO_VERSION: Final = 62  # V3_1_8_SNAPSHOT, wire.md 1.4
+_STATUS_VERSION: Final = 28  # V3_0_7_SNAPSHOT
+_MSGPACK: Final = int(SerializeType.MSGPACK)
+
+
+# One consumer -----------------------------------------------------------------------------------------------------
+
+
+def running_info(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    header = command.decode_header(GetConsumerRunningInfoRequestHeader)
+    question = RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+    return _pass_on(broker, connection, command, header.consumer_group, header.client_id, question, ConsumerRunningInfo)
+
+
+def consume_directly(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """The consumer gets the message from us: its id names the broker that has it."""
+    header = command.decode_header(ConsumeMessageDirectlyRequestHeader)
+    message = _message(broker, header.msg_id)
+    header = header._replace(broker_name=broker.config.broker_name)
+    question = RemotingCommand(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, message)
+    return _pass_on(
+        broker, connection, command, header.consumer_group, header.client_id, question, ConsumeMessageDirectlyResult
+    )
+
+
+def _message(broker: Broker, message_id: str | None) -> bytes:
+    try:
+        offset = decode_offset_message_id(message_id or "").commit_log_offset
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{message_id} is no message id: {error}") from None
+    message = broker.store.message_at(offset)
+    if message is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {message_id} is not here; it may have been dropped")
+    return message
+
+
+def _pass_on(
+    broker: Broker,
+    connection: Connection,
+    command: RemotingCommand,
+    group: str,
+    client_id: str | None,
+    question: RemotingCommand,
+    body_class: type[WireBody],
+) -> RemotingCommand | None:
+    peer, channel = _find(broker, group, client_id)
+    if channel.version < _RUNNING_INFO_VERSION:
+        remark = f"The Consumer <{group}> Version <{channel.version}> too low to finish, please upgrade it to "
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark + "V3_1_8_SNAPSHOT")
+
+    def then(answer: RemotingCommand | RemotingError) -> None:
+        if isinstance(answer, RequestTimeout):
+            remark = f"consumer <{group}> <{client_id}> Timeout: {answer}"
+            reply = command.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark)
+        elif isinstance(answer, RemotingError):
+            remark = f"invoke consumer <{group}> <{client_id}> Exception: {answer}"
+            reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+        else:
+            reply = _passed_back(command, answer, body_class)
+        _reply(connection, command, reply)
+
+    peer.request_then(question, _CALL_TIMEOUT_MS, then)
+    return None
+
+
+def _find(broker: Broker, group: str, client_id: str | None) -> tuple[Connection, ClientChannel]:
+    members = broker.consumers.groups.get(group)
+    for peer, channel in members.channels.items() if members is not None else ():
+        if channel.client_id == client_id:
+            return peer, channel
+    raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+
+
+def _passed_back(command: RemotingCommand, answer: RemotingCommand, body_class: type[WireBody]) -> RemotingCommand:
+    """The consumer's answer as the asker's; only between JSON and MSGPACK must its body be written anew."""
+    body = answer.body
+    if body and (answer.serialize_type == _MSGPACK) != (command.serialize_type == _MSGPACK):
+        try:
+            body = encode_body(decode_body(body_class, body, answer.serialize_type), command.serialize_type)
+        except ProtocolError as error:
+            remark = f"the consumer's answer to {request_name(command.code)} cannot be read: {error}"
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+    return command.reply(answer.code, body=body, remark=answer.remark)
+
+
+def _reply(connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:
+    if not command.is_one_way:
+        connection.reply(reply)
+
+
+# Every consumer of a group ----------------------------------------------------------------------------------------
+
+
+def consumer_status(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """Each member's own view of its offsets, or one member's; who does not answer in 5 s is left out."""
+    header = command.decode_header(ConsumerStatusRequestHeader)
+    group = broker.consumers.groups.get(header.group)
+    if group is None:
+        remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    for channel in group.channels.values():
+        if channel.version < _STATUS_VERSION:
+            remark = f"the client does not support this feature. version={channel.version}"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    asked = {
+        peer: channel.client_id
+        for peer, channel in group.channels.items()
+        if not header.client_addr or channel.client_id == header.client_addr
+    }
+    tables: dict[str, dict[MessageQueue, int]] = {}
+
+    def finish() -> None:
+        body = GetConsumerStatusBody({}, {client_id: tables[client_id] for client_id in sorted(tables)})
+        encoded = encode_body(body, command.serialize_type)
+        remark = "consumers were asked"  # RocketMQ says something too
+        _reply(connection, command, command.reply(ResponseCode.SUCCESS, body=encoded, remark=remark))
+
+    _ask_all(asked, header._replace(client_addr=None), tables, finish)
+    return None
+
+
+def _ask_all(
+    asked: dict[Connection, str],
+    header: tuple[Any, ...],
+    tables: dict[str, dict[MessageQueue, int]],
+    finish: Callable[[], None],
+) -> None:
+    """Fill `tables` with the answers; `finish` is called once, when none is outstanding."""
+    outstanding = len(asked)
+
+    def then(client_id: str, answer: RemotingCommand | RemotingError) -> None:
+        nonlocal outstanding
+        outstanding -= 1
+        if isinstance(answer, RemotingCommand) and answer.code == ResponseCode.SUCCESS and answer.body:
+            try:
+                body = decode_body(GetConsumerStatusBody, answer.body, answer.serialize_type)
+                tables[client_id] = dict(body.message_queue_table)
+            except RemoteProtocolError:
+                pass  # a client that answers nonsense is one that does not answer
+        if not outstanding:
+            finish()
+
+    if not asked:
+        finish()
+    for peer, client_id in asked.items():
+        question = RemotingCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+        peer.request_then(question, _STATUS_TIMEOUT_MS, partial(then, client_id))

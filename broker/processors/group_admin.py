@@ -1,0 +1,134 @@
+"""Groups and who is in them: codes 200, 201, 203, 204, 207, 328, 352 (wire.md 2.4)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.consumer_manager import ClientChannel
+from lockstep.broker.core import Broker
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
+from lockstep.protocol import client_bodies
+from lockstep.protocol.admin_headers import (
+    ConsumerGroupRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    ProducerGroupRequestHeader,
+)
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.client_bodies import ConsumerConnection, ProducerConnection, ProducerInfo, ProducerTable
+from lockstep.protocol.codes import LanguageCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.names import check_group
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
+
+__all__ = [
+    "consumer_connections",
+    "delete_group",
+    "group_config",
+    "group_configs",
+    "producer_connections",
+    "producers",
+    "put_group",
+]
+
+_LANGUAGES: Final = {int(language): language for language in LanguageCode}
+
+
+# Configurations ---------------------------------------------------------------------------------------------------
+
+
+def put_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    config = decode_body(SubscriptionGroupConfig, command.body, command.serialize_type)
+    try:
+        check_group(config.group_name)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    if config.retry_queue_nums > QUEUE_NUMS_MAX:  # its retry topic has as many; none or fewer means no retries
+        remark = f"retryQueueNums must be at most {QUEUE_NUMS_MAX}, not {config.retry_queue_nums}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    broker.groups.put(config, now_ms)
+    broker.log.info("group created or changed", group=config.group_name, peer=connection.address)
+    return command.reply(ResponseCode.SUCCESS)
+
+
+def group_configs(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    body = SubscriptionGroupWrapper(broker.groups.data_version, tuple(broker.groups.groups))
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+
+
+def group_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """One group; the admin tools of RocketMQ 5 ask for it."""
+    (group,) = command.decode_header(GetSubscriptionGroupConfigRequestHeader)
+    config = broker.groups.get(group)
+    if config is None:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the subscription group[{group}] not exist")
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
+
+
+def delete_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Its offsets go too when the request says so. A group that is not there is no error."""
+    header = command.decode_header(DeleteSubscriptionGroupRequestHeader)
+    if broker.groups.delete(header.group_name, now_ms):
+        broker.log.info("group deleted", group=header.group_name, peer=connection.address)
+    if header.remove_offset:
+        broker.offsets.remove_group(header.group_name)
+    return command.reply(ResponseCode.SUCCESS)
+
+
+# Connections ------------------------------------------------------------------------------------------------------
+
+
+def consumer_connections(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    (group,) = command.decode_header(ConsumerGroupRequestHeader)
+    members = broker.consumers.groups.get(group)
+    if members is None:
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+    body = ConsumerConnection(
+        _connections(members.channels),
+        dict(members.subscriptions),
+        members.consume_type,
+        members.message_model,
+        members.consume_from_where,
+    )
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+
+
+def producer_connections(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    (group,) = command.decode_header(ProducerGroupRequestHeader)
+    channels = broker.producers.groups.get(group)
+    if channels is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+    body = ProducerConnection(_connections(channels))
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+
+
+def producers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Every producer of every group."""
+    data = {
+        group: tuple(
+            ProducerInfo(
+                channel.client_id, f"/{peer.address}", _language(channel), channel.version, channel.last_update_ms
+            )
+            for peer, channel in channels.items()
+        )
+        for group, channels in broker.producers.groups.items()
+    }
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(ProducerTable(data), command.serialize_type))
+
+
+def _connections(channels: Mapping[Connection, ClientChannel]) -> tuple[client_bodies.Connection, ...]:
+    return tuple(
+        client_bodies.Connection(channel.client_id, peer.address, _language(channel), channel.version)
+        for peer, channel in channels.items()
+    )
+
+
+def _language(channel: ClientChannel) -> LanguageCode:
+    return _LANGUAGES.get(channel.language, LanguageCode.OTHER)

@@ -1,0 +1,79 @@
+"""Messages by key, by place and by index entry: codes 12, 33 and 321 (wire.md 2.3)."""
+
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core import Broker
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.protocol.admin_bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
+from lockstep.protocol.admin_headers import (
+    QueryConsumeQueueRequestHeader,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import HeaderError
+
+__all__ = ["query_consume_queue", "query_message", "view_message"]
+
+_UNIQUE_KEY_MAX_NUM: Final = 32  # defaultQueryMaxNum
+_QUERY_MAX_NUM: Final = 64  # maxMsgsNumBatch
+_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # ours: the header needs room in the frame too
+_ENTRIES_MAX: Final = 50_000  # ours: of about 150 bytes each in a reply
+
+
+def query_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Messages whose KEYS or UNIQ_KEY name the key, oldest first; of more than fit the newest."""
+    header = command.decode_header(QueryMessageRequestHeader)
+    if header.max_num < 0:
+        raise HeaderError(f"the field maxNum must not be negative, but is {header.max_num}")
+    max_num = _UNIQUE_KEY_MAX_NUM if header.unique_key_query else min(header.max_num, _QUERY_MAX_NUM)
+    result = broker.store.query(header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp)
+    response = QueryMessageResponseHeader(result.last_timestamp, result.last_commit_log_offset)
+    if not result.messages:
+        remark = f"no message of topic {header.topic!r} has the key {header.key!r} in that time"
+        return command.reply(ResponseCode.QUERY_NOT_FOUND, response, remark=remark)
+    return command.reply(ResponseCode.SUCCESS, response, b"".join(_newest_that_fit(result.messages)))
+
+
+def _newest_that_fit(messages: list[bytes]) -> list[bytes]:
+    left_bytes = _BODY_BYTES_MAX
+    for i in range(len(messages) - 1, -1, -1):
+        left_bytes -= len(messages[i])
+        if left_bytes < 0:
+            return messages[i + 1 :]
+    return messages
+
+
+def view_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    offset = command.decode_header(ViewMessageRequestHeader).offset
+    message = broker.store.message_at(offset)
+    if message is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message begins at commit log offset {offset}")
+    return command.reply(ResponseCode.SUCCESS, body=message)
+
+
+def query_consume_queue(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """Entries of a queue's index, and what a group subscribes to. `eval` is false, as in RocketMQ, which never asks."""
+    header = command.decode_header(QueryConsumeQueueRequestHeader)
+    topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
+    low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
+    if not low <= header.first_index < high:
+        remark = f"Index {header.first_index} of {queue_id}@{topic} is not exist!"
+        return command.reply(ResponseCode.SUCCESS, remark=remark)
+    subscription, filter_data = None, None
+    if group is not None:
+        members = broker.consumers.groups.get(group)
+        subscription = members.subscriptions.get(topic) if members is not None else None
+        filter_data = f"{group}@{topic} is not online!" if subscription is None else "null"
+    entries = broker.store.entries(topic, queue_id, header.first_index, min(header.entry_count, _ENTRIES_MAX))
+    body = QueryConsumeQueueResponseBody(
+        tuple(ConsumeQueueData(*entry) for entry in entries), high, low, subscription, filter_data
+    )
+    remark = f"{len(entries)} entries of {queue_id}@{topic}"  # RocketMQ says something too
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type), remark=remark)

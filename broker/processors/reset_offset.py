@@ -1,0 +1,70 @@
+"""INVOKE_BROKER_TO_RESET_OFFSET: consumers are told where to go on; the broker's own offsets stay (wire.md 2.4)."""
+
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core import Broker
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.protocol.admin_headers import ResetOffsetRequestHeader
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.client_bodies import ResetOffsetBody, ResetOffsetBodyForC
+from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["reset_offset"]
+
+_END: Final = -1
+_NO_OFFSET: Final = -1
+_RESET_VERSION: Final = 28  # V3_0_7_SNAPSHOT, wire.md 1.4
+_CPP: Final = int(LanguageCode.CPP)
+
+_SAID: Final = "consumers were told"  # RocketMQ says something too
+
+
+def reset_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The clients write the offsets that they are told. With none online the caller must write them itself (206).
+
+    Whether the push has the form for C++ is decided by the asker's language, not by the client's, as in RocketMQ.
+    """
+    header = command.decode_header(ResetOffsetRequestHeader)
+    table = _new_offsets(broker, header)
+    group = broker.consumers.groups.get(header.group)
+    if group is None:
+        remark = (
+            f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
+            f"Timestamp: {header.timestamp}"
+        )
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+    body = ResetOffsetBodyForC(table) if command.language == _CPP else ResetOffsetBody(table)
+    push_header = ResetOffsetRequestHeader(header.topic, header.group, header.timestamp)
+    for peer, channel in group.channels.items():
+        if channel.version < _RESET_VERSION:
+            remark = f"the client does not support this feature. version={channel.version}"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        data = encode_body(body, peer.serialize_type)
+        peer.send_one_way(RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push_header, data))
+    broker.log.info("offsets reset", group=header.group, topic=header.topic, peer=connection.address)
+    told = encode_body(ResetOffsetBody(table), command.serialize_type)
+    return command.reply(ResponseCode.SUCCESS, body=told, remark=_SAID)
+
+
+def _new_offsets(broker: Broker, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+    """One for each queue that can be written to. Raises Refusal when the group has none of some queue yet."""
+    topic, group = header.topic, header.group
+    config = broker.topics.get(topic)
+    if config is None:
+        remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    table = {}
+    for queue_id in range(config.write_queue_nums):
+        committed = broker.offsets.query(group, topic, queue_id)
+        if committed == _NO_OFFSET:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")  # RocketMQ's words
+        if header.timestamp == _END:
+            wanted = broker.store.max_offset(topic, queue_id)
+        else:
+            wanted = max(0, broker.store.offset_at(topic, queue_id, header.timestamp))
+        queue = MessageQueue(topic, broker.config.broker_name, queue_id)
+        table[queue] = wanted if header.is_force or wanted < committed else committed
+    return table

@@ -1,0 +1,139 @@
+"""GET_BROKER_RUNTIME_INFO: RocketMQ's names with this broker's values (wire.md 2.6).
+
+What RocketMQ's threads, pools and files have and we do not, is 0: no request waits for a thread, nothing waits to be
+flushed or dispatched, and no time is spent on locking pages.
+"""
+
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core import Broker
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import PROTOCOL_VERSION, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.name_server_bodies import KvTable
+from lockstep.protocol.names import SCHEDULE_TOPIC
+
+__all__ = ["runtime_info"]
+
+_VERSION_TEXT: Final = "V4_9_8"
+_NOT_HERE: Final = {
+    **dict.fromkeys(
+        (
+            "EndTransactionQueueSize",
+            "EndTransactionThreadPoolQueueCapacity",
+            "dispatchBehindBytes",
+            "dispatchMaxBuffer",
+            "getMessageEntireTimeMax",
+            "pageCacheLockTimeMills",
+            "putMessageEntireTimeMax",
+            "putMessageFailedTimes",
+            "remainTransientStoreBufferNumbs",
+            "startAcceptSendRequestTimeStamp",
+            *(
+                f"{pool}ThreadPoolQueue{fact}"
+                for pool in ("pull", "query", "send")
+                for fact in ("Capacity", "HeadWaitTimeMills", "Size")
+            ),
+        ),
+        "0",
+    ),
+    "consumeQueueDiskRatio": "0.0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+    "putMessageDistributeTime": " ".join(
+        f"{bucket}:0"
+        for bucket in (
+            "[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]", "[1~2s]",
+            "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]",
+        )
+    ),
+    "remainHowManyDataToFlush": "0 B",
+}  # fmt: skip
+_BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_KIB: Final = 1024
+_NO_TIME: Final = -1
+
+
+def runtime_info(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    table = {**_NOT_HERE, **_identity(broker, now_ms), **_store(broker), **_traffic(broker, now_ms), **_delays(broker)}
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(KvTable(table), command.serialize_type))
+
+
+def _identity(broker: Broker, now_ms: int) -> dict[str, str]:
+    return {
+        "bootTimestamp": str(broker.stats.started_ms),
+        "brokerVersion": str(PROTOCOL_VERSION),
+        "brokerVersionDesc": _VERSION_TEXT,
+        "runtime": _duration(now_ms - broker.stats.started_ms),
+    }
+
+
+def _store(broker: Broker) -> dict[str, str]:
+    """Of a store in memory its limit stands for what RocketMQ says of a disk."""
+    low, high = broker.store.min_commit_log_offset, broker.store.max_commit_log_offset
+    earliest_ms = broker.store.earliest_timestamp()
+    total_bytes = broker.config.memory_limit_bytes
+    free_bytes = max(0, total_bytes - (high - low))
+    flushes = {}
+    if broker.kept is not None:
+        free_bytes, total_bytes = broker.kept.space()
+        flushes = {"commitLogSyncCount": str(broker.kept.store.sync_count)}  # ours
+    return {
+        **flushes,
+        "commitLogDirCapacity": f"Total : {_size(total_bytes)}, Free : {_size(free_bytes)}.",
+        "commitLogDiskRatio": str(1 - free_bytes / total_bytes),
+        "commitLogMaxOffset": str(high),
+        "commitLogMinOffset": str(low),
+        "earliestMessageTimeStamp": str(_NO_TIME if earliest_ms is None else earliest_ms),
+    }
+
+
+def _traffic(broker: Broker, now_ms: int) -> dict[str, str]:
+    stats = broker.stats
+    totals = stats.count()
+    yesterday, today = stats.mornings()
+    found, missed = stats.rates(now_ms, "found"), stats.rates(now_ms, "missed")
+    return {
+        "getFoundTps": _rates(*found),
+        "getMissTps": _rates(*missed),
+        "getTotalTps": _rates(*map(sum, zip(found, missed, strict=True))),
+        "getTransferedTps": _rates(*stats.rates(now_ms, "got")),
+        "msgGetTotalTodayMorning": str(today.got),
+        "msgGetTotalTodayNow": str(totals.got),
+        "msgGetTotalYesterdayMorning": str(yesterday.got),
+        "msgPutTotalTodayMorning": str(today.put),
+        "msgPutTotalTodayNow": str(totals.put),
+        "msgPutTotalYesterdayMorning": str(yesterday.put),
+        "putMessageAverageSize": str(totals.put_bytes / totals.put if totals.put else 0.0),
+        "putMessageSizeTotal": str(totals.put_bytes),
+        "putMessageTimesTotal": str(totals.put),
+        "putTps": _rates(*stats.rates(now_ms, "put")),
+    }
+
+
+def _delays(broker: Broker) -> dict[str, str]:
+    """Of each level with messages: how far it was delivered, and how far it goes."""
+    return {
+        f"scheduleMessageOffset_{level}": f"{delivered},{broker.store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+        for level, delivered in broker.delays.offsets.items()
+    }
+
+
+def _rates(*rates: float) -> str:
+    return " ".join(str(float(rate)) for rate in rates)
+
+
+def _duration(passed_ms: int) -> str:
+    minutes, seconds = divmod(passed_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def _size(count_bytes: float) -> str:
+    for unit in _BYTE_UNITS[:-1]:
+        if count_bytes < _KIB:
+            return f"{count_bytes:.0f} B" if unit == "B" else f"{count_bytes:.1f} {unit}"
+        count_bytes /= _KIB
+    return f"{count_bytes:.1f} {_BYTE_UNITS[-1]}"

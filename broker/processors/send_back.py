@@ -1,0 +1,96 @@
+"""CONSUMER_SEND_MSG_BACK: what a listener failed at is tried again later, or is a dead letter (wire.md 10.1)."""
+
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core import Broker
+from lockstep.broker.delay_service import record_of
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.processors.send_target import limit_of_retries
+from lockstep.broker.store import Record, StoreFull
+from lockstep.protocol import properties as names
+from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
+from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, Permission, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
+
+__all__ = ["send_back"]
+
+_WRITE: Final = int(Permission.WRITE)
+_FIRST_RETRY_LEVEL: Final = 3  # 10 s; each later retry of a message waits a level longer
+
+
+def send_back(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Checks in RocketMQ's order. Stored anew in %RETRY%group after a delay, or in %DLQ%group at once."""
+    header = command.decode_header(SendMessageBackRequestHeader)
+    group = _group(broker, header.group, now_ms)
+    if group.retry_queue_nums <= 0:
+        return command.reply(ResponseCode.SUCCESS)  # this group gives up at once
+    retry_topic = broker.topics.ensure_retry_topic(group.group_name, group.retry_queue_nums, now_ms)
+    _check_writable(retry_topic)
+    message = _message(broker, header.offset)
+    properties = dict(message.properties)
+    properties.setdefault(names.RETRY_TOPIC, message.topic)
+    properties[names.WAIT] = "false"
+    properties[names.ORIGIN_MESSAGE_ID] = properties.get(names.ORIGIN_MESSAGE_ID) or message.offset_message_id
+    limit = limit_of_retries(command, header.max_reconsume_times, group)
+    if message.reconsume_times >= limit or header.delay_level < 0:
+        topic = broker.topics.ensure_dead_letter_topic(group.group_name, now_ms).topic_name
+        queue_id = 0
+        properties[names.DELAY] = "0"
+        broker.log.info("dead letter", group=group.group_name, topic=topic, reconsume_times=message.reconsume_times)
+    else:
+        topic = retry_topic.topic_name
+        queue_id = broker.rng.randrange(group.retry_queue_nums)
+        properties[names.DELAY] = str(header.delay_level or _FIRST_RETRY_LEVEL + message.reconsume_times)
+    _store(broker, message, properties, topic, queue_id, now_ms)
+    broker.stats.on_sent_back(group.group_name, properties[names.RETRY_TOPIC])
+    return command.reply(ResponseCode.SUCCESS)
+
+
+def _group(broker: Broker, consumer_group: str, now_ms: int) -> SubscriptionGroupConfig:
+    group = broker.groups.find(consumer_group, now_ms)
+    if group is None:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, broker.groups.why_absent(consumer_group))
+    if not broker.config.broker_permission & _WRITE:
+        raise Refusal(ResponseCode.NO_PERMISSION, "the broker may not be written to")
+    return group
+
+
+def _check_writable(topic: TopicConfig) -> None:
+    if not topic.perm & _WRITE:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} may not be written to")
+
+
+def _message(broker: Broker, commit_log_offset: int) -> MessageExt:
+    data = broker.store.message_at(commit_log_offset)
+    if data is None:
+        remark = f"no message begins at commit log offset {commit_log_offset}; it may have been dropped"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return decode_messages(data, unzip=False)[0]
+
+
+def _store(
+    broker: Broker, message: MessageExt, properties: dict[str, str], topic: str, queue_id: int, now_ms: int
+) -> None:
+    place = broker.delays.place(properties, topic, queue_id, now_ms)
+    record = record_of(message, properties, topic, queue_id, now_ms)
+    record = record._replace(reconsume_times=message.reconsume_times + 1)
+    if len(topic) > TOPIC_LENGTH_MAX or len(record.properties) > PROPERTIES_BYTES_MAX:
+        remark = f"topic {topic!r} or its {len(record.properties)} bytes of properties are too long to be stored"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    if place is not None:
+        record = record._replace(topic=SCHEDULE_TOPIC, queue_id=place.queue_id, tags_code=place.deliver_at_ms)
+    _put(broker, record)
+    if place is not None:
+        broker.delays.waits(place.deliver_at_ms)
+
+
+def _put(broker: Broker, record: Record) -> None:
+    try:
+        broker.put(record)
+    except StoreFull as why:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(why)) from None

@@ -1,0 +1,114 @@
+"""Topics, as administrators make, list, measure and delete them: 17, 21, 202, 215, 300, 305, 351 (wire.md 2.4)."""
+
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core import Broker
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.protocol.admin_bodies import GroupList, TopicOffset, TopicStatsTable
+from lockstep.protocol.admin_headers import DeleteTopicRequestHeader, TopicRequestHeader
+from lockstep.protocol.bodies import TopicConfig, TopicList
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.config_bodies import TopicConfigWrapper
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.headers import CreateTopicRequestHeader
+from lockstep.protocol.model import MessageQueue
+
+__all__ = [
+    "create_topic",
+    "delete_topic",
+    "groups_of_topic",
+    "system_topics",
+    "topic_config",
+    "topic_configs",
+    "topic_stats",
+]
+
+_FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
+
+
+def create_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """`order` is not kept, as in RocketMQ, whose name servers hold the order configuration."""
+    header = command.decode_header(CreateTopicRequestHeader)
+    if header.topic_filter_type not in _FILTER_TYPES:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType must be one of {', '.join(_FILTER_TYPES)}")
+    config = TopicConfig(
+        header.topic, header.read_queue_nums, header.write_queue_nums, header.perm, header.topic_sys_flag
+    )
+    try:
+        broker.topics.check_put(config)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    if broker.topics.put(config, now_ms):
+        broker.log.info(
+            "topic created or changed",
+            topic=config.topic_name,
+            read_queues=config.read_queue_nums,
+            write_queues=config.write_queue_nums,
+            peer=connection.address,
+        )
+    return command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as asked")  # RocketMQ says something
+
+
+def delete_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The topic and its messages go; offsets of groups stay, as in RocketMQ. One that is not there is no error."""
+    (topic,) = command.decode_header(DeleteTopicRequestHeader)
+    try:
+        broker.topics.check_name(topic)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    broker.stats.on_topic_deleted(topic)
+    if broker.topics.delete(topic, now_ms):
+        broker.store.drop_topic(topic)
+        broker.log.info("topic deleted", topic=topic, peer=connection.address)
+    return command.reply(ResponseCode.SUCCESS)
+
+
+def topic_configs(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    body = TopicConfigWrapper(broker.topics.data_version, tuple(broker.topics.topics))
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+
+
+def topic_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """One topic; the admin tools of RocketMQ 5 ask for it."""
+    config = _known(broker, command)
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
+
+
+def _known(broker: Broker, command: RemotingCommand) -> TopicConfig:
+    (topic,) = command.decode_header(TopicRequestHeader)
+    config = broker.topics.get(topic)
+    if config is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+    return config
+
+
+def topic_stats(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The bounds of every queue that can be written to, and when its last message came: 0 when there is none."""
+    config = _known(broker, command)
+    topic, name = config.topic_name, broker.config.broker_name
+    table = {
+        MessageQueue(topic, name, queue_id): _bounds(broker, topic, queue_id)
+        for queue_id in range(config.write_queue_nums)
+    }
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(TopicStatsTable(table), command.serialize_type))
+
+
+def _bounds(broker: Broker, topic: str, queue_id: int) -> TopicOffset:
+    low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
+    return TopicOffset(low, high, broker.store.store_timestamp(topic, queue_id, high - 1) or 0)
+
+
+def groups_of_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Groups that subscribe to a topic now, and those that left offsets of it."""
+    (topic,) = command.decode_header(TopicRequestHeader)
+    online = [group for group, members in broker.consumers.groups.items() if topic in members.subscriptions]
+    groups = sorted({*online, *broker.offsets.groups_of(topic)})
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(GroupList(tuple(groups)), command.serialize_type))
+
+
+def system_topics(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    body = TopicList(broker.topics.system_topics())
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))

@@ -1,0 +1,197 @@
+"""Transactions: half messages, their end, and asking producers that did not tell it (wire.md 11)."""
+
+from typing import Final
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.core import Broker
+from lockstep.broker.delay_service import record_of
+from lockstep.broker.half_messages import HalfMessage
+from lockstep.broker.half_recovery import mark_of
+from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.store import Record, StoreFull
+from lockstep.protocol import properties as names
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from lockstep.protocol.ids import encode_offset_message_id
+from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
+from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
+
+__all__ = ["check_transactions", "end_transaction", "half_of"]
+
+_COMMIT: Final = int(SysFlag.TRANSACTION_COMMIT)
+_ROLLBACK: Final = int(SysFlag.TRANSACTION_MASK)  # both bits
+_TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
+_DECISIONS: Final = {_COMMIT: "committed", _ROLLBACK: "rolled back"}
+_UNKNOWN: Final = 0
+_DIGITS_MAX: Final = 10
+_CHECKED_AT_ONCE_MAX: Final = 200  # some ten milliseconds of work, then others have their turn
+_RETENTION_MS: Final = 72 * 3_600_000  # fileReservedTime: what is older is given up
+
+
+def half_of(broker: Broker, properties: dict[str, str], topic: str, queue_id: int, now_ms: int) -> tuple[str, int]:
+    """The queue that a half message stands in; its properties then name its own. A delay is dropped, as by Java."""
+    properties.pop(names.DELAY, None)
+    properties[names.REAL_TOPIC] = topic
+    properties[names.REAL_QID] = str(queue_id)
+    broker.topics.ensure_system_topic(HALF_TOPIC, now_ms)
+    broker.topics.ensure_system_topic(OP_HALF_TOPIC, now_ms)
+    return HALF_TOPIC, 0
+
+
+# The end ----------------------------------------------------------------------------------------------------------
+
+
+def end_transaction(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """No answer to a producer that does not know yet, as in RocketMQ.
+
+    A second end changes nothing, nor does one by an earlier copy than the one that was ended; RocketMQ commits again.
+    """
+    header = command.decode_header(EndTransactionRequestHeader)
+    if header.commit_or_rollback == _UNKNOWN:
+        return None
+    decision = _DECISIONS.get(header.commit_or_rollback)
+    if decision is None:
+        raise HeaderError(f"the field commitOrRollback must be 8, 12 or 0, not {header.commit_or_rollback}")
+    message = _half_message(broker, header)
+    if broker.halves.is_open(message.queue_offset):
+        mark = mark_of(broker.store, message.queue_offset, now_ms)
+        _put_all(broker, [_committed(message, now_ms), mark] if header.commit_or_rollback == _COMMIT else [mark])
+        broker.halves.ended(message.queue_offset)  # not before it is stored: what cannot be may be asked for again
+        broker.log.debug("transaction ended", decision=decision, group=header.producer_group, msg_id=header.msg_id)
+    remark = None if header.commit_or_rollback == _COMMIT else "rolled back"  # RocketMQ says something there too
+    return command.reply(ResponseCode.SUCCESS, remark=remark)
+
+
+def _half_message(broker: Broker, header: EndTransactionRequestHeader) -> MessageExt:
+    """Raises Refusal unless the request tells of a half message what its producer knows of it."""
+    data = broker.store.message_at(header.commit_log_offset)
+    if data is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message begins at commit log offset {header.commit_log_offset}")
+    message = decode_messages(data, unzip=False)[0]
+    group = message.properties.get(names.PGROUP)
+    if message.topic != HALF_TOPIC:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"the message at {header.commit_log_offset} is no half message")
+    if group != header.producer_group:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"the half message is of group {group!r}, not of that producer's")
+    if message.queue_offset != header.tran_state_table_offset:
+        remark = f"the half message has offset {message.queue_offset}, not {header.tran_state_table_offset}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return message
+
+
+def _committed(message: MessageExt, now_ms: int) -> Record:
+    """The message that consumers see."""
+    properties = message.properties
+    record = record_of(message, properties, properties[names.REAL_TOPIC], int(properties[names.REAL_QID]), now_ms)
+    sys_flag = record.sys_flag & ~_TRANSACTION | _COMMIT
+    return record._replace(sys_flag=sys_flag, prepared_transaction_offset=message.commit_log_offset)
+
+
+def _put_all(broker: Broker, records: list[Record]) -> list[HalfMessage]:
+    """All or none: a message that was committed without its mark would be committed again after a restart."""
+    try:
+        stored = broker.put_all(records)
+    except StoreFull as why:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(why)) from None
+    return [HalfMessage(result.queue_offset, result.commit_log_offset) for result in stored]
+
+
+# Asking producers -------------------------------------------------------------------------------------------------
+
+
+def check_transactions(broker: Broker, now_ms: int) -> None:
+    """Every 60 s while there are undecided ones: ask for those whose time to decide is over, up to 15 times.
+
+    A bounded number of them; `halves.next_due_ms` says when to come back.
+    """
+    next_round_ms = now_ms + broker.config.transaction_check_interval_ms
+    for half in broker.halves.take_round(next_round_ms, _CHECKED_AT_ONCE_MAX):
+        data = broker.store.message_at(half.commit_log_offset)
+        if data is None:
+            broker.halves.ended(half.queue_offset)
+            broker.log.warning("memory limit: a half message was dropped before it was decided")
+            continue
+        message = decode_messages(data, unzip=False)[0]
+        age_ms = now_ms - message.born_timestamp
+        try:
+            if _asked(message) >= broker.config.transaction_check_max or age_ms > _RETENTION_MS:
+                _give_up(broker, message, now_ms)
+            elif age_ms > _immunity_ms(broker, message) or age_ms < 0:
+                _ask(broker, message, now_ms)
+        except Refusal as why:
+            broker.log.error("a half message cannot be stored anew", reason=str(why))
+            return
+
+
+def _asked(message: MessageExt) -> int:
+    """How often its producer was asked."""
+    return _number(message.properties.get(names.TRANSACTION_CHECK_TIMES, "")) or 0
+
+
+def _number(text: str) -> int | None:
+    """Of a property that its sender may have written as it liked."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None
+
+
+def _immunity_ms(broker: Broker, message: MessageExt) -> int:
+    """How long its producer has to decide; a message may say so itself."""
+    seconds = _number(message.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, ""))
+    return broker.config.transaction_timeout_ms if seconds is None else seconds * 1000
+
+
+def _ask(broker: Broker, message: MessageExt, now_ms: int) -> None:
+    """The message stands anew at the end of the half topic, and the producer answers with its new offsets."""
+    properties = dict(message.properties)
+    times = _asked(message) + 1
+    properties[names.TRANSACTION_CHECK_TIMES] = str(times)
+    record = record_of(message, properties, HALF_TOPIC, 0, now_ms)
+    if len(record.properties) > PROPERTIES_BYTES_MAX:  # no room to count the questions in
+        _give_up(broker, message, now_ms)
+        return
+    (half,) = _put_all(broker, [record])
+    broker.halves.moved(message.queue_offset, half)
+    group = properties.get(names.PGROUP, "")
+    connection = broker.producers.any_connection(group)
+    if connection is None:
+        broker.log.warning("nobody of the producer group is there to be asked", group=group, times=times)
+        return
+    unique_key = properties.get(names.UNIQ_KEY)
+    offset_id = encode_offset_message_id(broker.store.store_host, broker.store.store_port, half.commit_log_offset)
+    header = CheckTransactionStateRequestHeader(*half, unique_key, unique_key, offset_id)
+    body = _as_sent(broker, record, properties, half)
+    connection.send_one_way(RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, header, body))
+
+
+def _as_sent(broker: Broker, record: Record, properties: dict[str, str], half: HalfMessage) -> bytes:
+    """The half message under the topic and queue that its producer sent it to."""
+    return encode_stored_message(
+        int(properties[names.REAL_QID]),
+        record.flag,
+        half.queue_offset,
+        half.commit_log_offset,
+        record.sys_flag,
+        record.born_timestamp,
+        record.born_host,
+        record.born_port,
+        record.store_timestamp,
+        broker.store.store_host,
+        broker.store.store_port,
+        record.reconsume_times,
+        record.prepared_transaction_offset,
+        record.body,
+        properties[names.REAL_TOPIC].encode(),
+        record.properties,
+    )
+
+
+def _give_up(broker: Broker, message: MessageExt, now_ms: int) -> None:
+    """Asked often enough, too old, or too large to be asked about: it goes where administrators look for it."""
+    broker.topics.ensure_system_topic(TRANSACTION_GIVEN_UP_TOPIC, now_ms)
+    copy = record_of(message, message.properties, TRANSACTION_GIVEN_UP_TOPIC, 0, now_ms)
+    _put_all(broker, [copy, mark_of(broker.store, message.queue_offset, now_ms)])
+    broker.halves.ended(message.queue_offset)
+    broker.log.warning("a half message is given up", group=message.properties.get(names.PGROUP), id=message.msg_id)

@@ -1,0 +1,141 @@
+"""Files of the broker's tables, written off the event loop: one writing of each at a time, of what stands then."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime, TimerHandle, WorkerPool
+
+__all__ = ["ChangingTable", "OnWritten", "TableWriter", "Writing"]
+
+_AGAIN_MS: Final = 500
+
+Writing = Callable[[], None]  # raises OSError; may run on another thread
+OnWritten = Callable[[str], None]  # empty: it is on the disk; else why it is not
+
+
+class ChangingTable:
+    """A table that goes to its file at every change. `snapshot` says how to write it as it stands now.
+
+    `change_count` grows with each change; those up to `written_count` are in the file.
+    """
+
+    def __init__(self, name: str, snapshot: Callable[[], Writing]) -> None:
+        self.name = name
+        self.snapshot = snapshot
+        self.change_count = 0
+        self.written_count = 0
+        self.on_change: Callable[[], None] = _nobody
+
+    @property
+    def is_written(self) -> bool:
+        return self.written_count == self.change_count
+
+    def changed(self) -> None:
+        self.change_count += 1
+        self.on_change()
+
+
+class TableWriter:
+    """What fails is tried again, with what stands then, until it succeeds. All is to be called on the loop."""
+
+    def __init__(self, runtime: Runtime, table: ChangingTable, log: EventLog) -> None:
+        self._runtime = runtime
+        self._table = table
+        self._log = log
+        self._pool: WorkerPool | None = None
+        self._writing: asyncio.Future[Exception | None] | None = None
+        self._timer: TimerHandle | None = None
+        self._waiting: list[tuple[int, OnWritten]] = []  # with the change that each waits for
+        self._stopped = False
+        self._failing = False
+
+    async def start(self) -> None:
+        """What was changed before is on the disk when it returns, if the disk takes it."""
+        self._table.on_change = self._check
+        await self.flush()
+
+    def when_written(self, then: OnWritten) -> None:
+        """`then` is called when all changes up to now are in the file, or with why the next attempt failed."""
+        if self._table.is_written:
+            then("")
+        else:
+            self._waiting.append((self._table.change_count, then))
+            self._check()
+
+    async def flush(self) -> None:
+        """Wait for the writing that has all changes up to now, whether it succeeds or not."""
+        written = asyncio.Event()
+        self._wake()
+        self.when_written(lambda _: written.set())
+        await written.wait()
+
+    async def stop(self) -> None:
+        """One last attempt, if need be; the log tells when it fails."""
+        await self.flush()
+        while self._writing is not None:  # of what has changed meanwhile
+            await self.flush()
+        self._stopped = True
+        self._wake()
+        if self._pool is not None:
+            self._pool.close()
+
+    def _wake(self) -> None:
+        """Do not wait for the next attempt."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        if not self._stopped and self._writing is None and self._timer is None and not self._table.is_written:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._pool is None:
+            self._pool = self._runtime.new_worker_pool(self._table.name, 1)
+        self._writing = self._pool.submit(partial(_written, self._table.snapshot()))
+        self._writing.add_done_callback(partial(self._finish, self._table.change_count))
+
+    def _finish(self, change_count: int, future: "asyncio.Future[Exception | None]") -> None:
+        self._writing = None
+        if future.cancelled():
+            return
+        error = future.result()
+        if error is None:
+            self._table.written_count = change_count
+            self._failing = False
+        else:
+            self._on_failed(error)
+        done = [then for number, then in self._waiting if number <= change_count]
+        self._waiting = [waits for waits in self._waiting if waits[0] > change_count]
+        reason = f"{self._table.name} cannot be written: {error}" if error is not None else ""
+        for then in done:
+            then(reason)
+        self._check()
+
+    def _on_failed(self, error: Exception) -> None:
+        if not self._failing:
+            event = "a file cannot be written; it will be tried again"
+            self._log.error(event, file=self._table.name, reason=str(error))
+        self._failing = True
+        if not self._stopped:
+            self._timer = self._runtime.call_later_ms(_AGAIN_MS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._timer = None
+        self._check()
+
+
+def _written(write: Writing) -> Exception | None:
+    """On a thread of its own."""
+    try:
+        write()
+    except (OSError, ValueError) as error:  # ValueError: a name that is no text in UTF-8
+        return error
+    return None
+
+
+def _nobody() -> None:
+    """Nothing is written before the writer has started."""
