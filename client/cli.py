@@ -8,13 +8,14 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 
-from lockstep.client.cli_commands import Work, app
+from lockstep.client.cli_commands import app
+from lockstep.client.cli_options import Work
 from lockstep.client.cli_output import CliError, note
 from lockstep.remoting.settings import SettingError
 
@@ -34,11 +35,16 @@ class _Stopped(Exception):
 
 def _run(work: Work, **_options: object) -> None:
     """What a command returned; called while the files that its options opened are open still."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        try:
+    try:
+        if callable(work):
+            work()
+            return
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_until_signal(work))
-        except BrokenPipeError:
-            raise _Stopped(signal.SIGPIPE) from None
+    except BrokenPipeError:
+        raise _Stopped(signal.SIGPIPE) from None
+    except KeyboardInterrupt:
+        raise _Stopped(signal.SIGINT) from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -49,7 +55,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _until_signal(work: Work) -> None:
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
     """The first SIGINT, SIGTERM or SIGHUP cancels the work, which cleans up; a second one does not wait for that.
 
     A terminal that closes sends SIGHUP; under nohup it is ignored and stays so.

@@ -5,17 +5,15 @@ imported only then: `lockstep --help` imports none of them.
 """
 
 import sys
-from collections.abc import Coroutine
 from typing import Annotated, Any
 
 import typer
 
-from lockstep.client.cli_options import Group, NameServer, Output, Properties, Verbose
+from lockstep.client.cli_options import Group, NameServer, Output, Properties, Verbose, Work
 from lockstep.client.cli_output import OutputFormat, UsageError, unbuffered
+from lockstep.client.cli_store_commands import store
 
-__all__ = ["Work", "app"]
-
-Work = Coroutine[Any, Any, None]
+__all__ = ["app"]
 
 _LOCAL = "127.0.0.1:9876"
 
@@ -35,6 +33,7 @@ locks = _typer("Queue locks: list, watch. Of Lockstep brokers only: RocketMQ has
 app.add_typer(topics, name="topic")
 app.add_typer(groups, name="group")
 app.add_typer(locks, name="lock")
+app.add_typer(store, name="store")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
 

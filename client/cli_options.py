@@ -1,16 +1,19 @@
 """The options that several commands have, and how their texts are read."""
 
+from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from lockstep.client.cli_output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
-__all__ = ["Group", "NameServer", "Output", "Properties", "Verbose", "configured", "timestamp_ms"]
+__all__ = ["Group", "NameServer", "Output", "Properties", "Verbose", "Work", "configured", "timestamp_ms"]
 
 C = TypeVar("C")
+# What a command returns: what runs on the event loop, or plain work, which a signal ends as it ends any program.
+Work = Coroutine[Any, Any, None] | Callable[[], None]
 
 NameServer = Annotated[
     str,

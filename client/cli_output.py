@@ -19,6 +19,7 @@ __all__ = [
     "UsageError",
     "clock",
     "counted",
+    "date_time",
     "json_line",
     "note",
     "print_rows",
@@ -122,6 +123,13 @@ def counted(count: int, noun: str) -> str:
 def clock(now_ms: int) -> str:
     """The local time of day."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().strftime("%H:%M:%S")
+
+
+def date_time(epoch_ms: int) -> str:
+    """ "2026-11-21 05:00:00.123+01:00", in local time; what never was is a dash."""
+    if not epoch_ms:
+        return "-"
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
 
 
 class StderrLog:

@@ -6,7 +6,7 @@ from lockstep.client.admin import AdminClient
 from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, note, print_rows
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies import QueueData, TopicRouteData
-from lockstep.protocol.names import DEAD_LETTER_PREFIX, check_topic, is_retry_topic, is_system_topic
+from lockstep.protocol.names import DEAD_LETTER_PREFIX, check_topic, is_retry_topic, is_system_topic, reply_topic
 
 __all__ = ["create_topic", "list_topics"]
 
@@ -17,6 +17,7 @@ async def list_topics(name_server: str, show_all: bool, output: OutputFormat) ->
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         brokers = await admin.brokers()
         own = {broker.broker_name for broker in brokers} | {broker.cluster for broker in brokers}
+        own |= {reply_topic(broker.cluster) for broker in brokers}
         for topic in await admin.topics():
             hidden = topic in own or is_system_topic(topic) or _belongs_to_group(topic) or topic.startswith("RMQ_SYS_")
             if show_all or not hidden:

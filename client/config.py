@@ -13,9 +13,13 @@ _BROKER_LOCK_LIFE_MS = 60_000  # RocketMQ's, unless a broker is told otherwise (
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
-    """What every client has. `serialize_type` is what it asks Lockstep brokers for; others always get JSON."""
+    """What every client has.
 
-    serialize_type: SerializeType = SerializeType.MSGPACK
+    `serialize_type`: MSGPACK is what it asks Lockstep brokers for, others get JSON; JSON and ROCKETMQ, the binary
+    header, go to every broker and name server.
+    """
+
+    serialize_type: SerializeType = setting(SerializeType.MSGPACK, name="rocketmq.serialize.type")  # noqa: RUF009 - a field
     connect_timeout_ms: int = 3000
     request_timeout_ms: int = setting(3000, name="mqClientApiTimeout")
     poll_name_server_interval_ms: int = setting(30_000, name="pollNameServerInterval")

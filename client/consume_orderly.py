@@ -6,9 +6,11 @@ queue), and the consume lock (`listener_running`: a rebalance does not unlock un
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_stats import ConsumeStats, TopicTotals
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
@@ -32,6 +34,7 @@ _YIELD_AFTER = 64  # listener calls that never waited, before the loop serves ot
 _UNLIMITED = 2**31 - 1
 
 _Status = ConsumeOrderlyStatus
+_SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
 
 class ConsumeMessageOrderlyService:
@@ -44,6 +47,7 @@ class ConsumeMessageOrderlyService:
         locks: QueueLocks,
         offsets: RemoteBrokerOffsetStore,
         dead_letters: DeadLetters,
+        stats: ConsumeStats,
         trace: TraceWriter | None,
         log: EventLog,
     ) -> None:
@@ -53,10 +57,12 @@ class ConsumeMessageOrderlyService:
         self._locks = locks
         self._offsets = offsets
         self._dead_letters = dead_letters
+        self._stats = stats
         self._trace = trace
         self._log = log
         self._gates: dict[MessageQueue, asyncio.Lock] = {}
         self._running: dict[ProcessQueue, asyncio.Task[None]] = {}
+        self._wanted: dict[MessageQueue, int] = {}  # by how many that are not runs of ours
         self._stopped = False
         self._results: dict[tuple[bool, _Status], Callable[..., Awaitable[bool]]] = {
             (True, _Status.SUCCESS): self._commit,
@@ -80,6 +86,18 @@ class ConsumeMessageOrderlyService:
 
     def _submit_later(self, process_queue: ProcessQueue, delay_ms: int) -> None:
         self._runtime.call_later_ms(delay_ms, self.submit, process_queue)
+
+    @asynccontextmanager
+    async def between_runs(self, queue: MessageQueue) -> AsyncIterator[None]:
+        """In it no run of this queue calls the listener; one that is at work ends with its present call."""
+        self._wanted[queue] = self._wanted.get(queue, 0) + 1
+        try:
+            async with self._gates.setdefault(queue, asyncio.Lock()):
+                yield
+        finally:
+            self._wanted[queue] -= 1
+            if not self._wanted[queue]:
+                del self._wanted[queue]
 
     async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
         """Take no more messages; the queues whose listener did not return within `timeout_ms`."""
@@ -115,27 +133,34 @@ class ConsumeMessageOrderlyService:
     async def _consume_run(self, process_queue: ProcessQueue) -> None:
         """Batch after batch, until nothing is left, the lock is gone, or a batch suspends the queue."""
         runtime, batch_size = self._runtime, self._config.consume_message_batch_max_size
-        lock_ms, began_ms = self._config.lock_max_live_time_ms, runtime.now_ms()
+        lock_ms, totals = self._config.lock_max_live_time_ms, self._stats.of(process_queue.queue.topic)
+        now_ms = began_ms = runtime.now_ms()
         calls = 0
         while not (process_queue.dropped or self._stopped):
-            now_ms = runtime.now_ms()
             if not process_queue.holds_lock(now_ms, lock_ms):
                 self._try_lock_later(process_queue, _RESUBMIT_MS)
                 return
-            if now_ms - began_ms > self._config.consume_continuously_max_ms:
+            wanted = self._wanted and process_queue.queue in self._wanted  # empty as a rule: no queue is hashed
+            if wanted or now_ms - began_ms > self._config.consume_continuously_max_ms:
                 self._submit_later(process_queue, _RESUBMIT_MS)
                 return
+            process_queue.last_consume_ms = now_ms
             messages = process_queue.take_messages(batch_size)
             if not messages:
                 return
-            if not await self._consume_batch(process_queue, messages):
+            done_ms = await self._consume_batch(process_queue, messages, totals)
+            if done_ms is None:
                 return
+            now_ms = done_ms
             calls += 1
             if calls % _YIELD_AFTER == 0:
                 await asyncio.sleep(0)
+                now_ms = runtime.now_ms()
 
-    async def _consume_batch(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> bool:
-        """One listener call and its result; False ends the run."""
+    async def _consume_batch(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], totals: TopicTotals
+    ) -> int | None:
+        """One listener call and its result. Returns the time, which the caller need not ask for; None ends the run."""
         queue = process_queue.queue
         if is_retry_topic(queue.topic):
             for message in messages:
@@ -143,14 +168,17 @@ class ConsumeMessageOrderlyService:
         context = ConsumeOrderlyContext(queue)
         begin = self._trace.now() if self._trace is not None else (0, 0)
         process_queue.listener_running = True
-        status = await self._call(messages.copy(), context)  # a listener may empty its list
+        status = (await self._call(messages.copy(), context)).status  # a listener may empty its list
         process_queue.listener_returned()
+        now_ms = self._runtime.now_ms()
+        totals.consumed(len(messages), now_ms - process_queue.last_consume_ms, status is _SUSPEND)
         if self._trace is not None:
             self._trace.handled(queue, process_queue.period, messages, status.name, begin)
         if context.auto_commit and status is _Status.SUCCESS:  # the common case, without a coroutine of its own
             self._store_offset(process_queue, process_queue.commit())
-            return True
-        return await self._results[bool(context.auto_commit), status](process_queue, messages, context)
+            return now_ms
+        goes_on = await self._results[bool(context.auto_commit), status](process_queue, messages, context)
+        return self._runtime.now_ms() if goes_on else None
 
     # Results -------------------------------------------------------------------------------------------------
 

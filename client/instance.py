@@ -1,7 +1,7 @@
 """MQClientInstance: what one client has whatever it does: an id, connections, routes, heartbeats."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from lockstep.client.config import ClientConfig
@@ -20,9 +20,10 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Identity, Runtime
 from lockstep.remoting.settings import Address, SettingError, parse_addresses
 
-__all__ = ["MQClientInstance", "name_server_addresses"]
+__all__ = ["BrokerCall", "MQClientInstance", "name_server_addresses"]
 
 B = TypeVar("B", bound=WireBody)
+BrokerCall = Callable[[Endpoint, RemotingCommand], RemotingCommand | None]
 
 NAME_SERVER_VARIABLE = "NAMESRV_ADDR"
 
@@ -64,6 +65,8 @@ class MQClientInstance:
         self._on_ids_changed = on_ids_changed
         self._on_broker_connected = on_broker_connected
         self._name_servers = frozenset(str(address) for address in name_servers)
+        self.name_servers_text = ";".join(str(address) for address in name_servers)
+        self._broker_calls: Mapping[int, BrokerCall] = {}
         self.dialer = Dialer(
             runtime,
             on_request=self._on_request,
@@ -81,6 +84,10 @@ class MQClientInstance:
         self.schedule.every(poll_ms, self.routes.refresh, first_ms=poll_ms, name="route refresh")
         if self._producer_group or self._consumer_data:
             self.schedule.every(beat_ms, self.heartbeat_all, first_ms=1000, name="heartbeat")
+
+    def serve(self, broker_calls: Mapping[int, BrokerCall]) -> None:
+        """Answer these requests of brokers, by code; an answer that is None comes later, or never."""
+        self._broker_calls = broker_calls
 
     async def shutdown(self, consumer_group: str | None = None) -> None:
         """Unregister from the brokers that still can be reached, and close."""
@@ -177,11 +184,14 @@ class MQClientInstance:
         if self._on_broker_connected is not None:
             await self._on_broker_connected(address, endpoint)
 
-    def _on_request(self, _endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+    def _on_request(self, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             header = command.decode_header(NotifyConsumerIdsChangedRequestHeader)
             if self._on_ids_changed is not None:
                 self._on_ids_changed(header.consumer_group)
             return None
+        answer = self._broker_calls.get(command.code)
+        if answer is not None:
+            return answer(endpoint, command)
         remark = f"{request_name(command.code)} is not supported by this client"
         return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

@@ -5,14 +5,14 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import WorkerPool
 
-__all__ = ["ConsumeOrderlyContext", "ConsumeOrderlyStatus", "Listener", "ListenerCall", "OrderlyListener"]
+__all__ = ["ConsumeOrderlyContext", "ConsumeOrderlyStatus", "Listener", "ListenerCall", "OrderlyListener", "Outcome"]
 
 
 class ConsumeOrderlyStatus(Enum):
@@ -40,8 +40,16 @@ OrderlyListener = Callable[
 _SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
 
+class Outcome(NamedTuple):
+    """What came of a call: `error` says what was wrong with it, `raised` whether that was an exception."""
+
+    status: ConsumeOrderlyStatus
+    error: str | None = None
+    raised: bool = False
+
+
 class ListenerCall:
-    """Calls a listener, `async def` on the loop and plain on the pool, and turns whatever comes back into a status.
+    """Calls a listener, `async def` on the loop and plain on the pool, and turns whatever comes back into an `Outcome`.
 
     None is SUCCESS; an exception is SUSPEND; anything else is SUSPEND with an error that names it.
     """
@@ -54,7 +62,7 @@ class ListenerCall:
             getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
 
-    async def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus:
+    async def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Outcome:
         try:
             if self._is_async:
                 result = await self._listener(messages, context)
@@ -63,24 +71,30 @@ class ListenerCall:
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _being_cancelled():
                 raise  # not the listener's: this client is taken down
+            reason = f"{type(error).__name__}: {error}"
             self._log.warning(
                 "listener failed: queue suspended",
                 queue=str(context.message_queue),
                 offset=messages[0].queue_offset,
-                error=f"{type(error).__name__}: {error}",
+                error=reason,
             )
-            return _SUSPEND
+            return Outcome(_SUSPEND, reason, raised=True)
         if result is None:
-            return ConsumeOrderlyStatus.SUCCESS
+            return _SUCCEEDED
         if type(result) is ConsumeOrderlyStatus:
-            return result
+            return _OUTCOMES[result]
+        returned = f"{type(result).__name__} {result!r:.80}"
         self._log.error(
             "listener returned nonsense: queue suspended",
             queue=str(context.message_queue),
-            returned=f"{type(result).__name__} {result!r:.80}",
+            returned=returned,
             allowed="None or a ConsumeOrderlyStatus",
         )
-        return _SUSPEND
+        return Outcome(_SUSPEND, f"the listener returned {returned}")
+
+
+_OUTCOMES = {status: Outcome(status) for status in ConsumeOrderlyStatus}
+_SUCCEEDED = _OUTCOMES[ConsumeOrderlyStatus.SUCCESS]
 
 
 def _being_cancelled() -> bool:

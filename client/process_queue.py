@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sortedcontainers import SortedDict
 
+from lockstep.protocol.client_bodies import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
@@ -30,6 +31,7 @@ class ProcessQueue:
         self.locked = locked_ms is not None
         self.last_lock_ms = now_ms if locked_ms is None else locked_ms
         self.last_pull_ms = now_ms
+        self.last_consume_ms = now_ms
         self.consuming = False  # a consume task is running or due
         self.listener_running = False
         self.positioned = False  # the first offset was fixed from the broker under the lock
@@ -109,6 +111,26 @@ class ProcessQueue:
     @property
     def is_empty(self) -> bool:
         return not self._messages and not self._in_hand
+
+    def info(self, commit_offset: int) -> ProcessQueueInfo:
+        """For GET_CONSUMER_RUNNING_INFO; offsets are 0 where there is no message (wire.md 2.5)."""
+        cached, in_hand = self._messages, self._in_hand
+        return ProcessQueueInfo(
+            commit_offset=commit_offset,
+            cached_msg_min_offset=cached.peekitem(0)[0] if cached else 0,
+            cached_msg_max_offset=cached.peekitem(-1)[0] if cached else 0,
+            cached_msg_count=len(cached),
+            cached_msg_size_mib=self.message_bytes // (1024 * 1024),
+            transaction_msg_min_offset=in_hand.peekitem(0)[0] if in_hand else 0,
+            transaction_msg_max_offset=in_hand.peekitem(-1)[0] if in_hand else 0,
+            transaction_msg_count=len(in_hand),
+            locked=self.locked,
+            try_unlock_times=self.try_unlock_times,
+            last_lock_timestamp=self.last_lock_ms,
+            dropped=self.dropped,
+            last_pull_timestamp=self.last_pull_ms,
+            last_consume_timestamp=self.last_consume_ms,
+        )
 
     # State ---------------------------------------------------------------------------------------------------
 

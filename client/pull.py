@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.errors import ClientError
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
@@ -54,6 +55,7 @@ class PullLoop:
         first_offset: Callable[[ProcessQueue], Awaitable[int]],
         submit: Callable[[ProcessQueue], None],
         offset_illegal: Callable[[ProcessQueue], Awaitable[None]],
+        stats: ConsumeStats,
         trace: TraceWriter | None,
     ) -> None:
         self._instance = instance
@@ -65,6 +67,7 @@ class PullLoop:
         self._first_offset = first_offset
         self._submit = submit
         self._offset_illegal = offset_illegal
+        self._stats = stats
         self._trace = trace
 
     async def run(self, process_queue: ProcessQueue) -> None:
@@ -154,6 +157,8 @@ class PullLoop:
             return  # what came belongs to a later owner
         process_queue.next_offset = result.next_begin_offset
         if result.messages:
+            waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
+            self._stats.pulled(process_queue.queue.topic, len(result.messages), waited_ms)
             if process_queue.put_messages(result.messages):
                 self._submit(process_queue)
         elif result.code == ResponseCode.PULL_OFFSET_MOVED:

@@ -3,14 +3,18 @@
 import asyncio
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
+from lockstep.client.broker_calls import BrokerCalls
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
+from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import ConsumerError
 from lockstep.client.first_offset import FirstOffset
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.listener import ListenerCall, OrderlyListener
+from lockstep.client.offset_reset import OffsetReset
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
@@ -125,13 +129,16 @@ class PushConsumer(Lifecycle):
         self._pool = runtime.new_worker_pool(f"{group} listener", config.consume_thread_count)
         self._offsets = RemoteBrokerOffsetStore(instance, group)
         self._locks = QueueLocks(instance, group, config, self._table, trace, self._lock_won_back)
+        self._stats = ConsumeStats(runtime.now_ms())
+        call = ListenerCall(listener, self._pool, self._log)
         self._service = ConsumeMessageOrderlyService(
             runtime=runtime,
             config=config,
-            call=ListenerCall(listener, self._pool, self._log),
+            call=call,
             locks=self._locks,
             offsets=self._offsets,
             dead_letters=DeadLetters(instance, group, config, trace),
+            stats=self._stats,
             trace=trace,
             log=self._log,
         )
@@ -144,6 +151,7 @@ class PushConsumer(Lifecycle):
             first_offset=FirstOffset(instance, config, self._offsets),
             submit=self._service.submit,
             offset_illegal=self._offset_illegal,
+            stats=self._stats,
             trace=trace,
         )
         self._rebalance = Rebalance(
@@ -159,6 +167,21 @@ class PushConsumer(Lifecycle):
             on_changed=self._queues_changed,
             trace=trace,
         )
+        self._reset = OffsetReset(
+            instance, self._table, self._locks, self._offsets, self._rebalance, done=self._wake.set, trace=trace
+        )
+        calls = BrokerCalls(
+            instance,
+            group,
+            config,
+            self._table,
+            offsets=self._offsets,
+            stats=self._stats,
+            directly=ConsumeDirectly(runtime, group, call, self._service.between_runs),
+            subscriptions=lambda: list(self._subscriptions.values()),
+            reset=self._reset.start,
+        )
+        instance.serve(calls.handlers)
 
     def _start_tasks(self, instance: MQClientInstance) -> None:
         config, schedule = self.config, instance.schedule
@@ -168,6 +191,7 @@ class PushConsumer(Lifecycle):
         )
         persist_ms = config.persist_consumer_offset_interval_ms
         schedule.every(persist_ms, self._persist_all, first_ms=persist_ms, name="persist offsets")
+        schedule.every(SAMPLE_INTERVAL_MS, self._sample, first_ms=SAMPLE_INTERVAL_MS, name="statistics")
         self._rebalancing = instance.runtime.create_task(self._rebalance_forever(), name="rebalance")
 
     async def shutdown(self) -> None:
@@ -181,6 +205,7 @@ class PushConsumer(Lifecycle):
         if instance is None or self._stopping:
             return
         self._stopping = True
+        self._reset.stop()
         if self._rebalancing is not None:
             self._wake.set()
             await self._rebalancing  # to the end of its round: a lock on its way must come into the table, to be freed
@@ -284,14 +309,8 @@ class PushConsumer(Lifecycle):
         """10 s later the broker's offset is taken and stored, and the queue may be acquired again (wire.md 12.6)."""
         assert self._instance is not None
         await asyncio.sleep(self.config.offset_illegal_delay_ms / 1000)
-        queue = process_queue.queue
-        owned = await self._locks.lock([queue])  # nobody renewed it meanwhile, and only its owner may reset it
-        if self._stopping or self._table.get(queue) is not process_queue:
-            return
-        if owned:
-            self._offsets.update(queue, process_queue.next_offset)
-            if self._trace is not None:
-                self._trace.queue_event("reset", queue, period=process_queue.period, offset=process_queue.next_offset)
-            self._rebalance.persist([process_queue])
-        del self._table[queue]
-        self._wake.set()
+        await self._reset.restart({process_queue: process_queue.next_offset})
+
+    async def _sample(self) -> None:
+        assert self._instance is not None
+        self._stats.sample(self._instance.runtime.now_ms())

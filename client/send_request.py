@@ -100,6 +100,8 @@ class SendRequests:
         for message in messages:
             if message.topic != topic:
                 raise LocalProtocolError(f"a batch has one topic, not both {topic!r} and {message.topic!r}")
+            if message.delay_level:
+                raise LocalProtocolError("a message of a batch cannot be delayed; send it by itself")
             single = self.outgoing(message, message.sharding_key if sharding_key is None else sharding_key)
             records.append(BatchRecord(single.flag, single.body, single.properties))
             ids.append(single.msg_id)
@@ -148,6 +150,8 @@ def _own_properties(message: Message, sharding_key: str | None) -> str:
     """The properties that are the message's own, ready for more behind them. Raises LocalProtocolError."""
     if message.properties:
         check_user_properties(message.properties)
+    if message.delay_level < 0:
+        raise LocalProtocolError(f"a delay level must be 0 or above, not {message.delay_level}")
     own = message.wire_properties()
     if sharding_key is not None:
         if not sharding_key:

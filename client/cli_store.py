@@ -1,0 +1,231 @@
+"""`lockstep store`: look into the folder of a store that no broker has open. Nothing in it is changed."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lockstep.client.cli_output import (
+    CliError,
+    OutputFormat,
+    counted,
+    date_time,
+    json_line,
+    note,
+    print_rows,
+    write_out,
+)
+from lockstep.client.store_check import StoreCheck, queue_runs, read_config
+from lockstep.client.store_files import Damage, FileRun, list_or_none, log_end
+from lockstep.protocol.config_bodies import ConsumerOffsetTable
+from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.store_layout import (
+    ABORT,
+    CHECKPOINT,
+    COMMIT_LOG,
+    CONFIG,
+    ENTRY,
+    ENTRY_BYTES,
+    INDEX,
+    LOCK,
+    decode_checkpoint,
+)
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.storage import Storage
+
+__all__ = ["inspect_store", "opened_store", "verify_store"]
+
+
+@contextmanager
+def opened_store(root: str) -> Iterator[Storage]:
+    """The folder, held so that no broker opens it meanwhile. Raises CliError."""
+    storage, root = OsStorage(), root.rstrip("/") or "/"
+    held = None
+    try:
+        names = storage.list_dir(root)
+        if COMMIT_LOG not in names and CONFIG not in names:
+            raise CliError(f"{root} is no folder of a store: there is neither {COMMIT_LOG} nor {CONFIG} in it")
+        if LOCK in names:
+            held = storage.lock(f"{root}/{LOCK}")
+    except BlockingIOError:
+        raise CliError(f"{root} is open in a broker: stop it, or look into a copy") from None
+    except PermissionError as error:
+        if error.filename != f"{root}/{LOCK}":  # what cannot be written no broker has open
+            raise CliError(f"{error.filename or root}: {error.strerror or error}") from None
+    except OSError as error:
+        raise CliError(f"{root}: {error.strerror or error}") from None
+    try:
+        yield storage
+    except BrokenPipeError:  # of the output, not of the folder
+        raise
+    except OSError as error:
+        raise CliError(f"{error.filename or root}: {error.strerror or error}") from None
+    finally:
+        if held is not None:
+            held.release()
+
+
+# inspect -----------------------------------------------------------------------------------------------------
+
+
+def inspect_store(root: str, output: OutputFormat) -> None:
+    """What is in it, from names, queues and config files; of the messages only those behind the queues' are read."""
+    with opened_store(root) as storage:
+        found = [_queue_row(*found) for found in queue_runs(storage, root)]
+        queues = [row for row, _ in found]
+        summary = _summary(storage, root, max([log_known for _, log_known in found], default=0))
+        groups = _group_rows(storage, root, {(row["topic"], row["queue"]): row["max"] for row in queues})
+    if output is OutputFormat.JSON:
+        write_out(json_line({**summary, "queues": queues, "groups": groups}).encode() + b"\n")
+        return
+    print_rows(
+        ("what", "value"),
+        [{"what": name.replace("_", " "), "value": _shown(name, summary[name])} for name in summary],
+        output,
+    )
+    for columns, rows in ((_QUEUE_COLUMNS, queues), (_GROUP_COLUMNS, groups)):
+        if rows:
+            write_out(b"\n")
+            print_rows(columns, rows, output)
+
+
+_QUEUE_COLUMNS = ("topic", "queue", "min", "max", "messages", "files")
+_GROUP_COLUMNS = ("group", "topic", "queue", "offset", "lag")
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith("_timestamp"):
+        return date_time(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _summary(storage: Storage, root: str, log_known: int) -> dict[str, Any]:
+    names, log = list_or_none(storage, root), FileRun(storage, root, COMMIT_LOG)
+    found: dict[str, Any] = {
+        "stopped_cleanly": ABORT not in names,
+        "log_files": len(log.starts),
+        "log_file_bytes": log.file_bytes,
+        "log_begins_at": log.starts[0] if log.starts else 0,
+        "log_ends_at": log_end(log, max(log_known, log.starts[0])) if log.starts else 0,
+        "index_files": len(list_or_none(storage, f"{root}/{INDEX}")),
+    }
+    if CHECKPOINT in names:
+        checkpoint = decode_checkpoint(storage.read_file(f"{root}/{CHECKPOINT}"))
+        found |= {"log_timestamp": checkpoint.log_timestamp, "queue_timestamp": checkpoint.queue_timestamp}
+    return found
+
+
+def _queue_row(topic: str, queue_id: int, run: FileRun) -> tuple[dict[str, Any], int]:
+    """And where in the log the last message of the queue ends."""
+    first, end, log_known = _bounds(run)
+    row = {
+        "topic": topic,
+        "queue": queue_id,
+        "min": first,
+        "max": end,
+        "messages": end - first,
+        "files": len(run.starts),
+    }
+    return row, log_known
+
+
+def _bounds(run: FileRun) -> tuple[int, int, int]:
+    """Queue offsets of the first and behind the last entry, by what is written in the first and last files; and where
+    the message of the last ends."""
+    first = end = run.starts[0] // ENTRY_BYTES if run.starts else 0
+    log_known = 0
+    if run.starts:
+        entries = list(ENTRY.iter_unpack(_written(run, run.starts[0], run.sizes[0])))
+        while first - end < len(entries) and entries[first - end][1] == 0x7FFFFFFF:
+            first += 1
+    for start, size in reversed(list(zip(run.starts, run.sizes, strict=True))):
+        entries = list(ENTRY.iter_unpack(_written(run, start, size)))
+        while entries and entries[-1][1] <= 0:
+            entries.pop()
+        if entries:
+            end = start // ENTRY_BYTES + len(entries)
+            log_known = entries[-1][0] + entries[-1][1] if entries[-1][1] != 0x7FFFFFFF else 0
+            break
+    run.close()
+    return first, max(first, end), log_known
+
+
+def _written(run: FileRun, start: int, size: int) -> bytes:
+    """Whole entries, without those at the end that are zeros."""
+    data = run.read(start, 0, size - size % ENTRY_BYTES).rstrip(b"\0")
+    return data + bytes(-len(data) % ENTRY_BYTES)
+
+
+def _group_rows(storage: Storage, root: str, ends: dict[tuple[str, int], int]) -> list[dict[str, Any]]:
+    try:
+        table = read_config(storage, root, "consumerOffset.json")
+    except (FileNotFoundError, ProtocolError):
+        return []
+    assert isinstance(table, ConsumerOffsetTable)
+    rows = []
+    for name, offsets in table.offset_table.items():
+        topic, _, group = name.partition("@")
+        for queue_id, offset in sorted(offsets.items()):
+            end = ends.get((topic, queue_id))
+            lag = None if end is None else end - offset
+            rows.append({"group": group, "topic": topic, "queue": queue_id, "offset": offset, "lag": lag})
+    return sorted(rows, key=lambda row: (row["group"], row["topic"], row["queue"]))
+
+
+@contextmanager
+def _shown_while(text: Callable[[], str]) -> Iterator[None]:
+    """How far long work is, on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    with Live(console=console, get_renderable=lambda: Text(text()), refresh_per_second=4, transient=True):
+        yield
+
+
+# verify ------------------------------------------------------------------------------------------------------
+
+
+def verify_store(root: str, output: OutputFormat) -> None:
+    """Read everything. Raises CliError when something is damaged, after it was printed."""
+    with opened_store(root) as storage:
+        tell = (lambda _: None) if sys.stderr.isatty() else note
+        check = StoreCheck(storage, root.rstrip("/") or "/", tell)
+        with _shown_while(lambda: f"{counted(check.messages, 'message')} of {check.log_bytes:,} bytes read"):
+            found = list(check.run())
+    damaged = [damage for damage in found if not damage.unfinished]
+    shown = found if output is OutputFormat.JSON else _first_unfinished(found)
+    rows = [_damage_row(damage) for damage in shown]
+    if output is OutputFormat.JSON or rows:
+        print_rows(("file", "position", "state", "what"), rows, output)
+    note(f"{counted(check.messages, 'message')} of {check.log_bytes:,} bytes read, {check.entries:,} in queues")
+    if len(shown) < len(found):
+        unfinished = len(found) - len(damaged)
+        note(f"{unfinished:,} places unfinished; the table has the first of each file, -o json has all")
+    if damaged:
+        raise CliError(f"{counted(len(damaged), 'place')} damaged")
+    if found:
+        note("a broker that starts here puts the rest in order, as after any crash")
+
+
+def _first_unfinished(found: list[Damage]) -> list[Damage]:
+    """All that is damaged; of what a crash left unfinished, which may be a row a message, the first of each file."""
+    files: set[str] = set()
+    shown = []
+    for damage in found:
+        if not damage.unfinished or damage.file not in files:
+            shown.append(damage)
+        if damage.unfinished:
+            files.add(damage.file)
+    return shown
+
+
+def _damage_row(damage: Damage) -> dict[str, Any]:
+    state = "unfinished" if damage.unfinished else "damaged"
+    return {"file": damage.file, "position": damage.position, "state": state, "what": damage.text}

@@ -1,0 +1,107 @@
+"""`lockstep store dump`: the messages of a folder, in the order of the log."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from lockstep.client.cli_format import MessageFormat
+from lockstep.client.cli_output import CliError, note, write_out
+from lockstep.client.cli_store import opened_store
+from lockstep.client.store_check import queue_runs, read_config
+from lockstep.client.store_files import Damage, FileRun, list_or_none, scan_log
+from lockstep.protocol.config_bodies import TopicConfigWrapper
+from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.message import decode_messages
+from lockstep.protocol.store_layout import ABORT, COMMIT_LOG
+from lockstep.remoting.storage import Storage
+
+__all__ = ["DumpOptions", "dump_store"]
+
+_BATCH_BYTES: Final = 65_536
+
+
+@dataclass(frozen=True)
+class DumpOptions:
+    """Which messages; None: all."""
+
+    message_format: MessageFormat
+    topic: str | None = None
+    queue_id: int | None = None
+    first_offset: int = 0
+    count_max: int | None = None
+
+
+def dump_store(root: str, options: DumpOptions) -> None:
+    """Print messages in order of the log; damage is a note on stderr, and what follows it is printed all the same.
+
+    Raises CliError for a topic or queue that is not there.
+    """
+    root = root.rstrip("/") or "/"
+    with opened_store(root) as storage:
+        known, lines = _known(storage, root), _Lines()
+        if ABORT not in list_or_none(storage, root):  # after a crash there may be more in the log
+            _check_asked(root, options, known)
+        for found in scan_log(FileRun(storage, root, COMMIT_LOG)):
+            if isinstance(found, Damage):
+                note(f"{found.file}, byte {found.position}: {found.text}")
+                continue
+            record, data = found
+            known.setdefault(record.topic, {})[record.queue_id] = None
+            if record.topic != (options.topic or record.topic) or record.queue_offset < options.first_offset:
+                continue
+            if options.queue_id not in (None, record.queue_id):
+                continue
+            if lines.count == options.count_max:
+                break
+            lines.add(options.message_format(decode_messages(data)[0]))
+        lines.write()
+        _check_asked(root, options, known)
+
+
+class _Lines:
+    """Written many at a time."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def add(self, line: bytes) -> None:
+        self.count += 1
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
+        if self._waiting_bytes > _BATCH_BYTES:
+            self.write()
+
+    def write(self) -> None:
+        write_out(b"".join(self._waiting))
+        self._waiting, self._waiting_bytes = [], 0
+
+
+_Known = dict[str, dict[int, None]]  # topic -> its queues, as far as any are there
+
+
+def _known(storage: Storage, root: str) -> _Known:
+    known: _Known = {}
+    for topic, queue_id, _ in queue_runs(storage, root):
+        known.setdefault(topic, {})[queue_id] = None
+    try:
+        table = read_config(storage, root, "topics.json")
+    except (FileNotFoundError, ProtocolError):
+        return known
+    assert isinstance(table, TopicConfigWrapper)
+    for config in table.topics:
+        known.setdefault(config.topic_name, {}).update(dict.fromkeys(range(config.read_queue_nums)))
+    return known
+
+
+def _check_asked(root: str, options: DumpOptions, known: _Known) -> None:
+    """Raises CliError."""
+    if options.topic is None:
+        return
+    if options.topic not in known:
+        topics = ", ".join(sorted(known)) or "none"
+        raise CliError(f"{root} has no topic {options.topic!r}; there are: {topics}")
+    queues = known[options.topic]
+    if options.queue_id is not None and options.queue_id not in queues:
+        there = ", ".join(map(str, sorted(queues))) or "none"
+        raise CliError(f"topic {options.topic!r} has no queue {options.queue_id}; there are: {there}")

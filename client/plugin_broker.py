@@ -1,0 +1,178 @@
+"""`lockstep_broker`, as a test sees it: addresses, what arrived, and how to make things go wrong (docs/testing.md)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.client.plugin_control import ControlConnection
+from lockstep.client.plugin_process import Addresses
+
+__all__ = ["Codes", "LockRow", "LockstepBroker", "RecordedRequest"]
+
+Codes = int | str | Sequence[int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """One request as it arrived. `at_ms` is the broker's clock, which `advance` moves.
+
+    `ext_fields` are as on the wire, `header` the same typed and under names that say what they are, for example
+    "queue_id" where RocketMQ's send request of version 2 has "e"; empty when it cannot be read.
+    """
+
+    serial: int
+    at_ms: int
+    peer: str
+    code: int
+    name: str
+    opaque: int
+    one_way: bool
+    body_bytes: int
+    ext_fields: Mapping[str, Any]
+    header: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LockRow:
+    """Who holds a queue. `left_ms` is below 0 when the lock has expired and nobody has taken it yet."""
+
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    client_id: str
+    held_ms: int
+    age_ms: int
+    left_ms: int
+
+    @property
+    def expired(self) -> bool:
+        return self.left_ms < 0
+
+
+class LockstepBroker:
+    """A broker, seen by one test. `topic` exists already; `group` is free; no other test has either.
+
+    Every method raises BrokerFailed when the broker has gone, and ValueError for what it cannot do.
+    """
+
+    def __init__(self, control: ControlConnection, addresses: Addresses, topic: str, group: str) -> None:
+        self._control = control
+        self._addresses = addresses
+        self.topic = topic
+        self.group = group
+        self._first_serial = int(control.call("status")["lastSerial"])
+
+    @property
+    def address(self) -> str:
+        """ "host:port" of the broker."""
+        return self._addresses.broker
+
+    @property
+    def name_server(self) -> str:
+        """ "host:port" of the name server; what NAMESRV_ADDR says while the test runs."""
+        return self._addresses.name_server
+
+    @property
+    def control_address(self) -> str:
+        """ "host:port" of the control port, for a test in another process."""
+        return self._addresses.control
+
+    def now_ms(self) -> int:
+        """The broker's clock, epoch milliseconds."""
+        return int(self._control.call("status")["nowMs"])
+
+    def create_topic(self, name: str, queues: int = 4) -> str:
+        """Make a topic, or give one another number of queues. Returns its name."""
+        self._control.call("create_topic", topic=name, queues=queues)
+        return name
+
+    def requests(self, code: Codes = (), *, after: int = 0) -> list[RecordedRequest]:
+        """What arrived since the test began, of these codes or of all, oldest first; or after the one of that serial.
+
+        Codes are numbers or RocketMQ's names: 41, "LOCK_BATCH_MQ", ("SEND_MESSAGE", "SEND_MESSAGE_V2"). The broker
+        keeps the last 10,000 of all; asked for more, this raises ValueError.
+        """
+        rows = self._control.call("requests", after=max(after, self._first_serial), codes=_listed(code))
+        return [_request(row) for row in rows]
+
+    def push_error(
+        self,
+        code: Codes,
+        response_code: int | str = 1,
+        *,
+        remark: str = "an error that the test asked for",
+        times: int = 1,
+        drop_connection: bool = False,
+        carry_out: bool = False,
+    ) -> None:
+        """The next `times` requests with one of these codes fail: answered `response_code`, or their connection closed.
+
+        With `carry_out` the request is handled all the same, and only its sender does not learn of it.
+        """
+        self._control.call(
+            "push_error",
+            codes=_listed(code),
+            responseCode=response_code,
+            remark=remark,
+            times=times,
+            dropConnection=drop_connection,
+            carryOut=carry_out,
+        )
+
+    def set_rtt(self, ms: int) -> None:
+        """From now on every request is answered this much later than it would be, in real time."""
+        self._control.call("set_rtt", ms=ms)
+
+    def down(self) -> None:
+        """Close every connection and refuse new ones, as a broker that has crashed; it keeps what it has."""
+        self._control.call("down")
+
+    def up(self) -> None:
+        """Listen again, on the same ports."""
+        self._control.call("up")
+
+    def advance(self, seconds: float, *, heartbeats: bool = False) -> None:
+        """Move the broker's clock: locks expire, held pulls end, delayed messages come, silent clients are dropped.
+
+        To the broker everybody has been silent all that time, so from about 90 s on it closes the connections of live
+        clients too, which then come back by themselves. With `heartbeats` all who are connected count as heard.
+        """
+        self._control.call("advance", seconds=seconds, heartbeats=heartbeats)
+
+    def locks(self, group: str | None = None) -> list[LockRow]:
+        """The lock table of a group (default: the test's own), in the order of topics and queues."""
+        return [_lock(row) for row in self._control.call("locks", group=self.group if group is None else group)]
+
+
+def _listed(code: Codes) -> list[int | str]:
+    return [code] if isinstance(code, int | str) else list(code)
+
+
+def _request(row: Mapping[str, Any]) -> RecordedRequest:
+    return RecordedRequest(
+        row["serial"],
+        row["atMs"],
+        row["peer"],
+        row["code"],
+        row["name"],
+        row["opaque"],
+        row["oneWay"],
+        row["bodyBytes"],
+        row["extFields"],
+        row["header"],
+    )
+
+
+def _lock(row: Mapping[str, Any]) -> LockRow:
+    queue = row["messageQueue"]
+    return LockRow(
+        row["consumerGroup"],
+        queue["topic"],
+        queue["brokerName"],
+        queue["queueId"],
+        row["clientId"],
+        row["heldMs"],
+        row["ageMs"],
+        row["remainingMs"],
+    )

@@ -1,0 +1,73 @@
+"""The broker of a test session: started when first wanted, tidied between tests, its failure told in full once."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+
+from lockstep.client.plugin_broker import LockstepBroker
+from lockstep.client.plugin_control import ControlConnection
+from lockstep.client.plugin_process import Addresses, BrokerFailed, BrokerProcess
+
+__all__ = ["BrokerSession"]
+
+_QUEUES: Final = 4  # RocketMQ's defaultTopicQueueNums
+
+
+class BrokerSession:
+    def __init__(self, options: Sequence[str]) -> None:
+        self._options = options
+        self._process: BrokerProcess | None = None
+        self._control: ControlConnection | None = None
+        self._test = ""
+        self._failed_in = ""  # the test that was told why there is no broker
+
+    @property
+    def addresses(self) -> Addresses:
+        """Of the broker, its name server and its control port. Raises BrokerFailed."""
+        return self._started()[0].addresses
+
+    @property
+    def process_id(self) -> int:
+        """Raises BrokerFailed."""
+        return self._started()[0].process_id
+
+    def begin_test(self, name: str, test: str) -> LockstepBroker:
+        """A view of the broker for one test, with a topic of this name. Fails the test when there is no broker."""
+        self._test = test
+        if self._failed_in:
+            pytest.fail(f"there is no broker; {self._failed_in} says why", pytrace=False)
+        try:
+            return self._view(name)
+        except (BrokerFailed, ValueError) as error:
+            self._failed_in, reason = self._test, str(error)
+        pytest.fail(reason, pytrace=False)
+
+    def _view(self, name: str) -> LockstepBroker:
+        process, control = self._started()
+        control.call("reset")
+        control.call("create_topic", topic=name, queues=_QUEUES)
+        return LockstepBroker(control, process.addresses, name, f"{name}-group")
+
+    def end_test(self) -> None:
+        """Errors that wait, a slow network and a closed port end with their test."""
+        try:
+            self._started()[1].call("reset")
+        except (BrokerFailed, ValueError) as error:
+            self._failed_in, reason = self._test, str(error)
+        else:
+            return
+        pytest.fail(reason, pytrace=False)
+
+    def _started(self) -> tuple[BrokerProcess, ControlConnection]:
+        if self._process is None:
+            self._process = BrokerProcess(self._options)
+        if self._control is None:
+            self._control = ControlConnection(self._process)
+        return self._process, self._control
+
+    def end(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        if self._process is not None:
+            self._process.end()
