@@ -1,0 +1,1 @@
+"""Topics as Spark DataFrames, and jobs on them: PySpark data sources on a blocking client."""

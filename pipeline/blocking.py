@@ -1,0 +1,310 @@
+"""A blocking client: routes, offsets, pulls and sends on plain sockets. Light to import, for Spark's executors.
+
+It works against our broker and Apache RocketMQ 4.9 alike. A `BlockingClient` itself does not pickle: send its
+`Addresses` to an executor, and open one there.
+"""
+
+import time
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from lockstep.pipeline.errors import TopicError
+from lockstep.pipeline.wire import Wire
+from lockstep.protocol.bodies import TopicList, TopicRouteData
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import (
+    GetRouteInfoRequestHeader,
+    OffsetResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueueRequestHeader,
+    SearchOffsetRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from lockstep.protocol.message import BatchRecord, encode_batch
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import DEFAULT_TOPIC
+from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused
+
+__all__ = ["Addresses", "BlockingClient", "PullReply", "SendReply", "Ticket"]
+
+H = TypeVar("H", bound=tuple[Any, ...])
+
+_SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
+_PULL_CODES: Final = frozenset({
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+})  # fmt: skip
+_SEND_CODES: Final = frozenset({
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+})  # fmt: skip  # wire.md 4.5: stored in all four
+_DEFAULT_QUEUES: Final = 4
+
+
+class Addresses(NamedTuple):
+    """All that an executor needs to make a client; it pickles. Times are milliseconds, of one attempt each."""
+
+    name_servers: tuple[str, ...]
+    group: str = "lockstep-pipeline"
+    timeout_ms: int = 3_000
+    retries: int = 3
+    retry_interval_ms: int = 100
+    serialize_type: SerializeType = SerializeType.MSGPACK
+
+    def open(self) -> "BlockingClient":
+        return BlockingClient(self)
+
+
+class PullReply(NamedTuple):
+    """`code` is SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY or PULL_OFFSET_MOVED (wire.md 6.3).
+
+    `body` is stored messages back to back, as they came; `lockstep.protocol.message` reads them. `status` is the
+    broker's own word for what it found, such as "FOUND".
+    """
+
+    code: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+    status: str
+
+
+class SendReply(NamedTuple):
+    """`queue_offset` is the first message's of a batch; `msg_id` the broker's own id, of a batch all with commas."""
+
+    code: int
+    queue_offset: int
+    msg_id: str
+
+
+class Ticket(NamedTuple):
+    """A request under way."""
+
+    wire: Wire
+    number: int
+    code: int
+
+
+class BlockingClient:
+    """Connections are made when needed and kept; `with` or `close()` ends them. Not for several threads.
+
+    Look-ups (routes, offsets) and `pull` are repeated `retries` times after a failure of the network; a send never is.
+    Raises, all calls alike: RemotingError (cannot connect, lost, timeout, refused), TopicError for a topic or a broker
+    that the name servers do not know.
+    """
+
+    def __init__(self, addresses: Addresses) -> None:
+        self.addresses = addresses
+        self._wires: dict[str, Wire] = {}
+        self._routes: dict[str, TopicRouteData] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
+
+    # Name servers --------------------------------------------------------------------------------------------
+
+    def route(self, topic: str, *, fresh: bool = False) -> TopicRouteData:
+        """Where a topic's queues are; remembered unless a `fresh` one is asked for."""
+        known = self._routes.get(topic)
+        if known is not None and not fresh:
+            return known
+        reply = self._ask_name_servers(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic))
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise TopicError(f"no topic {topic!r}: the name servers {self._named()} have no route for it")
+        self._demand(reply, RequestCode.GET_ROUTEINFO_BY_TOPIC, self._named())
+        route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
+        self._routes[topic] = route
+        return route
+
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics, sorted, RocketMQ's own among them."""
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        reply = self._ask_name_servers(code, None)
+        self._demand(reply, code, self._named())
+        return tuple(sorted(decode_body(TopicList, reply.body, reply.serialize_type).topic_list))
+
+    def readable_queues(self, topic: str) -> list[MessageQueue]:
+        """Sorted; asked anew each time."""
+        return self.route(topic, fresh=True).readable_queues(topic)
+
+    def writable_queues(self, topic: str) -> list[MessageQueue]:
+        """Sorted; asked anew each time."""
+        return self.route(topic, fresh=True).writable_queues(topic)
+
+    def _named(self) -> str:
+        return ";".join(self.addresses.name_servers)
+
+    def _ask_name_servers(self, code: RequestCode, header: tuple[Any, ...] | None) -> RemotingCommand:
+        failures: dict[str, None] = {}
+        for attempt in range(self.addresses.retries + 1):
+            self._wait(attempt)
+            for address in self.addresses.name_servers:
+                try:
+                    # no name server but ours answers an offer, and none needs another encoding than JSON
+                    wire = self._wire(address, SerializeType.JSON)
+                    return wire.request(RemotingCommand(code, header), self.addresses.timeout_ms)
+                except RemotingError as error:
+                    failures[str(error)] = None
+        raise ConnectionLost(self._named(), f"no name server answers ({'; '.join(failures)})")
+
+    # Brokers -------------------------------------------------------------------------------------------------
+
+    def address_of(self, queue: MessageQueue) -> str:
+        """The master's. Raises TopicError when the route knows none."""
+        for data in self.route(queue.topic).broker_datas:
+            if data.broker_name == queue.broker_name and data.master_addr:
+                return data.master_addr
+        raise TopicError(
+            f"queue {queue}: the name servers {self._named()} know no master of broker {queue.broker_name}"
+        )
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The first offset that can be read."""
+        return self._offset(queue, RequestCode.GET_MIN_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will have."""
+        return self._offset(queue, RequestCode.GET_MAX_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
+
+    def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """As RocketMQ searches: the message nearest in store time, which may lie before (wire.md 8.3)."""
+        header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
+        return self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
+        reply, wire = self._call(queue, code, header)
+        self._demand(reply, code, wire.address)
+        return reply.decode_header(OffsetResponseHeader).offset
+
+    def pull(self, queue: MessageQueue, offset: int, max_messages: int, tags: str = "*") -> PullReply:
+        """What is stored from `offset` on; never waits for more. Brokers cap it (32 messages, 256 KiB)."""
+        header = self._pull_header(queue, offset, max_messages, tags)
+        reply, wire = self._call(queue, RequestCode.PULL_MESSAGE, header)
+        return self._pull_reply(reply, wire.address)
+
+    def start_pull(self, queue: MessageQueue, offset: int, max_messages: int, tags: str = "*") -> Ticket:
+        """A pull under way, to be taken with `finish_pull` while others follow; neither is repeated."""
+        header = self._pull_header(queue, offset, max_messages, tags)
+        return self.start(queue, RemotingCommand(RequestCode.PULL_MESSAGE, header))
+
+    def finish_pull(self, ticket: Ticket) -> PullReply:
+        return self._pull_reply(self.finish(ticket), ticket.wire.address)
+
+    def _pull_header(self, queue: MessageQueue, offset: int, max_messages: int, tags: str) -> PullMessageRequestHeader:
+        group = self.addresses.group
+        return PullMessageRequestHeader(
+            group, queue.topic, queue.queue_id, offset, max_messages, _SUBSCRIPTION, 0, 0, 0, tags, "TAG"
+        )
+
+    def _pull_reply(self, reply: RemotingCommand, address: str) -> PullReply:
+        if reply.code not in _PULL_CODES:
+            self._demand(reply, RequestCode.PULL_MESSAGE, address)
+        header = reply.decode_header(PullMessageResponseHeader)
+        return PullReply(
+            reply.code, header.next_begin_offset, header.min_offset, header.max_offset, reply.body, reply.remark or ""
+        )
+
+    # Sending -------------------------------------------------------------------------------------------------
+
+    def send(self, queue: MessageQueue, record: BatchRecord, born_timestamp_ms: int) -> SendReply:
+        """One message. After RequestTimeout or ConnectionLost nobody knows whether it is stored."""
+        return self.finish_send(self.start_send(queue, record, born_timestamp_ms))
+
+    def send_batch(self, queue: MessageQueue, records: list[BatchRecord], born_timestamp_ms: int) -> SendReply:
+        """Several at once, next to each other in the queue; all or none. A broker takes 4 MiB by default."""
+        return self.finish_send(self.start_send(queue, records, born_timestamp_ms))
+
+    def start_send(self, queue: MessageQueue, what: BatchRecord | list[BatchRecord], born_timestamp_ms: int) -> Ticket:
+        """A send under way; sends to one broker are stored in the order in which they were started."""
+        if isinstance(what, BatchRecord):
+            code, flag, body, properties = RequestCode.SEND_MESSAGE_V2, what.flag, what.body, what.properties
+        else:
+            code, flag, body, properties = RequestCode.SEND_BATCH_MESSAGE, 0, encode_batch(what), ""
+        header = SendMessageRequestHeaderV2(
+            self.addresses.group,
+            queue.topic,
+            DEFAULT_TOPIC,
+            _DEFAULT_QUEUES,
+            queue.queue_id,
+            0,
+            born_timestamp_ms,
+            flag,
+            properties,
+            0,
+            False,
+            None,
+            code is RequestCode.SEND_BATCH_MESSAGE,
+            queue.broker_name,
+        )
+        return self.start(queue, RemotingCommand(code, header, body))
+
+    def finish_send(self, ticket: Ticket) -> SendReply:
+        reply = self.finish(ticket)
+        if reply.code not in _SEND_CODES:
+            self._demand(reply, RequestCode(ticket.code), ticket.wire.address)
+        header = reply.decode_header(SendMessageResponseHeader)
+        return SendReply(reply.code, header.queue_offset, header.msg_id)
+
+    # Any request ---------------------------------------------------------------------------------------------
+
+    def start(self, queue: MessageQueue, command: RemotingCommand) -> Ticket:
+        """Send a request to the broker of a queue. `finish` tickets of one broker in the order of their starts."""
+        wire = self._wire(self.address_of(queue), self.addresses.serialize_type, agree=True)
+        return Ticket(wire, wire.start(command, self.addresses.timeout_ms), command.code)
+
+    def agrees(self, queue: MessageQueue) -> bool:
+        """Does the broker of a queue speak our encoding, and so take what RocketMQ does not have?"""
+        return self._wire(self.address_of(queue), self.addresses.serialize_type, agree=True).agreed
+
+    def finish(self, ticket: Ticket) -> RemotingCommand:
+        """The reply, whatever its code."""
+        return ticket.wire.finish(ticket.number, self.addresses.timeout_ms)
+
+    def _call(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> tuple[RemotingCommand, Wire]:
+        """Repeated after a failure of the network, by a fresh route: the broker may have moved."""
+        for attempt in range(self.addresses.retries + 1):
+            self._wait(attempt)
+            try:
+                if attempt:
+                    self.route(queue.topic, fresh=True)
+                ticket = self.start(queue, RemotingCommand(code, header))
+                return self.finish(ticket), ticket.wire
+            except RemotingError as error:
+                if attempt == self.addresses.retries or not error.retriable:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _wait(self, attempt: int) -> None:
+        if attempt:
+            time.sleep(self.addresses.retry_interval_ms / 1000)
+
+    def _wire(self, address: str, serialize_type: SerializeType, *, agree: bool = False) -> Wire:
+        wire = self._wires.get(address)
+        if wire is None or wire.closed:
+            wire = self._wires[address] = Wire(address, self.addresses.timeout_ms, serialize_type)
+            if agree and serialize_type is SerializeType.MSGPACK:
+                # a request that every broker knows and that needs nothing, so that pulls and sends may overlap at once
+                header = QueueRequestHeader(DEFAULT_TOPIC, 0)
+                wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), self.addresses.timeout_ms)
+        return wire
+
+    def _demand(self, reply: RemotingCommand, code: int, address: str) -> None:
+        """Raises RequestRefused unless the reply says that it is done."""
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(address, request_name(code), reply.code, reply.remark)

@@ -1,0 +1,95 @@
+"""`lockstep-pipeline`: publish, audit and lag on Spark. The entry point: signals and errors.
+
+Exit status: 0; 1 when something failed; 2 for a wrong call; 3 when an audit found violations or loss; 130 after Ctrl-C,
+143 after SIGTERM.
+"""
+
+import logging
+import os
+import signal
+import sys
+from importlib.metadata import version
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from lockstep.pipeline.cli_commands import app
+from lockstep.pipeline.cli_errors import UsageError, note, one_line
+from lockstep.pipeline.errors import ColumnError, OptionError
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.remoting.settings import SettingError
+
+__all__ = ["main"]
+
+_FAILED, _USAGE = 1, 2
+_DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
+_MISUSED = (UsageError, OptionError, ColumnError, SettingError, LocalProtocolError)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lockstep-pipeline {version('lockstep-mq')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The entry point. One line on stderr for whatever goes wrong; LOCKSTEP_DEBUG=1 shows where."""
+    signal.signal(signal.SIGTERM, _terminated)
+    if not os.environ.get(_DEBUG_VARIABLE):
+        logging.disable()  # libraries log tracebacks of what becomes our one line
+    sys.exit(_status())
+
+
+def _terminated(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _status() -> int:
+    try:
+        return app(standalone_mode=False) or 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except typer.TyperException as error:
+        return _misused(error)
+    except _MISUSED as error:
+        note(str(error))
+        return _USAGE
+    except Exception as error:
+        if (ended := _ended_by(error)) is not None:
+            return ended
+        if os.environ.get(_DEBUG_VARIABLE):
+            raise
+        note(one_line(error))
+        return _FAILED
+
+
+def _ended_by(error: BaseException) -> int | None:
+    """The status for a signal, if the error came while it was obeyed: the JVM hears of it too, and may be gone."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
+            return 128 + signal.SIGINT
+        if isinstance(cause, SystemExit) and isinstance(cause.code, int):
+            return cause.code
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _misused(error: typer.TyperException) -> int:
+    """What typer found wrong; called without a command it hands over the help text as it is."""
+    text = error.format_message()
+    if text.startswith("Usage:"):
+        sys.stderr.write(text + "\n")
+    else:
+        note(f"{text.rstrip('.')} (--help lists what is allowed)")
+    return error.exit_code

@@ -1,0 +1,91 @@
+"""How `lockstep-pipeline audit` runs: traces and topics read, judged, the tables written, a report made of those."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lockstep.client.cli_output import OutputFormat, print_rows
+from lockstep.pipeline.audit import read_traces, transform
+from lockstep.pipeline.cli_errors import note
+from lockstep.pipeline.progress import JobProgress
+from lockstep.pipeline.report import Findings, collect, read_tables, write_page, write_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["AuditRequest", "read_topic", "run_audit"]
+
+_TOPIC_COLUMNS: Final = "topic string, brokerName string, queueId int, offset long, storeTimestamp timestamp"
+_SHOWN: Final = (
+    "sent", "handled", "duplicates", "lost", "violations", "handovers", "keys", "queues", "torn_lines", "in_order",
+)  # fmt: skip
+
+
+class AuditRequest(NamedTuple):
+    """`folder` is for the tables, `report` for the page, `lag` what the command lag has written; None: not wanted.
+    `work_folder` is for what is half done; "": a temporary one of this machine."""
+
+    traces: list[str]
+    topics: tuple[str, ...]
+    name_server: str | None
+    clock_tolerance_ms: int
+    folder: Path | None
+    report: Path | None
+    lag: str | None
+    title: str
+    work_folder: str = ""
+
+
+def run_audit(spark: "SparkSession", asked: AuditRequest, output: OutputFormat) -> bool:
+    """Whether all was in order. Raises Spark's errors, PipelineError."""
+    with _folder(asked.folder) as folder, JobProgress(spark, "audit: reading the traces") as progress:
+        content = read_topic(spark, asked.name_server, asked.topics) if asked.name_server and asked.topics else None
+        traces = read_traces(spark, *asked.traces)
+        with transform(
+            traces, content, clock_tolerance_ms=asked.clock_tolerance_ms, work_folder=asked.work_folder
+        ) as tables:
+            write_tables(tables, folder, lambda name: progress.tell(f"audit: the table {name}"))
+        progress.tell("audit: the report")
+        lag = spark.read.parquet(asked.lag) if asked.lag else None
+        histories = collect(read_tables(spark, folder), lag)
+        if asked.report is not None:
+            write_page(asked.report, asked.title, histories)
+    _print(histories, output)
+    if asked.report is not None:
+        note(f"the report is {asked.report}")
+    return all(findings.summary["in_order"] for findings in histories)
+
+
+def read_topic(spark: "SparkSession", name_server: str, topics: tuple[str, ...]) -> "DataFrame":
+    """What the topics hold, as far as the audit needs it."""
+    reader = spark.read.format("lockstep").schema(_TOPIC_COLUMNS).option("nameServer", name_server)
+    return reader.option("subscribe", ",".join(topics)).load()
+
+
+@contextmanager
+def _folder(wanted: Path | None) -> Iterator[str]:
+    """Where the tables go: asked for, or gone afterwards."""
+    if wanted is not None:
+        yield str(wanted.absolute())
+        return
+    with tempfile.TemporaryDirectory(prefix="lockstep-audit-") as folder:
+        yield folder
+
+
+def _print(histories: list[Findings], output: OutputFormat) -> None:
+    """The sums; and with a table each kind of violation on a line of stderr, with its first evidence."""
+    rows = [findings.summary | {"kinds": _kinds(findings)} for findings in histories]
+    if output is OutputFormat.JSON:
+        print_rows(tuple(rows[0]) if rows else (), rows, output)
+        return
+    print_rows(_SHOWN if len(rows) < 2 else ("history", *_SHOWN), rows, output)
+    for findings in histories:
+        for kind, times in _kinds(findings).items():
+            first = next((row["evidence"] for row in findings.violations if row["kind"] == kind), "")
+            note(f"{kind}, {times:,} in all, the first: {first}")
+
+
+def _kinds(findings: Findings) -> dict[str, int]:
+    return {row["kind"]: row["violations"] for row in findings.violation_counts}

@@ -1,0 +1,51 @@
+"""What goes wrong in a job as one line on stderr; in Spark's text it stands among tracebacks of two languages."""
+
+import re
+import sys
+from typing import Final
+
+__all__ = ["JobFailed", "UsageError", "note", "one_line"]
+
+_PYTHON_ERROR: Final = re.compile(
+    r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Lost|Refused|Timeout|Failed|Missing)): (.*)$"
+)
+_OURS: Final = re.compile(r"^lockstep\.[\w.]+: (.*)$")
+_JAVA_ERROR: Final = re.compile(r"^: (?:org|java|scala)\.[\w.$]+: |^Caused by: org\.apache\.spark\.[\w.$]+: ")
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
+_STACK: Final = re.compile(r"^\s*(?:at [\w.$/<>]+\(|File \"|Traceback|Driver stacktrace|JVM stacktrace|\^+)")
+_LINE_MAX: Final = 600
+
+
+class JobFailed(Exception):
+    """A job of Spark's failed; the text is the line for a person."""
+
+
+class UsageError(Exception):
+    """The command was called wrongly; the text says what is allowed."""
+
+
+def note(text: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(f"lockstep-pipeline: {' '.join(text.split())}\n")
+    sys.stderr.flush()
+
+
+def one_line(error: BaseException) -> str:
+    """The sentence in an error that a person can act on: ours where one of ours is in it, else Spark's own."""
+    lines = [_STATE.sub("", line).rstrip() for line in str(error).splitlines()]
+    for line in reversed(lines):
+        if found := _OURS.match(line.strip()):
+            return _cut(found[1])
+    named = [line[found.end() :] for line in lines if (found := _JAVA_ERROR.match(line))]
+    if named and named[0]:
+        return _cut(named[0])
+    first = next((line.strip() for line in lines if line.strip() and not _STACK.match(line)), type(error).__name__)
+    if first.endswith(":") or "Python worker" in first or "Job aborted" in first:
+        for line in reversed(lines):
+            if found := _PYTHON_ERROR.match(line.strip()):
+                return _cut(f"{found[1]}: {found[2]}")
+    return _cut(first)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LINE_MAX else f"{text[:_LINE_MAX]} ..."

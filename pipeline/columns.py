@@ -1,0 +1,124 @@
+"""Stored messages (protocol/message.py) as columns: whole batches at once, and only the columns that are wanted.
+
+What numpy and Arrow cannot take at a stride (IPv6 hosts, compressed bodies, bytes that are no UTF-8, a filter by tags)
+goes message by message through `lockstep.protocol.message`, which is slower and says what is wrong with a record.
+"""
+
+import struct
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lockstep.pipeline.errors import RecordError
+from lockstep.pipeline.schema import LOG_APPEND_TIME
+from lockstep.pipeline.strided import HEADERS, TIME, Columns, StridedMessages, find_records
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.filter import parse_tags
+from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["ARROW_TYPES", "BatchBuilder"]
+
+_OFFSET_PLACE: Final = struct.Struct(">i16xq")  # a stored message's size and queue offset
+
+ARROW_TYPES: Final[dict[str, pa.DataType]] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIME,
+    "timestampType": pa.int32(),
+    "brokerName": pa.string(),
+    "queueId": pa.int32(),
+    "storeTimestamp": TIME,
+    "bornTimestamp": TIME,
+    "tags": pa.string(),
+    "keys": pa.string(),
+    "shardingKey": pa.string(),
+    "msgId": pa.string(),
+    "flag": pa.int32(),
+    "reconsumeTimes": pa.int32(),
+    "headers": HEADERS,
+}
+
+
+class BatchBuilder:
+    """Batches of `columns`, (name, whether it may be null), in their order, of one queue's messages."""
+
+    def __init__(self, columns: list[tuple[str, bool]], queue: MessageQueue, tags: str) -> None:
+        self._schema = pa.schema([pa.field(name, ARROW_TYPES[name], nullable) for name, nullable in columns])
+        self._queue = queue
+        self._tags = frozenset(parse_tags(tags))
+
+    def batch(self, buffer: bytes, end: int) -> pa.RecordBatch:
+        """`buffer` is whole messages back to back; those at offset `end` and later are left out.
+
+        Raises RecordError naming the queue and what is wrong.
+        """
+        records = None if self._tags else find_records(buffer)
+        if records is None:
+            return self._made(self._one_by_one(buffer, end))
+        try:
+            return self._made(StridedMessages(self._queue, buffer, records, end).columns())
+        except pa.ArrowInvalid:  # text that is no UTF-8
+            return self._made(self._one_by_one(buffer, end))
+
+    def _made(self, columns: Columns) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([columns[name]() for name in self._schema.names], schema=self._schema)
+
+    def _one_by_one(self, buffer: bytes, end: int) -> Columns:
+        try:
+            messages = decode_messages(buffer)
+        except BodyError as error:
+            where = f"queue {self._queue}, offset {_first_unreadable(buffer)}"
+            raise RecordError(f"{where}: a stored message cannot be read: {error}") from None
+        tags = self._tags
+        wanted = [m for m in messages if m.queue_offset < end and (not tags or m.tags in tags)]
+        return _columns_of(self._queue, wanted)
+
+
+def _first_unreadable(buffer: bytes) -> str:
+    """The queue offset that stands in the first message that cannot be decoded; "unknown" where none stands."""
+    position = 0
+    while position + _OFFSET_PLACE.size <= len(buffer):
+        size, offset = _OFFSET_PLACE.unpack_from(buffer, position)
+        try:
+            decode_messages(buffer[position : position + size])
+        except BodyError:
+            return str(offset)
+        position += max(size, _OFFSET_PLACE.size)
+    return "unknown"
+
+
+def _columns_of(queue: MessageQueue, messages: list[MessageExt]) -> Columns:
+    values: dict[str, Any] = {
+        "key": lambda m: _bytes(m.sharding_key or m.keys),
+        "value": lambda m: m.body,
+        "topic": lambda m: queue.topic,
+        "partition": lambda m: queue.queue_id,
+        "offset": lambda m: m.queue_offset,
+        "timestamp": lambda m: m.store_timestamp * 1000,
+        "timestampType": lambda m: LOG_APPEND_TIME,
+        "brokerName": lambda m: queue.broker_name,
+        "queueId": lambda m: queue.queue_id,
+        "storeTimestamp": lambda m: m.store_timestamp * 1000,
+        "bornTimestamp": lambda m: m.born_timestamp * 1000,
+        "tags": lambda m: m.tags,
+        "keys": lambda m: m.keys,
+        "shardingKey": lambda m: m.sharding_key,
+        "msgId": lambda m: m.msg_id,
+        "flag": lambda m: m.flag,
+        "reconsumeTimes": lambda m: m.reconsume_times,
+        "headers": lambda m: [{"key": key, "value": _bytes(value)} for key, value in m.properties.items()],
+    }
+
+    def column(name: str) -> pa.Array:
+        return pa.array([values[name](message) for message in messages], ARROW_TYPES[name])
+
+    return {name: partial(column, name) for name in values}
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "replace")

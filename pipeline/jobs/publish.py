@@ -1,0 +1,139 @@
+"""`lockstep-pipeline publish`: a raw table to keyed, time-ordered events, and those to a topic.
+
+The table is CSV, Parquet or JSON lines. A query in Spark's SQL may make events of it first: it sees the table as `raw`.
+Then columns are named: the key, what orders the events of a key, and what goes into a message.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lockstep.pipeline.errors import ColumnError
+from lockstep.pipeline.ordering import ordered
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["ORDER_COLUMN", "EventColumns", "InputFormat", "publish", "read_raw", "transform"]
+
+ORDER_COLUMN: Final = "order_{}"
+"""What the columns of an order are named in the events, from order_1 on; the sink checks them and sends none."""
+_RAW_VIEW: Final = "raw"
+
+
+class InputFormat(StrEnum):
+    CSV = "csv"
+    PARQUET = "parquet"
+    JSON = "json"
+
+
+_READ_OPTIONS: Final[Mapping[InputFormat, Mapping[str, str]]] = {
+    InputFormat.CSV: {"header": "true", "mode": "FAILFAST"},
+    InputFormat.PARQUET: {},
+    InputFormat.JSON: {"mode": "FAILFAST"},
+}
+
+
+class EventColumns(NamedTuple):
+    """Which columns make an event. Without `value` a message is every column but the key and the order, as JSON.
+
+    One column of strings or bytes as `value` is the message as it is; several are JSON in the order they are named.
+    """
+
+    key: str
+    order_by: Sequence[str]
+    value: Sequence[str] = ()
+    tags: str | None = None
+
+
+def read_raw(
+    spark: "SparkSession",
+    paths: Sequence[str],
+    kind: InputFormat,
+    *,
+    options: Mapping[str, str] | None = None,
+    row_column: str | None = None,
+) -> "DataFrame":
+    """The table as it lies there. A broken line is an error; `options` are those of Spark's reader and win over ours.
+
+    `row_column` names one more column: the row's place in its files, from 0, by path and line. Numbering brings all
+    rows together in one task.
+    """
+    reader = spark.read.format(kind.value).options(**{**_READ_OPTIONS[kind], **(options or {})})
+    raw = reader.load(list(paths))
+    return raw if row_column is None else _numbered(raw, row_column)
+
+
+def _numbered(raw: "DataFrame", row_column: str) -> "DataFrame":
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = [F.col(f"`{name}`") for name in raw.columns]
+    place = ["__path", "__block", "__line"]
+    placed = raw.select(
+        *names,
+        F.col("_metadata.file_path").alias(place[0]),
+        F.col("_metadata.file_block_start").alias(place[1]),
+        F.monotonically_increasing_id().alias(place[2]),
+    )
+    number = F.row_number().over(Window.orderBy(*place)) - 1
+    return placed.withColumn(row_column, number).drop(*place)
+
+
+def transform(raw: "DataFrame", columns: EventColumns, *, query: str | None = None) -> "DataFrame":
+    """The events as the sink takes them (shardingKey, value, tags, order_1 ...), each key in one partition, in order.
+
+    Raises ColumnError for a column that is not there; a null key fails when the events are made.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    rows = raw
+    if query is not None:
+        raw.createOrReplaceTempView(_RAW_VIEW)
+        rows = raw.sparkSession.sql(query)
+    _check(rows, columns)
+    null_key = F.raise_error(F.lit(f"publish: a row has no {columns.key}, which is its key"))
+    order = {ORDER_COLUMN.format(place): F.col(f"`{name}`") for place, name in enumerate(columns.order_by, 1)}
+    events = rows.select(
+        F.coalesce(F.col(f"`{columns.key}`").cast("string"), null_key).alias("shardingKey"),
+        _value(rows, columns).alias("value"),
+        *([F.col(f"`{columns.tags}`").cast("string").alias("tags")] if columns.tags else []),
+        *(column.alias(name) for name, column in order.items()),
+    )
+    return ordered(events, "shardingKey", list(order))
+
+
+def _check(rows: "DataFrame", columns: EventColumns) -> None:
+    if not columns.order_by:
+        raise ColumnError("publish: name at least one column that orders the events of a key")
+    named = [columns.key, *columns.order_by, *columns.value, *([columns.tags] if columns.tags else [])]
+    for name in named:
+        if name not in rows.columns:
+            raise ColumnError(f"publish: there is no column {name}; there are {', '.join(rows.columns)}")
+
+
+def _value(rows: "DataFrame", columns: EventColumns) -> "Column":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if len(columns.value) == 1 and rows.schema[columns.value[0]].dataType.simpleString() in ("string", "binary"):
+        return F.col(f"`{columns.value[0]}`")
+    left = {columns.key, *columns.order_by}
+    names = columns.value or [name for name in rows.columns if name not in left] or rows.columns
+    return F.to_json(F.struct(*(F.col(f"`{name}`") for name in names)))
+
+
+def publish(events: "DataFrame", topic: str, options: Mapping[str, str]) -> int:
+    """Send what `transform` made; how many events that were. `options` are the sink's: nameServer above all.
+
+    The topic must be there. Raises Spark's errors, the sink's text in them.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    order = [name for name in events.columns if name.startswith(ORDER_COLUMN.format(""))]
+    count = Observation("published")
+    counted = events.observe(count, F.count(F.lit(1)).alias("events"))
+    writer = counted.write.format("lockstep").options(**{"topic": topic, "orderBy": ",".join(order), **options})
+    writer.mode("append").save()
+    found: int = count.get["events"]
+    return found

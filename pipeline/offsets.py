@@ -1,0 +1,136 @@
+"""Which offsets are meant: texts of options, offsets of a checkpoint. Plain values; nothing here asks a broker."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from lockstep.protocol.model import MessageQueue
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Assignment",
+    "OffsetSpec",
+    "Offsets",
+    "from_checkpoint",
+    "parse_assignment",
+    "parse_offsets",
+    "parse_timestamps",
+    "share",
+    "to_checkpoint",
+]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_INT64_MAX: Final = 2**63 - 1
+
+Offsets = dict[MessageQueue, int]
+"""Next offset to read, by queue."""
+Assignment = tuple[tuple[str, str | None, int], ...]
+"""(topic, broker name or None for each broker that has it, queue id)."""
+Kind = Literal["earliest", "latest", "offsets", "timestamp", "timestamps"]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSpec:
+    """`by_queue` holds offsets (EARLIEST and LATEST too) or epoch ms, by kind; `timestamp_ms` is of every queue."""
+
+    kind: Kind
+    by_queue: Mapping[MessageQueue, int] = field(default_factory=dict)
+    timestamp_ms: int = 0
+
+
+def parse_offsets(text: str) -> OffsetSpec:
+    """ "earliest", "latest" or JSON {"topic":{"broker":{"queue":offset}}}. Raises ValueError, says what is wrong."""
+    word = text.strip().lower()
+    if word == "earliest":
+        return OffsetSpec("earliest")
+    if word == "latest":
+        return OffsetSpec("latest")
+    return OffsetSpec("offsets", _by_queue(text, EARLIEST))
+
+
+def parse_timestamps(text: str) -> OffsetSpec:
+    """JSON of the same shape, with epoch milliseconds. Raises ValueError."""
+    return OffsetSpec("timestamps", _by_queue(text, 0))
+
+
+def _by_queue(text: str, minimum: int) -> Offsets:
+    result = {}
+    for topic, brokers in _object(_json(text), "the whole").items():
+        for broker, queues in _object(brokers, f"what {topic!r} holds").items():
+            for queue_id, value in _object(queues, f"what {broker!r} of {topic!r} holds").items():
+                queue = MessageQueue(topic, broker, _queue_id(queue_id))
+                if type(value) is not int or not minimum <= value <= _INT64_MAX:
+                    raise ValueError(f"queue {queue} has {value!r}, which is no whole number of {minimum} or more")
+                result[queue] = value
+    if not result:
+        raise ValueError("it names no queue")
+    return result
+
+
+def parse_assignment(text: str) -> Assignment:
+    """JSON {"topic":[0,1]}: those queues of each broker, or {"topic":{"broker":[0,1]}}. Raises ValueError."""
+    result: dict[tuple[str, str | None, int], None] = {}
+    for topic, held in _object(_json(text), "the whole").items():
+        by_broker: dict[str | None, Any] = held if isinstance(held, dict) else {None: held}
+        for broker, queue_ids in by_broker.items():
+            if not isinstance(queue_ids, list) or not queue_ids:
+                raise ValueError(f"{topic!r} holds {queue_ids!r}, which is no list of queue ids")
+            for queue_id in queue_ids:
+                if type(queue_id) is not int or queue_id < 0:
+                    raise ValueError(f"{topic!r} holds {queue_id!r}, which is no queue id")
+                result[topic, broker, queue_id] = None
+    if not result:
+        raise ValueError("it names no queue")
+    return tuple(result)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON: {error}") from None
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} must be an object, not {value!r}")
+    return value
+
+
+def _queue_id(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        raise ValueError(f"{text!r} is no queue id")
+    return int(text)
+
+
+def to_checkpoint(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
+    """Dicts of primitives as Spark's checkpoint keeps them, in the shape that startingOffsets takes; sorted."""
+    result: dict[str, Any] = {}
+    for queue in sorted(offsets):
+        result.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return result
+
+
+def from_checkpoint(value: Mapping[str, Any]) -> Offsets:
+    """Back from `to_checkpoint`. Raises ValueError for what was not written by it."""
+    if not value:
+        return {}
+    return _by_queue(json.dumps(value), 0)
+
+
+def share(begin: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int], limit: int) -> Offsets:
+    """Ends that are `limit` messages in all from `begin`, each queue its part of what waits; all if that is fewer."""
+    waiting = {queue: max(0, ends[queue] - begin[queue]) for queue in sorted(ends)}
+    total = sum(waiting.values())
+    if total <= limit:
+        return dict(ends)
+    result, seen, given = {}, 0, 0
+    for queue, count in waiting.items():  # by running sums, so that rounding loses and adds none
+        seen += count
+        upto = limit * seen // total
+        result[queue] = begin[queue] + upto - given
+        given = upto
+    return result

@@ -1,0 +1,34 @@
+"""How a batch of a topic is read."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lockstep.pipeline.options import Options
+from lockstep.pipeline.planning import QueueSlice, batch_slices
+from lockstep.pipeline.reading import SliceReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LockstepReader"]
+
+
+class LockstepReader(DataSourceReader):
+    """One Spark partition a queue, in the order of offsets; slices of queues with minPartitions."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._reader = SliceReader(options, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """On the driver. Raises OptionError, TopicError, DataLossError, RemotingError."""
+        return batch_slices(self._options)
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """On an executor. Raises DataLossError, RecordError, RemotingError."""
+        if not isinstance(partition, QueueSlice):  # Spark's own, where there is none of ours
+            return iter(())
+        return self._reader.read(partition)

@@ -1,0 +1,151 @@
+"""On an executor: the stored bytes of a slice, pulled ahead of their use, and handed on as Arrow batches."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lockstep.pipeline.blocking import Addresses, BlockingClient, PullReply, Ticket
+from lockstep.pipeline.errors import DataLossError
+from lockstep.pipeline.planning import QueueSlice, addresses_of, lost_text
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RemotingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from lockstep.pipeline.options import Options
+
+__all__ = ["Fetcher", "SliceReader"]
+
+_AHEAD_MAX: Final = 16  # pulls under way
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_BATCH_PULLS: Final = 1024
+_log = logging.getLogger("lockstep.pipeline")
+
+
+class SliceReader:
+    """Reads slices of queues into batches of a schema's columns; it pickles."""
+
+    def __init__(self, options: "Options", schema: "StructType") -> None:
+        self._addresses = addresses_of(options)
+        self._tags = options.tags
+        self._pull_batch_size = options.pull_batch_size
+        self._fail_on_data_loss = options.fail_on_data_loss
+        self._columns = [(column.name, column.nullable) for column in schema.fields]
+
+    def read(self, part: QueueSlice) -> "Iterator[pa.RecordBatch]":
+        """Raises DataLossError, RecordError, RemotingError, TopicError."""
+        from lockstep.pipeline.columns import BatchBuilder
+
+        builder = BatchBuilder(self._columns, part.queue, self._tags)
+        with self._addresses.open() as client:
+            fetcher = Fetcher(client, part.queue, self._tags, self._pull_batch_size, fail=self._fail_on_data_loss)
+            pieces: list[bytes] = []
+            size = 0
+            for body in fetcher.bodies(part.start, part.end):
+                pieces.append(body)
+                size += len(body)
+                if size >= _BATCH_BYTES or len(pieces) >= _BATCH_PULLS:
+                    yield builder.batch(b"".join(pieces), part.end)
+                    pieces, size = [], 0
+            if pieces:
+                yield builder.batch(b"".join(pieces), part.end)
+
+
+class _Pull(NamedTuple):
+    offset: int
+    ticket: Ticket
+
+
+class Fetcher:
+    """Several pulls are under way at once: where the next begins is guessed from how many messages one brings.
+
+    A guess that was wrong costs the pulls behind it, and is never believed: offsets follow each reply's own word.
+    """
+
+    def __init__(
+        self, client: BlockingClient, queue: MessageQueue, tags: str, pull_batch_size: int, *, fail: bool
+    ) -> None:
+        self._client = client
+        self._addresses: Addresses = client.addresses
+        self._queue = queue
+        self._tags = tags
+        self._pull_batch_size = pull_batch_size
+        self._fail = fail
+        self._under_way: deque[_Pull] = deque()
+        self._step = 0  # messages that a pull brings, as far as seen; 0: not known, nothing is guessed
+
+    def bodies(self, start: int, end: int) -> Iterator[bytes]:
+        """Stored messages from `start` on; of the last piece some may lie at `end` or behind. Raises as SliceReader."""
+        offset, failures = start, 0
+        while offset < end:
+            try:
+                self._go_ahead(offset, end)
+                reply = self._client.finish_pull(self._under_way.popleft().ticket)
+            except RemotingError as error:
+                self._under_way.clear()
+                failures += 1
+                if failures > self._addresses.retries or not error.retriable:
+                    raise
+                time.sleep(self._addresses.retry_interval_ms / 1000)
+                self._client.route(self._queue.topic, fresh=True)
+                continue
+            failures = 0
+            following = self._next(reply, offset, end)
+            self._learn(following - offset, end - offset)
+            offset = following
+            if offset < end:
+                self._go_ahead_quietly(offset, end)
+            if reply.code == ResponseCode.SUCCESS:
+                yield reply.body
+
+    def _go_ahead_quietly(self, offset: int, end: int) -> None:
+        """A failure shows when the next reply is waited for."""
+        try:
+            self._go_ahead(offset, end)
+        except RemotingError:
+            self._under_way.clear()
+
+    def _go_ahead(self, offset: int, end: int) -> None:
+        """Have the pull of `offset` under way, and those that will probably follow it."""
+        under_way = self._under_way
+        if under_way and under_way[0].offset != offset:
+            for pull in under_way:  # their replies must not stay behind
+                self._client.finish_pull(pull.ticket)
+            under_way.clear()
+        following = under_way[-1].offset + self._step if under_way else offset
+        ahead = _AHEAD_MAX if self._step else 1
+        while following < end and len(under_way) < ahead:
+            count = min(self._pull_batch_size, end - following)
+            under_way.append(_Pull(following, self._client.start_pull(self._queue, following, count, self._tags)))
+            following += self._step
+            if not self._step:
+                break
+
+    def _learn(self, count: int, left: int) -> None:
+        """The same number twice is a rule until it is broken; the end of the slice breaks none."""
+        if count < left:
+            self._step = count if self._tags == "*" else 0
+
+    def _next(self, reply: PullReply, offset: int, end: int) -> int:
+        """Where to go on. Raises DataLossError."""
+        if reply.code == ResponseCode.SUCCESS:
+            return reply.next_begin_offset
+        if reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY and reply.next_begin_offset > offset:
+            if reply.status == "MESSAGE_WAS_REMOVING":
+                self._lost(offset, min(reply.next_begin_offset, end), "the broker is deleting them")
+            return reply.next_begin_offset
+        first = reply.min_offset if offset < reply.min_offset else end
+        why = f"the broker has {reply.min_offset} to {reply.max_offset - 1}"
+        self._lost(offset, min(first, end), why)
+        return min(first, end)
+
+    def _lost(self, start: int, end: int, why: str) -> None:
+        text = lost_text(self._queue, start, end, why)
+        if self._fail:
+            raise DataLossError(text)
+        _log.warning("%s", text)

@@ -1,0 +1,135 @@
+"""`write` and `writeStream` of `format("lockstep")`: planned on the driver, sent by tasks, checked at commit.
+
+Nothing that was sent can be taken back. A write that fails has sent what it had sent by then; run again it sends all
+rows again, and a task or a micro-batch that Spark runs again repeats rows under the same marks (repeats.py).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from lockstep.pipeline.blocking import Addresses
+from lockstep.pipeline.errors import OptionError, OrderError, TopicError
+from lockstep.pipeline.options import Options, Use, parse_options
+from lockstep.pipeline.sink_columns import SinkColumns, check_columns
+from lockstep.pipeline.sink_keys import KeyEvidence, key_evidence, keys_in_two
+from lockstep.pipeline.sink_sorting import in_order
+from lockstep.pipeline.sink_task import TaskWriter, current_task
+from lockstep.pipeline.sink_topics import writable_queues
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RemotingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LockstepStreamWriter", "LockstepWriter", "SinkCommit", "SinkPlan", "sink_plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPlan:
+    """All that a task needs; it pickles. `queues` are the option topic's, the same for every task.
+
+    `sorts`: a stream's micro-batches are sorted by orderBy, a write's rows are only checked.
+    """
+
+    options: Options
+    columns: SinkColumns
+    addresses: Addresses
+    queues: tuple[MessageQueue, ...] = ()
+    sorts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCommit(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    rows: int
+    keys: KeyEvidence
+
+
+def sink_plan(schema: StructType, given: Mapping[str, str], use: Use, *, overwrite: bool) -> SinkPlan:
+    """On the driver. Raises OptionError, ColumnError; for a write also TopicError, SendFailed, RemotingError.
+
+    A stream's writer is planned again to commit, when the servers need not answer: there the tasks raise these.
+    """
+    options = parse_options(given, use)
+    if overwrite:
+        raise OptionError('a topic cannot be overwritten: use mode("append"), in a stream outputMode append or update')
+    columns = check_columns(schema, options)
+    sorts = use is Use.WRITE_STREAM and bool(columns.order_by)
+    plan = SinkPlan(options, columns, _addresses(options), sorts=sorts)
+    if options.topic is None:
+        return plan
+    try:
+        with plan.addresses.open() as client:
+            return replace(plan, queues=writable_queues(client, options.topic))
+    except (TopicError, RemotingError):
+        if use is Use.WRITE:
+            raise
+        return plan
+
+
+def _addresses(options: Options) -> Addresses:
+    addresses = Addresses(
+        tuple(map(str, options.name_servers)),
+        timeout_ms=options.send_timeout_ms,
+        retries=options.send_retries,
+        retry_interval_ms=options.retry_interval_ms,
+    )
+    return addresses if options.group is None else addresses._replace(group=options.group)
+
+
+class LockstepWriter(DataSourceArrowWriter):
+    """A write. `write` runs in tasks, `commit` on the driver when all have ended well."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> SinkCommit:
+        """Raises RowError, OrderError, SendFailed, TopicError, OptionError, RemotingError."""
+        return _write(self._plan, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Raises OrderError when a key was in two partitions."""
+        _check(self._plan, messages)
+
+
+class LockstepStreamWriter(DataSourceStreamArrowWriter):
+    """A micro-batch; as a write, but for the batch's number."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> SinkCommit:
+        """Raises as LockstepWriter."""
+        return _write(self._plan, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Raises OrderError when a key was in two partitions; the query ends then."""
+        _check(self._plan, messages)
+
+
+def _write(plan: SinkPlan, batches: "Iterator[pa.RecordBatch]") -> SinkCommit:
+    task = current_task()
+    with plan.addresses.open() as client:
+        writer = TaskWriter(client, plan.options, plan.columns, plan.queues, task)
+        for batch in in_order(batches, plan.columns) if plan.sorts else batches:
+            writer.add(batch)
+        writer.finish()
+    keys = writer.keys() if plan.options.check_keys else ()
+    return SinkCommit(writer.rows, key_evidence(task.partition, keys))
+
+
+def _check(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None]) -> None:
+    if not plan.options.check_keys:
+        return
+    fault = keys_in_two([message.keys for message in messages if isinstance(message, SinkCommit)])
+    if fault is not None:
+        raise OrderError(
+            f"{fault}: nobody knows in which order their rows were sent, and they were. Send"
+            " lockstep.pipeline.ordering.ordered(df, key, order_by), or set option checkKeys to false where order"
+            " does not matter"
+        )

@@ -1,0 +1,192 @@
+"""Sending in order: for each queue a chunk that grows and at most one under way, so that nothing overtakes.
+
+A chunk that failed is sent again, whole, before anything behind it leaves: its messages may then be stored twice, side
+by side. To a Lockstep broker chunks are numbered (broker/send_lanes.py), so what was taken for lost cannot come later.
+"""
+
+import struct
+import time
+from collections import deque
+from typing import Final
+
+from lockstep.pipeline.blocking import BlockingClient, Ticket
+from lockstep.pipeline.errors import SendFailed, TopicError
+from lockstep.pipeline.repeats import ROW_PROPERTY
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import SendMessageRequestHeaderV2
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import DEFAULT_TOPIC
+from lockstep.protocol.properties import decode_properties
+from lockstep.remoting.errors import RemotingError, RequestRefused
+
+__all__ = ["CHUNK_BYTES", "Lane", "Sender"]
+
+CHUNK_BYTES: Final = 512 * 1024  # of 4 MiB that a broker takes by default
+_UNDER_WAY_MAX: Final = 8  # chunks: their replies fit the buffers of a socket, so writing one never waits for a reader
+_PAUSE_S_MAX: Final = 5.0
+_STORED: Final = frozenset({
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+})  # fmt: skip  # wire.md 3
+_BUSY: Final = frozenset({
+    ResponseCode.SYSTEM_BUSY,
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.SEND_OUT_OF_SEQUENCE,
+})  # fmt: skip
+_LENGTHS: Final = struct.Struct(">iiiii")  # of a record in a batch: size, magic, crc, flag, body (wire.md 4.4)
+_DEFAULT_QUEUES: Final = 4
+
+Chunk = list[bytes]  # records of a batch's body
+
+
+class Lane:
+    """One queue: `records` and `size_bytes` are the chunk that grows; whoever appends to it keeps the size."""
+
+    __slots__ = ("chunk", "generation", "queue", "records", "sequence", "size_bytes", "ticket")
+
+    def __init__(self, queue: MessageQueue, generation: int) -> None:
+        self.queue = queue
+        self.records: Chunk = []
+        self.size_bytes = 0
+        self.chunk: Chunk | None = None  # under way ...
+        self.ticket: Ticket | None = None  # ... unless it could not leave
+        self.generation = generation
+        self.sequence = 0
+
+
+class Sender:
+    """All lanes of a task. `mark` is the properties that all its messages share, `lane_id` names it to the broker.
+
+    `generation` is its lanes' first: one below that of a later attempt is refused, so a task that Spark gave up and
+    that still runs sends nothing any more (to a Lockstep broker).
+
+    Raises, all calls alike: SendFailed, within `retries` times the timeout of a request and the pauses between.
+    """
+
+    def __init__(self, client: BlockingClient, mark: str, lane_id: str, generation: int = 0) -> None:
+        self._client = client
+        self._mark = mark
+        self._lane_id = lane_id
+        self._generation = generation
+        self._lanes: dict[MessageQueue, Lane] = {}
+        self._under_way: deque[Lane] = deque()
+
+    def lane(self, queue: MessageQueue) -> Lane:
+        lane = self._lanes.get(queue)
+        if lane is None:
+            lane = self._lanes[queue] = Lane(queue, self._generation)
+        return lane
+
+    def flush(self, lane: Lane) -> None:
+        """The growing chunk leaves, once the one before it is stored."""
+        if lane.chunk is not None:
+            self._under_way.remove(lane)
+            self._settle(lane)
+        elif len(self._under_way) >= _UNDER_WAY_MAX:
+            self._settle(self._under_way.popleft())
+        lane.chunk, lane.records, lane.size_bytes = lane.records, [], 0
+        try:
+            lane.ticket = self._start(lane, lane.chunk)
+        except (RemotingError, TopicError):
+            lane.ticket = None  # it is tried again when it is settled
+        self._under_way.append(lane)
+
+    def finish(self) -> None:
+        """Everything that was appended is stored."""
+        for lane in self._lanes.values():
+            if lane.records:
+                self.flush(lane)
+        while self._under_way:
+            self._settle(self._under_way.popleft())
+
+    def _settle(self, lane: Lane) -> None:
+        chunk, ticket = lane.chunk, lane.ticket
+        assert chunk is not None
+        lane.chunk = lane.ticket = None
+        self._store(lane, chunk, ticket)
+
+    def _store(self, lane: Lane, chunk: Chunk, ticket: Ticket | None) -> None:
+        """Until a broker has it; `ticket` is of a try under way."""
+        tries = self._client.addresses.retries + 1
+        failure: Exception | None = None
+        for attempt in range(tries):
+            try:
+                if ticket is None:
+                    self._pause(attempt)
+                    if attempt:
+                        self._client.route(lane.queue.topic, fresh=True)
+                    ticket = self._start(lane, chunk)
+                return self._finish(lane, chunk, ticket)
+            except RequestRefused as error:
+                if error.code not in _BUSY:
+                    raise SendFailed(f"{_counted(chunk)} for queue {lane.queue}: {error}") from None
+                failure = error
+            except (RemotingError, TopicError) as error:
+                failure = error
+            ticket = None
+            lane.generation += 1
+            lane.sequence = 0
+        raise SendFailed(
+            f"{_counted(chunk)} for queue {lane.queue} may not be stored after {tries} tries; the last: {failure}"
+        )
+
+    def _finish(self, lane: Lane, chunk: Chunk, ticket: Ticket) -> None:
+        reply = self._client.finish(ticket)
+        if reply.code in _STORED:
+            lane.sequence += 1
+        elif reply.code == ResponseCode.MESSAGE_ILLEGAL and len(chunk) > 1:
+            middle = len(chunk) // 2  # this broker's limit is lower than most, or one message is too large by itself
+            self._store(lane, chunk[:middle], None)
+            self._store(lane, chunk[middle:], None)
+        else:
+            raise RequestRefused(ticket.wire.address, "a send", reply.code, reply.remark)
+
+    def _pause(self, attempt: int) -> None:
+        """Twice as long each time."""
+        if attempt:
+            time.sleep(min(self._client.addresses.retry_interval_ms / 1000 * 2 ** (attempt - 1), _PAUSE_S_MAX))
+
+    def _start(self, lane: Lane, chunk: Chunk) -> Ticket:
+        queue = lane.queue
+        if len(chunk) > 1:
+            code, body, properties = RequestCode.SEND_BATCH_MESSAGE, b"".join(chunk), self._mark
+        else:
+            code, (body, properties) = RequestCode.SEND_MESSAGE_V2, _alone(chunk[0])
+            properties += self._mark
+        numbers: tuple[int | None, int | None, str | None] = (None, None, None)
+        if self._client.agrees(queue):
+            numbers = (lane.generation, lane.sequence, self._lane_id)
+        header = SendMessageRequestHeaderV2(
+            self._client.addresses.group,
+            queue.topic,
+            DEFAULT_TOPIC,
+            _DEFAULT_QUEUES,
+            queue.queue_id,
+            0,
+            int(time.time() * 1000),
+            0,
+            properties,
+            0,
+            False,
+            None,
+            len(chunk) > 1,
+            queue.broker_name,
+            *numbers,
+        )
+        return self._client.start(queue, RemotingCommand(code, header, body))
+
+
+def _alone(record: bytes) -> tuple[bytes, str]:
+    """Body and properties of a record."""
+    body_end = _LENGTHS.size + _LENGTHS.unpack_from(record)[4]
+    return record[_LENGTHS.size : body_end], record[body_end + 2 :].decode()
+
+
+def _counted(chunk: Chunk) -> str:
+    first, last = (decode_properties(_alone(record)[1]).get(ROW_PROPERTY) for record in (chunk[0], chunk[-1]))
+    if len(chunk) > 1:
+        return f"{len(chunk)} messages (rows {first} to {last})"
+    return f"a message of {len(_alone(chunk[0])[0])} bytes (row {first})"

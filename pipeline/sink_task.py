@@ -1,0 +1,191 @@
+"""One task of a write: rows become records, records chunks, in the rows' order."""
+
+import os
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lockstep.pipeline.blocking import BlockingClient
+from lockstep.pipeline.errors import OptionError, OrderError, RowError
+from lockstep.pipeline.options import Options
+from lockstep.pipeline.repeats import ROW_PROPERTY, TASK_PROPERTY
+from lockstep.pipeline.sink_columns import SinkColumns, bodies, order_values, texts
+from lockstep.pipeline.sink_lanes import CHUNK_BYTES, Lane, Sender
+from lockstep.pipeline.sink_places import Place, Places, Shard, header_text
+from lockstep.pipeline.sink_topics import writable_queues
+from lockstep.protocol.codes import FRAME_BYTES_MAX
+from lockstep.protocol.ids import UniqueKeyMaker
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.properties import NAME_END, PAIR_END, UNIQ_KEY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Task", "TaskWriter", "current_task"]
+
+_ROWS: Final = 10_000  # at once: fewer than UNIQ_KEYs count before they need another millisecond
+_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 65_536
+_RECORD: Final = struct.Struct(">iiiii")  # size, magic, crc, flag, body bytes (wire.md 4.4)
+_SHORT: Final = struct.Struct(">h")
+_RECORD_BYTES: Final = _RECORD.size + _SHORT.size
+_GENERATIONS: Final = 1 << 20  # of lanes, that one attempt of a task may use up
+
+
+class Task(NamedTuple):
+    """Which rows these are: the same for every attempt but for `attempt`, which only grows within `app`."""
+
+    app: str
+    query: str
+    batch: int
+    partition: int
+    attempt: int
+
+
+def current_task() -> Task:
+    """From Spark's TaskContext. Raises OptionError when tasks may run twice at the same time."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "a sink writes in a task"
+    if context.getLocalProperty("spark.speculation") == "true":
+        raise OptionError(
+            "spark.speculation is true: two attempts of one task would send at the same time, and neither in order."
+            " Set it to false"
+        )
+    stream = context.getLocalProperty("sql.streaming.queryId")
+    query = stream or context.getLocalProperty("spark.sql.execution.query.id")
+    if not query:  # Spark before 4.1 numbers what it runs, from 0 in each application
+        query = f"{context.getLocalProperty('spark.app.id')}-{context.getLocalProperty('spark.sql.execution.id')}"
+    batch = context.getLocalProperty("streaming.sql.batchId") if stream else None
+    app = context.getLocalProperty("spark.app.id") or ""
+    return Task(app, query, int(batch or 0), context.partitionId(), context.taskAttemptId())
+
+
+class TaskWriter:
+    """`add` every batch, then `finish`. Raises RowError, OrderError, SendFailed, TopicError, RemotingError."""
+
+    def __init__(
+        self,
+        client: BlockingClient,
+        options: Options,
+        columns: SinkColumns,
+        queues: Sequence[MessageQueue],
+        task: Task,
+    ) -> None:
+        mark = f"{TASK_PROPERTY}{NAME_END}{task.query}/{task.batch}/{task.partition}"
+        lane_id = f"{client.addresses.group}@{task.app}/{task.query}/{task.partition}"
+        self.rows = 0
+        self._client = client
+        self._columns = columns
+        self._task = task
+        self._batch_size = options.send_batch_size
+        self._topic = options.topic
+        self._sender = Sender(client, mark, lane_id, task.attempt * _GENERATIONS)
+        self._lanes = {options.topic: self._lanes_to(queues)} if options.topic and queues else {}
+        self._places = Places(self._lanes_of, options.topic)
+        self._unique_keys = UniqueKeyMaker(
+            blake2b(task.query.encode(), digest_size=4).digest(), os.getpid(), task.attempt
+        )
+        self._now_ms = 0
+
+    def add(self, batch: "pa.RecordBatch") -> None:
+        for start in range(0, batch.num_rows, _ROWS):
+            try:
+                self._add(batch.slice(start, _ROWS))
+            except (RowError, OrderError) as error:
+                raise type(error)(f"partition {self._task.partition}: {error}") from None
+
+    def finish(self) -> None:
+        self._sender.finish()
+
+    def keys(self) -> Iterator[tuple[str, str]]:
+        """Every (topic, sharding key) that was sent, once; the topic is "" where all have one."""
+        for shard in self._places.shards.values():
+            if shard.key is not None:
+                yield "" if self._topic else shard.topic, shard.key
+
+    def _lanes_of(self, topic: str) -> Sequence[Lane]:
+        lanes = self._lanes.get(topic)
+        if lanes is None:
+            lanes = self._lanes[topic] = self._lanes_to(writable_queues(self._client, topic))
+        return lanes
+
+    def _lanes_to(self, queues: Sequence[MessageQueue]) -> list[Lane]:
+        return [self._sender.lane(queue) for queue in queues]
+
+    def _add(self, batch: "pa.RecordBatch") -> None:
+        """What is wrong with any of these rows is found before the first of them is sent."""
+        columns, first_row = self._columns, self.rows
+        values = bodies(batch.column(columns.value), first_row)
+        if max(map(len, values)) > _BODY_BYTES_MAX:
+            row = next(row for row, value in enumerate(values, first_row) if len(value) > _BODY_BYTES_MAX)
+            size = len(values[row - first_row])
+            raise RowError(f"row {row}: value has {size} bytes; no frame of RocketMQ holds over {_BODY_BYTES_MAX}")
+        places = self._places.find(self._combinations(batch, first_row), first_row)
+        if columns.order_by:
+            self._check_order(batch, places, first_row)
+        if columns.headers is not None:
+            headers = batch.column(columns.headers).to_pylist()
+            places = [
+                Place(place.head + header_text(own, row), place.shard) if own else place
+                for row, (place, own) in enumerate(zip(places, headers, strict=True), first_row)
+            ]
+        self._append(values, places)
+
+    def _combinations(self, batch: "pa.RecordBatch", first_row: int) -> list[tuple[str | None, ...]]:
+        columns = self._columns
+        wanted = (
+            ("topic", columns.topic), ("key", columns.key), ("shardingKey", columns.sharding_key),
+            ("tags", columns.tags),
+        )  # fmt: skip
+        found = [
+            repeat(None, batch.num_rows) if position is None else texts(batch.column(position), name, first_row)
+            for name, position in wanted
+        ]
+        return list(zip(*found, strict=True))
+
+    def _append(self, values: list[bytes], places: list[Place]) -> None:
+        """The inner loop: each row becomes a record of its queue's chunk."""
+        row, unique = self.rows, self._unique()
+        flush, pack, pack_short = self._sender.flush, _RECORD.pack, _SHORT.pack
+        most = self._batch_size
+        for value, (head, shard) in zip(values, places, strict=True):
+            lane = shard.lane or self._turn(shard, row)
+            text = (
+                f"{head}{UNIQ_KEY}{NAME_END}{unique}{row & 0xFFFF:04X}{PAIR_END}{ROW_PROPERTY}{NAME_END}{row}{PAIR_END}"
+            )
+            properties = text.encode()
+            size = _RECORD_BYTES + len(value) + len(properties)
+            if lane.records and (lane.size_bytes + size > CHUNK_BYTES or len(lane.records) >= most):
+                flush(lane)
+            lane.records.append(pack(size, 0, 0, 0, len(value)) + value + pack_short(len(properties)) + properties)
+            lane.size_bytes += size
+            row += 1
+        self.rows = row
+
+    def _unique(self) -> str:
+        """The first 28 characters of UNIQ_KEYs; each call has a millisecond of its own."""
+        self._now_ms = max(int(time.time() * 1000), self._now_ms + 1)
+        return self._unique_keys.next(self._now_ms)[:-4]
+
+    def _turn(self, shard: Shard, row: int) -> Lane:
+        """Rows without a key go to the queues in turn, a chunk each; a row goes where it went the last time."""
+        lanes = self._lanes_of(shard.topic)
+        return lanes[(row // self._batch_size + self._task.partition) % len(lanes)]
+
+    def _check_order(self, batch: "pa.RecordBatch", places: list[Place], first_row: int) -> None:
+        names = [name for name, _ in self._columns.order_by]
+        found = [order_values(batch.column(position), name, first_row) for name, position in self._columns.order_by]
+        values = found[0] if len(found) == 1 else list(zip(*found, strict=True))
+        for number, (value, (_, shard)) in enumerate(zip(values, places, strict=True)):
+            if shard.lane is None:
+                continue
+            if shard.last is not None and value < shard.last:
+                raise OrderError(
+                    f"row {first_row + number}: key {shard.key!r} goes back in {', '.join(names)}, from {shard.last!r}"
+                    f" to {value!r}. Send lockstep.pipeline.ordering.ordered(df, key, order_by)"
+                )
+            shard.last = value

@@ -1,0 +1,57 @@
+"""`format("lockstep")`: what Spark makes of the name."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from lockstep.pipeline.options import Use, parse_options
+from lockstep.pipeline.schema import checked_schema, source_schema
+
+if TYPE_CHECKING:
+    from lockstep.pipeline.reader import LockstepReader
+    from lockstep.pipeline.sink import LockstepStreamWriter, LockstepWriter
+    from lockstep.pipeline.stream import LockstepStreamReader
+
+__all__ = ["LockstepSource"]
+
+
+class LockstepSource(DataSource):
+    """Found by Spark through the package pyspark_lockstep; options.py says what may be given.
+
+    A wrong option raises OptionError with the first use, and Spark shows its text.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "lockstep"
+
+    def schema(self) -> StructType:
+        """All columns; a schema that the user gives is any of them, and the less it names the faster it is."""
+        headers = any(self.options.get(name, "").lower() == "true" for name in ("includeproperties", "includeheaders"))
+        return source_schema(include_properties=headers)
+
+    def reader(self, schema: StructType) -> "LockstepReader":
+        options = parse_options(self.options, Use.READ)
+        if options.push_filters:
+            from lockstep.pipeline.pushdown import FilteringReader
+
+            return FilteringReader(options, checked_schema(schema))
+        from lockstep.pipeline.reader import LockstepReader
+
+        return LockstepReader(options, checked_schema(schema))
+
+    def streamReader(self, schema: StructType) -> "LockstepStreamReader":  # noqa: N802
+        from lockstep.pipeline.stream import LockstepStreamReader
+
+        return LockstepStreamReader(parse_options(self.options, Use.READ_STREAM), checked_schema(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "LockstepWriter":
+        from lockstep.pipeline.sink import LockstepWriter, sink_plan
+
+        return LockstepWriter(sink_plan(schema, self.options, Use.WRITE, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "LockstepStreamWriter":  # noqa: N802
+        from lockstep.pipeline.sink import LockstepStreamWriter, sink_plan
+
+        return LockstepStreamWriter(sink_plan(schema, self.options, Use.WRITE_STREAM, overwrite=overwrite))

@@ -1,0 +1,165 @@
+"""`readStream`: how far each micro-batch reads. The offsets are in Spark's checkpoint, and nowhere else."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from lockstep.pipeline.blocking import BlockingClient
+from lockstep.pipeline.errors import DataLossError, TopicError
+from lockstep.pipeline.offsets import Offsets, OffsetSpec, from_checkpoint, share, to_checkpoint
+from lockstep.pipeline.options import Options
+from lockstep.pipeline.planning import (
+    QueueSlice,
+    addresses_of,
+    check_start,
+    lost_text,
+    queues_of,
+    resolve,
+    starting_spec,
+)
+from lockstep.pipeline.reading import SliceReader
+from lockstep.protocol.model import MessageQueue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LockstepStreamReader"]
+
+_log = logging.getLogger("lockstep.pipeline")
+
+
+class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One Spark partition a queue and micro-batch.
+
+    Queues that appear later are read from their first message. Offsets that are gone end the query with DataLossError,
+    a queue that is gone with TopicError, unless failOnDataLoss=false; a topic that is gone ends it in any case.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._reader = SliceReader(options, schema)
+        self._client: BlockingClient | None = None
+        self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._last_batch = time.monotonic()  # for minOffsetsPerTrigger
+
+    def __getstate__(self) -> dict[str, Any]:
+        """On an executor there is only `read`."""
+        return {**self.__dict__, "_client": None}
+
+    # How far -------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        spec, name = starting_spec(self._options, OffsetSpec("latest"))
+        client = self._connected()
+        queues = queues_of(client, self._options)
+        return to_checkpoint(resolve(client, queues, spec, name, self._options.starting_strategy))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """maxOffsetsPerTrigger, or else minOffsetsPerTrigger; with both, `latestOffset` sees to the second."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Raises TopicError, DataLossError, RemotingError."""
+        begin = from_checkpoint(start)
+        ends = self._ends(begin)
+        if self._target is not None:
+            target = {**begin, **self._target}
+            ends = {queue: min(end, target[queue]) for queue, end in ends.items() if queue in target}
+        grown = {queue: begin.get(queue, 0) for queue in ends}
+        if not isinstance(limit, ReadAllAvailable):
+            if self._target is None and not self._enough(sum(ends[queue] - grown[queue] for queue in ends)):
+                return dict(start)
+            if isinstance(limit, ReadMaxRows):
+                ends = share(grown, ends, limit.max_rows)
+        if ends != begin:
+            self._last_batch = time.monotonic()
+        return to_checkpoint(ends)
+
+    def _enough(self, count: int) -> bool:
+        """As many as minOffsetsPerTrigger, or fewer that have waited for maxTriggerDelay."""
+        waited_ms = (time.monotonic() - self._last_batch) * 1000
+        return count >= (self._options.min_offsets or 0) or waited_ms >= self._options.max_trigger_delay_ms
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._ends({})
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        client = self._connected()
+        return to_checkpoint({queue: client.max_offset(queue) for queue in queues_of(client, self._options)})
+
+    def _ends(self, begin: Offsets) -> Offsets:
+        """The present ends of all queues. Raises as latestOffset."""
+        client = self._connected()
+        queues = self._queues(client, begin)
+        ends = {queue: client.max_offset(queue) for queue in queues}
+        for queue, end in ends.items():
+            if end < begin.get(queue, 0):
+                self._lost(lost_text(queue, end, begin[queue], f"they were read, but the broker ends at {end}"))
+        return ends
+
+    def _queues(self, client: BlockingClient, begin: Offsets) -> list[MessageQueue]:
+        """A broker that starts again is missing from routes for a moment: ask some times before a queue is gone."""
+        for attempt in range(self._options.retries + 1):
+            if attempt:
+                time.sleep(self._options.retry_interval_ms / 1000)
+            queues = queues_of(client, self._options)
+            gone = sorted(begin.keys() - set(queues))
+            if not gone:
+                return queues
+        text = f"queues that were read are gone: {', '.join(map(str, gone))}; failOnDataLoss=false goes on without them"
+        if self._options.fail_on_data_loss:
+            raise TopicError(text)
+        _log.warning("%s", text)
+        return queues
+
+    def _lost(self, text: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(text)
+        _log.warning("%s", text)
+
+    def _connected(self) -> BlockingClient:
+        if self._client is None:
+            self._client = addresses_of(self._options).open()
+        return self._client
+
+    # What is read --------------------------------------------------------------------------------------------
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """A queue that `start` does not know is new: all of it is read. Raises DataLossError, RemotingError."""
+        begin, client = from_checkpoint(start), self._connected()
+        slices = []
+        for queue, until in sorted(from_checkpoint(end).items()):
+            first = begin.get(queue, 0)
+            if first < until:
+                first = check_start(client, queue, first, until, fail=self._options.fail_on_data_loss)
+            if first < until:
+                slices.append(QueueSlice(queue, first, until))
+        return slices
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """On an executor. Raises DataLossError, RecordError, RemotingError."""
+        assert isinstance(partition, QueueSlice)
+        return self._reader.read(partition)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Nothing: the checkpoint alone knows how far a query is, and no consumer group is touched."""
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
