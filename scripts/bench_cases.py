@@ -2,22 +2,24 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig, Message, Producer, ProducerConfig, PushConsumer
 from lockstep.client.instance import MQClientInstance
 from lockstep.protocol.bodies import LockBatchBody, LockOkBody
+from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.logs import StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.settings import parse_addresses
 
-__all__ = ["CALLS", "NAMES", "Case", "Sample", "drain", "latencies", "ordered", "preload"]
+__all__ = ["CALLS", "NAMES", "Case", "Sample", "drain", "latencies", "ordered", "preload", "runtime_info"]
 
 BODY = bytes(128)
 SEND_TOPIC, PULL_TOPIC, DRAIN_TOPIC, ORDERED_TOPIC = "BenchSend", "BenchPull", "BenchDrain", "BenchOrdered"
@@ -136,6 +138,16 @@ async def locks(
 
     await lock()
     return client, lock
+
+
+async def runtime_info(name_server: str, address: str) -> Mapping[str, str]:
+    """What a broker says of itself."""
+    client = _Instance(name_server, SerializeType.MSGPACK, None)
+    try:
+        reply = await client.instance.call_address(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return decode_body(KvTable, reply.body, reply.serialize_type).table
+    finally:
+        await client.shutdown()
 
 
 class Client(Protocol):

@@ -22,7 +22,7 @@ from types import FrameType
 
 from demo_processes import ProcessDied
 from demo_report import Outcome, check, print_report
-from demo_settings import NOTICE
+from demo_settings import NOTICE, NOTICE_OUTSIDE
 from demo_story import Plan, Story
 from flights import FLIGHTS_ZIP
 from rich.console import Console
@@ -43,6 +43,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--flights", type=int, default=SMALL_FLIGHTS if small else None, help="only the first so many")
     parser.add_argument("--seconds", type=float, default=SMALL_SECONDS if small else FULL_SECONDS,
         help="spread the sending over at least so long (default %(default)s)")  # fmt: skip
+    parser.add_argument("--name-server", metavar="ADDR",
+        help="use these brokers, of RocketMQ too, instead of one of its own")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the folder with traces and logs")
     parser.add_argument("--picture", type=Path, help="also save the table before the handover, as SVG")
     return parser.parse_args()
@@ -57,9 +59,11 @@ def main() -> int:
         return 1
     folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
     begin = time.monotonic()
-    plan = Plan(folder, given.data, given.flights, given.seconds, given.picture)
+    plan = Plan(folder, given.data, given.flights, given.seconds, given.picture, given.name_server)
     try:
-        console.print(NOTICE, highlight=False, soft_wrap=not console.is_terminal)
+        console.print(
+            NOTICE_OUTSIDE if given.name_server else NOTICE, highlight=False, soft_wrap=not console.is_terminal
+        )
         story = Story(plan, console, begin)
         asyncio.run(told(story))
         report = check(story.traces, console)

@@ -6,7 +6,7 @@ The demo divides them by six, so that a person sees a lock expire without waitin
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig
 
-__all__ = ["BROKER_OPTIONS", "CONSUMER_CONFIG", "GROUP", "LOCK_LIFE_MS", "NOTICE", "QUEUES", "TOPIC"]
+__all__ = ["BROKER_OPTIONS", "CONSUMER_CONFIG", "GROUP", "LOCK_LIFE_MS", "NOTICE", "NOTICE_OUTSIDE", "QUEUES", "TOPIC"]
 
 TOPIC = "flights"
 GROUP = "flight-board"
@@ -31,4 +31,8 @@ NOTICE = (
     f"A lock lives {LOCK_LIFE_MS // 1000} s here instead of RocketMQ's 60 s, and the clients' intervals match: "
     f"renewed every {CONSUMER_CONFIG.lock_interval_ms / 1000:g} s, no longer trusted by its holder after "
     f"{CONSUMER_CONFIG.lock_max_live_time_ms // 1000} s."
+)
+NOTICE_OUTSIDE = (
+    "The brokers are not the demo's own: a lock lives there as long as they let it live (RocketMQ's default is 60 s; "
+    f"less than {LOCK_LIFE_MS // 1000} s would be too short for the consumers of the demo)."
 )

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from demo_processes import Child, Children
-from demo_settings import BROKER_OPTIONS, LOCK_LIFE_MS
+from demo_settings import BROKER_OPTIONS, LOCK_LIFE_MS, QUEUES, TOPIC
 from demo_table import Board
-from demo_watch import Snapshot, Watch
+from demo_watch import Snapshot, TraceOwners, Watch
 from rich.console import Console
 
 from lockstep.client import AdminClient, ClientError
@@ -32,6 +32,19 @@ class Plan(NamedTuple):
     flights: int | None
     seconds: float
     picture: Path | None
+    name_server: str | None = None  # of a broker that is there already; None: the demo starts one of its own
+
+
+async def make_topic(admin: AdminClient, name_server: str) -> None:
+    """The topic on brokers that are not the demo's own. Raises ClientError when it is there: it has a history."""
+    if TOPIC in await admin.topics():
+        raise ClientError(f"the brokers of {name_server} have a topic {TOPIC!r} already; the demo needs to make it")
+    await admin.create_topic(TOPIC, QUEUES)
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while True:
+            if TOPIC in await admin.topics():
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 class Story:
@@ -53,9 +66,12 @@ class Story:
     async def tell(self) -> None:
         """Everything in turn. Raises ProcessDied, RemotingError, TimeoutError; every process is ended in any case."""
         async with Children(self._plan.folder) as children:
-            self._name_server = await self._start_broker(children)
+            outside = self._plan.name_server
+            self._name_server = outside or await self._start_broker(children)
             async with AdminClient(name_server=self._name_server) as admin:
-                self._watch = Watch(admin)
+                if outside:
+                    await make_topic(admin, outside)
+                self._watch = Watch(admin, TraceOwners(self.traces) if outside else None)
                 try:
                     with self._board:
                         await self._run(children)
@@ -110,7 +126,7 @@ class Story:
 
     def _take_picture(self, seen: Snapshot) -> None:
         """Once, when the locks of the dead are about to expire."""
-        oldest_ms = max((row.lock_age_ms for row in seen.rows if row.owner_pid in self._dead), default=0)
+        oldest_ms = max((row.lock_age_ms or 0 for row in seen.rows if row.owner_pid in self._dead), default=0)
         if self._picture and oldest_ms >= PICTURE_LOCK_AGE_MS:
             self._board.save(self._picture)
             self._picture = None

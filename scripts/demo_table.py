@@ -106,7 +106,7 @@ class Board:
 
     def _lock_age(self, row: QueueRow) -> Text:
         """A bar that is full when the lock expires."""
-        if not row.owner_pid:
+        if not row.owner_pid or row.lock_age_ms is None:
             return Text(f"{'─' * BAR_CELLS}      -", style="dim")
         cells = min(BAR_CELLS, round(BAR_CELLS * row.lock_age_ms / LOCK_LIFE_MS))
         style = "red" if row.owner_pid in self._dead else "green"

@@ -1,14 +1,19 @@
-"""What the demo sees of its cluster, asked over the admin calls that anybody may use: owners, locks, offsets, rates."""
+"""What the demo sees of its cluster, asked over the admin calls that anybody may use: owners, locks, offsets, rates.
 
+RocketMQ has no call that tells who holds a queue's lock; on its brokers owners come from the consumers' own traces.
+"""
+
+import json
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from demo_settings import GROUP, QUEUES, TOPIC
 
 from lockstep.client import AdminClient, MessageQueue
 
-__all__ = ["QueueRow", "Snapshot", "Watch"]
+__all__ = ["QueueRow", "Snapshot", "TraceOwners", "Watch"]
 
 RATE_WINDOW_S = 2.0
 
@@ -18,7 +23,7 @@ class QueueRow(NamedTuple):
 
     queue_id: int
     owner_pid: int
-    lock_age_ms: int
+    lock_age_ms: int | None  # None where the broker does not tell
     stored: int
     handled: int  # as committed
     rate: float  # handled per second
@@ -50,11 +55,51 @@ class Snapshot(NamedTuple):
         return [row.queue_id for row in self.rows if row.owner_pid == pid]
 
 
-class Watch:
-    """Asks for snapshots, and remembers the last two seconds for the rates."""
+class TraceOwners:
+    """Who holds which queue, by what the consumers wrote into `traces`, a list that may grow."""
 
-    def __init__(self, admin: AdminClient) -> None:
+    def __init__(self, traces: Sequence[Path]) -> None:
+        self._traces = traces
+        self._read: dict[Path, int] = {}
+        self._owners: dict[int, tuple[int, int]] = {}  # queue id -> (since, process id; 0 for nobody)
+
+    def look(self) -> Mapping[int, int]:
+        """Process ids by queue id. What a killed consumer held stays its own until somebody else has acquired it."""
+        for path in self._traces:
+            if path.exists():
+                self._read_on(path)
+        return {queue_id: pid for queue_id, (_, pid) in self._owners.items()}
+
+    def _read_on(self, path: Path) -> None:
+        with path.open("rb") as lines:
+            lines.seek(self._read.get(path, 0))
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                self._read[path] = self._read.get(path, 0) + len(line)
+                if line.startswith(_OWNERSHIP):
+                    self._note(json.loads(line))
+
+    def _note(self, record: Mapping[str, Any]) -> None:
+        queue_id, at, pid = record["queue_id"], record["mono_ns"], pid_of(record["client_id"])
+        since, owner = self._owners.get(queue_id, (0, 0))
+        if record["topic"] != TOPIC or at < since:
+            return
+        if record["event"] == "acquired":
+            self._owners[queue_id] = (at, pid)
+        elif owner == pid:
+            self._owners[queue_id] = (since, 0)
+
+
+_OWNERSHIP = tuple(f'{{"event":"{event}"'.encode() for event in ("acquired", "dropped", "lock_lost"))
+
+
+class Watch:
+    """Asks for snapshots, and remembers the last two seconds for the rates. `owners`: where the broker has none."""
+
+    def __init__(self, admin: AdminClient, owners: TraceOwners | None = None) -> None:
         self._admin = admin
+        self._owners = owners
         self._queues: list[MessageQueue] = []
         self._past: deque[tuple[float, list[int]]] = deque()
 
@@ -63,16 +108,22 @@ class Watch:
         if not self._queues:
             route = await self._admin.route(TOPIC)
             self._queues = route.readable_queues(TOPIC)[:QUEUES]
-        locks = {row.queue: row for row in await self._admin.list_locks(GROUP) if row.remaining_ms > 0}
+        holders = await self._holders()
         stored = [await self._admin.max_offset(queue) for queue in self._queues]
         handled = [await self._admin.consumer_offset(GROUP, queue) or 0 for queue in self._queues]
         rates = self._rates(now_s, handled)
         rows: list[QueueRow] = []
         for place, queue in enumerate(self._queues):
-            lock = locks.get(queue)
-            owner, age_ms = (pid_of(lock.client_id), lock.age_ms) if lock else (0, 0)
+            owner, age_ms = holders.get(queue.queue_id, (0, 0))
             rows.append(QueueRow(queue.queue_id, owner, age_ms, stored[place], handled[place], rates[place]))
         return Snapshot(rows)
+
+    async def _holders(self) -> Mapping[int, tuple[int, int | None]]:
+        """(process id, age of the lock) by queue id."""
+        if self._owners is not None:
+            return {queue_id: (pid, None) for queue_id, pid in self._owners.look().items()}
+        locks = [row for row in await self._admin.list_locks(GROUP) if row.remaining_ms > 0]
+        return {row.queue.queue_id: (pid_of(row.client_id), row.age_ms) for row in locks if row.queue in self._queues}
 
     def _rates(self, now_s: float, handled: list[int]) -> list[float]:
         self._past.append((now_s, handled))

@@ -1,0 +1,173 @@
+"""The file store: beside the store in memory, beside what the disk itself can do, and after a crash."""
+
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import bench_cases as cases
+from broker_process import BrokerProcess, broker_process
+from rich.console import Console
+from rich.table import Table
+
+from lockstep.client import Message, Producer
+from lockstep.protocol.codes import SerializeType
+
+__all__ = ["ASYNC_FLOOR", "NAMES", "measure_store", "show_store"]
+
+ASYNC_FLOOR = 0.8  # of the rate of the store in memory
+NAMES = ("store_sends", "store_recovery")
+IN_FLIGHT = 64
+FSYNC_BYTES = 16 * 1024
+BODY_BYTES = 1024
+_MSGPACK = SerializeType.MSGPACK
+
+Figures = dict[str, float]
+
+
+async def measure_store(folder: Path, rounds: int, seconds: float, megabytes: int, only: tuple[str, ...]) -> Figures:
+    """`megabytes` are written, lost with their broker, and recovered."""
+    figures: Figures = {}
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        if not only or "store_sends" in only:
+            figures |= await _sends(Path(scratch), rounds, seconds)
+        if not only or "store_recovery" in only:
+            figures |= await _recovery(Path(scratch), megabytes)
+    return figures
+
+
+# Sends ------------------------------------------------------------------------------------------------------------
+
+
+async def _sends(scratch: Path, rounds: int, seconds: float) -> Figures:
+    """64 in flight: in memory, in files, in files with every message on the disk; in turns, medians."""
+    rates: dict[str, list[float]] = {"memory": [], "async": [], "sync": []}
+    per_fsync, disk = [], []
+    for turn in range(rounds):
+        for name in rates:
+            data_dir = ("--data-dir", str(scratch / f"{name}-{turn}"), "--flush", name)
+            async with broker_process(*cases.TOPICS, *(data_dir if name != "memory" else ())) as broker:
+                rates[name].append(await _rate(broker, seconds))
+                if name == "sync":
+                    per_fsync.append(await _messages_per_sync(broker))
+        disk.append(_fsyncs(scratch / "fsync", seconds))
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    ratio = statistics.median([ours / memory for ours, memory in zip(rates["async"], rates["memory"], strict=True)])
+    return {
+        "memory_rate": round(medians["memory"]),
+        "async_rate": round(medians["async"]),
+        "async_ratio": round(ratio, 3),
+        "sync_rate": round(medians["sync"]),
+        "messages_per_fsync": round(statistics.median(per_fsync), 1),
+        "disk_fsync_rate": round(statistics.median(disk)),
+    }
+
+
+async def _rate(broker: BrokerProcess, seconds: float) -> float:
+    client, send = await cases.CALLS["send_64"].open(broker.name_server, _MSGPACK, None)
+    try:
+        return (await cases.latencies(send, seconds, IN_FLIGHT)).rate
+    finally:
+        await client.shutdown()
+
+
+async def _messages_per_sync(broker: BrokerProcess) -> float:
+    table = await cases.runtime_info(broker.name_server, broker.broker)
+    return int(table["putMessageTimesTotal"]) / max(1, int(table["commitLogSyncCount"]))
+
+
+def _fsyncs(path: Path, seconds: float) -> float:
+    """How often a second the disk itself takes a few messages and says that they are there."""
+    data, count = os.urandom(FSYNC_BYTES), 0
+    with path.open("wb", buffering=0) as file:
+        began = time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            file.write(data)
+            os.fsync(file.fileno())
+            count += 1
+        return count / (time.perf_counter() - began)
+
+
+# After a crash ----------------------------------------------------------------------------------------------------
+
+
+async def _recovery(scratch: Path, megabytes: int) -> Figures:
+    """A broker is killed with so much in its log; the next one reads it again, and then a cold queue is pulled."""
+    data_dir = scratch / "recovery"
+    # A checkpoint would spare the next start the reading; here it is to read everything.
+    options = ("--data-dir", str(data_dir), "-D", "checkpoint_interval_ms=86400000", f"--topic={cases.PULL_TOPIC}:1")
+    async with broker_process(*options) as broker:
+        await _fill(broker, megabytes)
+        broker.process.kill()
+        await broker.process.wait()
+    began = time.perf_counter()
+    async with broker_process(*options, log_level="error") as broker:
+        recovery_s = time.perf_counter() - began
+        _forget_cached(data_dir)
+        client, pull = await cases.CALLS["pull_32"].open(broker.name_server, _MSGPACK, None)
+        try:
+            cold = await cases.latencies(pull, 1.0, 1, cases.PULL_COUNT)
+        finally:
+            await client.shutdown()
+    p50_us = cold.latencies_ns[len(cold.latencies_ns) // 2] / 1000
+    size = sum(path.stat().st_blocks * 512 for path in (data_dir / "commitlog").iterdir()) / 1e6
+    return {
+        "recovered_mb": round(size),
+        "recovery_s": round(recovery_s, 2),
+        "cold_pull_rate": round(cold.rate),
+        "cold_pull_p50_us": round(p50_us),
+    }
+
+
+async def _fill(broker: BrokerProcess, megabytes: int) -> None:
+    async with Producer("BenchFill", name_server=broker.name_server) as producer:
+        (queue,) = await producer.queues(cases.PULL_TOPIC)
+        batch = [Message(cases.PULL_TOPIC, os.urandom(BODY_BYTES), sharding_key="k") for _ in range(100)]
+        for _ in range(megabytes * 1_000_000 // (len(batch) * BODY_BYTES) // 4 + 1):
+            await asyncio.gather(*[producer.send_batch(batch, queue=queue) for _ in range(4)])
+
+
+def _forget_cached(data_dir: Path) -> None:
+    """Ask the system to read from the disk what is read next."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    for path in (data_dir / "commitlog").iterdir():
+        with path.open("rb") as file, suppress(OSError):
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+# Showing ----------------------------------------------------------------------------------------------------------
+
+
+def show_store(figures: Figures, console: Console) -> None:
+    table = Table(title="The file store (medians)")
+    table.add_column("what")
+    table.add_column("figure", justify="right")
+    for what, text in _rows(figures):
+        table.add_row(what, text)
+    console.print(table)
+
+
+def _rows(figures: Figures) -> list[tuple[str, str]]:
+    rows = []
+    if "async_rate" in figures:
+        verdict = "ok" if figures["async_ratio"] >= ASYNC_FLOOR else "MISSED"
+        rows += [
+            (f"sends/s, {IN_FLIGHT} in flight, in memory", f"{figures['memory_rate']:,.0f}"),
+            ("the same, --flush async", f"{figures['async_rate']:,.0f}"),
+            (f"  of the rate in memory (floor {ASYNC_FLOOR})", f"{figures['async_ratio']:.2f} {verdict}"),
+            ("the same, --flush sync", f"{figures['sync_rate']:,.0f}"),
+            ("  messages an fsync", f"{figures['messages_per_fsync']:.1f}"),
+            ("  fsyncs/s of the disk itself", f"{figures['disk_fsync_rate']:,.0f}"),
+        ]
+    if "recovery_s" in figures:
+        rows += [
+            (f"recovery of {figures['recovered_mb']:,.0f} MB after a kill", f"{figures['recovery_s']:.2f} s"),
+            ("messages/s pulled that are not in memory", f"{figures['cold_pull_rate']:,.0f}"),
+            ("  a pull of 32, p50", f"{figures['cold_pull_p50_us']:,.0f} us"),
+        ]
+    return rows

@@ -1,0 +1,42 @@
+import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.Message;
+
+/** What producers take: --name-server, --topic, --producer-group, --body-bytes, --tags, --delay-level. */
+final class Producers {
+    private Producers() {}
+
+    static DefaultMQProducer configure(DefaultMQProducer producer, Arguments arguments) {
+        producer.setNamesrvAddr(arguments.need("name-server"));
+        producer.setInstanceName(arguments.instance());
+        producer.setDefaultTopicQueueNums(arguments.getInt("queues", 4));
+        return producer;
+    }
+
+    static DefaultMQProducer make(Arguments arguments) {
+        boolean trace = arguments.getBoolean("message-trace", false);
+        return configure(new DefaultMQProducer(arguments.get("producer-group", "interop-producers"), trace), arguments);
+    }
+
+    /** Message number {@code seq}: its body is the number, filled up to --body-bytes with text that compresses. */
+    static Message message(Arguments arguments, long seq, String key) {
+        StringBuilder body = new StringBuilder(Long.toString(seq));
+        while (body.length() < arguments.getInt("body-bytes", 0)) {
+            body.append(" in order");
+        }
+        Message message = new Message(arguments.need("topic"), body.toString().getBytes(StandardCharsets.UTF_8));
+        message.putUserProperty("seq", Long.toString(seq));
+        if (key != null) {
+            message.putUserProperty(Events.SHARDING_KEY, key);
+            message.setKeys(key);
+        }
+        if (arguments.has("tags")) {
+            var tags = arguments.list("tags");
+            message.setTags(tags.get((int) (seq % tags.size())));
+        }
+        if (arguments.has("delay-level")) {
+            message.setDelayTimeLevel(arguments.getInt("delay-level", 0));
+        }
+        return message;
+    }
+}

@@ -1,0 +1,150 @@
+"""Fetch what `make interop` runs, from the registries, into build/interop: `set_up.py java apache drivers node cpp`.
+
+A client that cannot be had here is no error of this program: one line says what is missing, and is left in
+build/interop/NAME/missing.txt, where its tests find it. They fail with it in CI, and are skipped with it elsewhere.
+A part that is complete has a stamp, `.ready`. Drivers that do not compile are an error.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["BUILD", "ROOT", "Missing", "fetch", "main"]
+
+ROOT = Path(__file__).parents[2]
+HERE = ROOT / "scripts" / "interop"
+BUILD = ROOT / "build" / "interop"
+JAVA_OLDEST = 11
+NODE_OLDEST = 18
+DEBIAN_PACKAGES = {
+    "javac": "default-jdk-headless",
+    "java": "default-jdk-headless",
+    "mvn": "maven",
+    "node": "nodejs",
+    "npm": "npm",
+}
+FETCH_TIMEOUT_S = 900
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Missing(Exception):
+    """What this machine lacks, in one line."""
+
+
+def main() -> int:
+    """Set up the parts that are named; 1 when drivers do not compile."""
+    for name in sys.argv[1:]:
+        folder = BUILD / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".ready").unlink(missing_ok=True)
+        (folder / "missing.txt").unlink(missing_ok=True)
+        try:
+            PARTS[name](folder)
+            (folder / ".ready").touch()
+        except Missing as missing:
+            print(f"make interop: {name}: {missing}", file=sys.stderr)
+            (folder / "missing.txt").write_text(f"{missing}\n", encoding="utf-8")
+        except subprocess.CalledProcessError as error:
+            print(f"make interop: {name}: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def set_up_java(folder: Path) -> None:
+    """RocketMQ's Java client and mqadmin."""
+    need("javac", JAVA_OLDEST, "a JDK")
+    copy_jars(HERE / "java" / "pom.xml", folder / "lib")
+
+
+def set_up_apache(folder: Path) -> None:
+    """Apache's name server and broker."""
+    need("java", JAVA_OLDEST, "a Java runtime")
+    copy_jars(HERE / "apache" / "pom.xml", folder / "lib")
+
+
+def set_up_drivers(folder: Path) -> None:
+    """Our Java drivers, compiled. Raises CalledProcessError when they do not compile."""
+    java = BUILD / "java"
+    if not (java / ".ready").exists():
+        raise Missing((java / "missing.txt").read_text(encoding="utf-8").strip())
+    sources = sorted(str(path) for path in (HERE / "java").glob("*.java"))
+    shutil.rmtree(java / "classes", ignore_errors=True)
+    (java / "classes").mkdir()
+    command = ["javac", "-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-d", str(java / "classes")]
+    if sources:
+        subprocess.run([*command, "-cp", f"{java / 'lib'}/*", *sources], check=True)
+
+
+def set_up_node(folder: Path) -> None:
+    """The Node client, as its lock file says."""
+    need("node", NODE_OLDEST, "Node.js")
+    need("npm", 0, "npm")
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / "node" / name, folder / name)
+    fetch(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], folder)
+
+
+def set_up_cpp(folder: Path) -> None:
+    """The C++ client, out of the wheel that carries it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+    fetch([*pip, "--only-binary", ":all:", "--target", str(folder), "-r", "requirements/interop.txt"], ROOT)
+
+
+PARTS: dict[str, Callable[[Path], None]] = {
+    "java": set_up_java,
+    "apache": set_up_apache,
+    "drivers": set_up_drivers,
+    "node": set_up_node,
+    "cpp": set_up_cpp,
+}
+
+
+def copy_jars(pom: Path, folder: Path) -> None:
+    """What a pom names and all that it needs. Raises Missing."""
+    need("mvn", 3, "Maven")
+    shutil.rmtree(folder, ignore_errors=True)
+    fetch(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"], ROOT)
+
+
+def need(program: str, oldest: int, what: str) -> None:
+    """Have a program of at least this major version, from apt where that is possible. Raises Missing."""
+    if shutil.which(program) is None and shutil.which("apt-get") and os.geteuid() == 0:
+        install(DEBIAN_PACKAGES[program])
+    if shutil.which(program) is None:
+        package = DEBIAN_PACKAGES[program]
+        raise Missing(f"{what} is missing: no `{program}` on the PATH; on Debian and Ubuntu: apt install {package}")
+    answer = subprocess.run([program, "-version" if program == "java" else "--version"], capture_output=True, text=True)
+    found = re.search(r"(\d+)(?:\.\d+)*", COLOURS.sub("", answer.stdout + answer.stderr))
+    if found is None or int(found[1]) < oldest:
+        has = found[0] if found else "one that does not tell its version"
+        raise Missing(f"{what} of version {oldest} or newer is needed; `{program}` is {has}")
+
+
+def install(package: str) -> None:
+    """Try apt; whether it helped is for the caller to see."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", package]):
+        subprocess.run(["apt-get", *words], env=environment, stdout=subprocess.DEVNULL, timeout=FETCH_TIMEOUT_S)
+
+
+def fetch(command: list[str], folder: Path, timeout_s: float = FETCH_TIMEOUT_S) -> None:
+    """Run a registry's client. Raises Missing with the first line of its complaint."""
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise Missing(f"`{command[0]}` did not end within {timeout_s:g} s") from None
+    if done.returncode:
+        said = [
+            line for line in (done.stdout + done.stderr).splitlines() if re.search(r"(?i)error|err!|no match", line)
+        ]
+        raise Missing(f"`{' '.join(command[:3])} ...` failed: {said[0] if said else 'it did not say why'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

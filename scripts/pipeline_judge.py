@@ -1,0 +1,186 @@
+"""The end of `make pipeline`: traces and topic, audited by Spark; the same traces spoilt; the tables and the report."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+from rich.console import Console
+from rich.table import Table
+
+from lockstep.pipeline.audit import read_traces, transform
+from lockstep.pipeline.audit.spoil import SPOILS, spoil_files
+from lockstep.pipeline.progress import JobProgress
+from lockstep.pipeline.report import Findings, Spoilt, collect, read_tables, write_page, write_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Expected", "Ran", "Verdict", "faults", "judge", "misplaced", "print_verdict"]
+
+TORN_LINE: Final = "a torn line"
+SPOILT: Final = "spoilt"
+THE_RUN: Final = ""  # its history
+
+
+class Expected(NamedTuple):
+    """What the run must have been."""
+
+    events: int
+    keys: int
+    sent: int  # by the sink's own count
+
+
+class Ran(NamedTuple):
+    """What the run has left: the traces, and folders of Parquet with the topic's content and the group's lag."""
+
+    traces: list[Path]
+    content: Path
+    lag: Path
+
+
+class Verdict(NamedTuple):
+    """What came out. `misplaced`: events stored out of their aircraft's order, which no trace knows."""
+
+    findings: Findings
+    misplaced: int
+    spoilt: list[Spoilt]
+    report: Path
+
+
+def misplaced(content: DataFrame) -> int:
+    """Events whose number in their aircraft's story is not their place among its messages in the topic."""
+    from pyspark.sql import Window
+
+    number = fn.get_json_object(fn.col("value").cast("string"), "$.number").cast("int")
+    place = fn.row_number().over(Window.partitionBy("shardingKey").orderBy("queueId", "offset"))
+    return content.select(number.alias("number"), place.alias("place")).where("number != place").count()
+
+
+def judge(spark: "SparkSession", ran: Ran, folder: Path, console: Console) -> Verdict:
+    """Audit the run and its spoilt copies in one go, a history each; report. Raises Spark's errors, OSError."""
+    with JobProgress(spark, "the topic's order", console) as progress:
+        topic = spark.read.parquet(str(ran.content))
+        wrong = misplaced(topic)
+        progress.tell("the traces are spoilt")
+        done = spoil(ran.traces, folder)
+        tables = audited(spark, histories(spark, ran.traces, folder), topic, folder / "tables", progress)
+        progress.tell("the report")
+        mine = {name: table.where(fn.col("history") == THE_RUN) for name, table in tables.items()}
+        (findings,) = collect(mine, spark.read.parquet(str(ran.lag)))
+        spoilt = spoilt_rows(tables, done)
+        report = folder / "report.html"
+        write_page(report, "The flights, audited", [findings], spoilt)
+    return Verdict(findings, wrong, spoilt, report)
+
+
+def spoil(traces: list[Path], folder: Path) -> dict[str, str]:
+    """Copies of the traces, each with one wrong put into it, in folders named for it; what was done."""
+    whole = folder / SPOILT / "whole"
+    whole.mkdir(parents=True)
+    for path in traces:
+        text = path.read_bytes()
+        (whole / path.name).write_bytes(text[: text.rfind(b"\n") + 1])  # the line that the killed consumer tore
+    return {name: spoil_files(whole, folder / SPOILT / name, name) for name in SPOILS}
+
+
+def histories(spark: "SparkSession", traces: list[Path], folder: Path) -> DataFrame:
+    """The traces of the run, and the spoilt ones as histories named for what was done to them."""
+    copies = [folder / SPOILT / name for name in SPOILS]
+    named = f"/{SPOILT}/({'|'.join(SPOILS)})/[^/]+$"
+    rows = read_traces(spark, *map(str, traces), *map(str, copies))
+    return rows.withColumn("history", fn.regexp_extract("file", named, 1))  # "" where the file is none of these
+
+
+def audited(
+    spark: "SparkSession", traces: DataFrame, topic: DataFrame, folder: Path, progress: JobProgress
+) -> dict[str, DataFrame]:
+    """The audit's tables, left in a folder as Parquet. Each history is held against the same topic."""
+    names = fn.array(*map(fn.lit, (THE_RUN, *SPOILS)))
+    with transform(traces, topic.withColumn("history", fn.explode(names))) as made:
+        write_tables(made, str(folder), lambda name: progress.tell(f"the audit's table {name}"))
+    return read_tables(spark, str(folder))
+
+
+def spoilt_rows(tables: Mapping[str, DataFrame], done: Mapping[str, str]) -> list[Spoilt]:
+    """What the audit found in each spoilt copy."""
+    kinds = tables["violations"].select("history", "kind")
+    torn = tables["summary"].where("torn_lines > 0").select("history", fn.lit(TORN_LINE))
+    found = sorted((row[0], row[1]) for row in kinds.union(torn).distinct().collect())
+    return [
+        Spoilt(f"{name}: {done[name]}", (spoil.kind or TORN_LINE,), [kind for of, kind in found if of == name])
+        for name, spoil in SPOILS.items()
+    ]
+
+
+def faults(verdict: Verdict, expected: Expected) -> list[str]:
+    """Why the run failed; nothing if it did not."""
+    summary = verdict.findings.summary
+    missed = [row.name for row in verdict.spoilt if not row.is_found]
+    conditions: dict[str, Any] = {
+        f"{summary['lost']:,} events were lost": summary["lost"],
+        "order was violated": summary["violations"],
+        f"{verdict.misplaced:,} events were stored out of their aircraft's order": verdict.misplaced,
+        f"{expected.sent:,} events were sent instead of {expected.events:,}": expected.sent != expected.events,
+        f"{summary['sent']:,} events are in the topic instead of {expected.events:,}":
+            summary["sent"] != expected.events,
+        f"{summary['handled']:,} events were handled instead of {expected.events:,}":
+            summary["handled"] != expected.events,
+        f"the stories of {summary['keys']:,} keys were checked instead of {expected.keys:,}":
+            summary["keys"] != expected.keys,
+        f"{summary['broken_lines']:,} lines of the traces are no records": summary["broken_lines"],
+        "no queue changed hands": not summary["handovers"],
+        f"spoilt traces passed: {', '.join(missed)}": missed,
+        "nothing was spoilt": not verdict.spoilt,
+    }  # fmt: skip
+    return [sentence for sentence, fault in conditions.items() if fault]
+
+
+def print_verdict(verdict: Verdict, expected: Expected, took_s: float, console: Console) -> bool:
+    """Print it; whether everything was in order, nothing lost, and all that was spoilt found."""
+    for name, text in rows(verdict, took_s).items():
+        console.print(f"  [bold]{name:<18}[/bold] {text}", highlight=False, soft_wrap=True)
+    for row in verdict.findings.violations[:10]:
+        console.print(f"  [red]{row['kind']}[/red]: {row['evidence']}", highlight=False, soft_wrap=True)
+    if verdict.spoilt:
+        console.print(spoilt_table(verdict.spoilt))
+    found = faults(verdict, expected)
+    for sentence in found:
+        console.print(f"[bold red]failed:[/bold red] {sentence}", highlight=False)
+    if not found:
+        console.print("[bold green]every aircraft's story was handled in order, nothing was lost, "
+                      "and all that was spoilt on purpose was found[/bold green]", soft_wrap=True)  # fmt: skip
+    console.print(f"the report: {verdict.report}", highlight=False, soft_wrap=True)
+    return not found
+
+
+def rows(verdict: Verdict, took_s: float) -> dict[str, str]:
+    """The lines of the verdict."""
+    findings = verdict.findings
+    summary = findings.summary
+    causes = ", ".join(f"{row['cause']} {row['messages']:,}" for row in findings.duplicates)
+    violations = ", ".join(f"{row['kind']} {row['violations']:,}" for row in findings.violation_counts)
+    longest = max((row["duration_ms"] for row in findings.handovers), default=0.0)
+    return {
+        "events sent": f"{summary['sent']:,}",
+        "events handled": f"{summary['handled']:,}",
+        "duplicates": f"{summary['duplicates']:,}" + (f" ({causes})" if causes else ""),
+        "lost": f"{summary['lost']:,}",
+        "keys checked": f"{summary['keys']:,}",
+        "violations": violations or "0",
+        "handovers": f"{summary['handovers']:,}, the longest {longest / 1000:.1f} s",
+        "took": f"{took_s:.1f} s",
+    }
+
+
+def spoilt_table(spoilt: list[Spoilt]) -> Table:
+    """What was done to the traces, and what the audit says of it."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("spoilt on purpose", "must be found", "was found", ""):
+        table.add_column(name)
+    for row in spoilt:
+        verdict = "[green]found[/green]" if row.is_found else "[bold red]missed[/bold red]"
+        expected, found = (", ".join(kinds) or "nothing" for kinds in (row.expected, row.found))
+        table.add_row(row.name.partition(":")[0], expected, found, verdict)
+    return table

@@ -1,0 +1,59 @@
+"""Have a Java for Spark: find one, or install Debian's headless runtime where that is allowed.
+
+Without one everything but the pipeline works, so that is one line on stderr and no failure; in CI it is one.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from lockstep.pipeline.java import JavaMissing, find_java
+
+__all__ = ["main"]
+
+PACKAGE = "default-jre-headless"
+APT_TIMEOUT_S = 900
+
+
+def main() -> int:
+    """0 with a Java or, out of CI, without; 1 without one in CI or when a pipeline is to run now (`--needed`)."""
+    lack = missing()
+    if lack and may_install():
+        install()
+        lack = missing()
+    if not lack:
+        return 0
+    needed = "--needed" in sys.argv[1:] or bool(os.environ.get("CI"))
+    without = "" if needed else " (all but `make pipeline` and its tests works without)"
+    print(f"make: {lack}; on Debian and Ubuntu: apt install {PACKAGE}{without}", file=sys.stderr)
+    return 1 if needed else 0
+
+
+def missing() -> str | None:
+    """What is missing, in one line; None when there is a Java."""
+    try:
+        find_java()
+    except JavaMissing as lack:
+        return str(lack)
+    return None
+
+
+def may_install() -> bool:
+    """Root of a Debian may, unless somebody chose a Java that does not do: JAVA_HOME is left to its owner."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None and not os.environ.get("JAVA_HOME")
+
+
+def install() -> None:
+    """Try apt, which asks nothing; whether it helped is for the caller to see."""
+    print(f"installing {PACKAGE} for Spark", file=sys.stderr)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", PACKAGE]):
+        try:
+            subprocess.run(["apt-get", *words], env=environment, stdout=subprocess.DEVNULL, timeout=APT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())
