@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Lockstep", "Result", "Running", "running_broker"]
+__all__ = ["SCRIPTS", "Lockstep", "Result", "Running", "running_broker"]
 
 TIMEOUT_S = 30
 END_S = 10

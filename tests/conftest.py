@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from hypothesis import HealthCheck, settings
+
+# How long an example takes is the machine's business: a loaded one is no finding.
+settings.register_profile("lockstep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lockstep")
 
 TESTS = Path(__file__).parent
 RUN_ONCE = (TESTS / "integration", TESTS / "interop")

@@ -47,7 +47,7 @@ class Client:
         self._runtime = runtime
         self.pushed: list[RemotingCommand] = []
         self.log = RecordingLog()
-        offer = encoding if encoding is SerializeType.MSGPACK else None
+        offer = None if encoding is SerializeType.JSON else encoding
         self.dialer = Dialer(runtime, on_request=self._on_request, log=self.log, offer=offer)
 
     def _on_request(self, endpoint: Endpoint, command: RemotingCommand) -> None:

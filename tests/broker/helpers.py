@@ -25,6 +25,7 @@ from lockstep.protocol.heartbeat import (
     SubscriptionData,
 )
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RemotingError
 
 __all__ = [
     "ENCODINGS",
@@ -42,7 +43,10 @@ __all__ = [
 ]
 
 NOW_MS = 1_700_000_000_000
-ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK)
+ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK, SerializeType.ROCKETMQ)
+
+
+Then = Callable[[RemotingCommand | RemotingError], None]
 
 
 class RecordingLog:
@@ -70,12 +74,14 @@ class RecordingLog:
 class FakeConnection:
     """Keeps what is written to it."""
 
-    def __init__(self, address: str = "127.0.0.1:50000") -> None:
+    def __init__(self, address: str = "127.0.0.1:50000", serialize_type: int = SerializeType.JSON) -> None:
         self.address = address
+        self.serialize_type: int = serialize_type
         self.is_open = True
         self.write_paused = False
         self.replies: list[RemotingCommand] = []
         self.pushed: list[RemotingCommand] = []
+        self.asked: list[tuple[RemotingCommand, int, Then]] = []
         self.aborted = ""
 
     def reply(self, reply: RemotingCommand) -> None:
@@ -83,6 +89,10 @@ class FakeConnection:
 
     def send_one_way(self, command: RemotingCommand) -> None:
         self.pushed.append(command)
+
+    def request_then(self, command: RemotingCommand, timeout_ms: int, then: "Then") -> None:
+        """The test calls `then`."""
+        self.asked.append((command, timeout_ms, then))
 
     def abort(self, reason: str) -> None:
         self.is_open = False
@@ -113,7 +123,7 @@ class Peer:
         self.topic_changes = 0
         self.log = RecordingLog()
         config = replace(BrokerConfig(), **settings)
-        self.broker = broker or Broker(config, random.Random(7), self.log, self._on_topics_changed)
+        self.broker = broker or Broker(config, random.Random(7), self.log, self._on_topics_changed, NOW_MS)
         self.connection = connection or FakeConnection()
         self.now_ms = NOW_MS
 
@@ -138,7 +148,7 @@ class Peer:
             body = encode_body(body, self.encoding)
         command = RemotingCommand(code, header, body, serialize_type=self.encoding, **command_fields)
         reply = dispatch(BROKER_HANDLERS, self.broker, self.connection, over_the_wire(command), self.now_ms)
-        wake_held_pulls(self.broker)
+        wake_held_pulls(self.broker, self.now_ms)
         return over_the_wire(reply) if reply is not None else None
 
     def answer(

@@ -1,13 +1,21 @@
 """Settings and the command line."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.options import parse_options, parse_size, parse_topic
+from lockstep.broker.store.file import FileStore
+from lockstep.broker.store.file_settings import FileStoreSettings
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, SysFlag
+from lockstep.protocol.store_layout import FILE_END_BYTES
+from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.settings import SettingError, with_properties
+from tests.broker.helpers import RecordingLog
+from tests.broker.stores import record
 
 
 @pytest.mark.parametrize(
@@ -27,6 +35,9 @@ from lockstep.remoting.settings import SettingError, with_properties
         ({"scan_interval_ms": 120_000}, "a whole life late"),
         ({"register_interval_ms": 120_000}, "forget a healthy broker"),
         ({"segment_bytes": -1}, "segment_bytes"),
+        ({"flush_sync": True}, "nothing to flush"),
+        ({"data_dir": "store", "segment_bytes": 1 << 20}, "must hold a message of the largest size"),
+        ({"data_dir": "store", "queue_file_bytes": 6001}, "multiple of 20"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_the_reason(changes: dict[str, Any], said: str) -> None:
@@ -137,3 +148,21 @@ def test_options_that_make_no_sense_end_with_one_line_and_status_2(
     said = capsys.readouterr()
     assert (stopped.value.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert said.err.startswith("lockstep-broker: ")
+
+
+def test_a_file_of_the_log_holds_a_message_of_the_largest_size(tmp_path: Path) -> None:
+    """The smallest size is named with its setting, and such a file takes the largest message there can be."""
+    sizes: dict[str, Any] = {"data_dir": "store", "max_message_bytes": 4096}
+    with pytest.raises(SettingError, match=r"segment_bytes: .* at least 37113 bytes"):
+        BrokerConfig(segment_bytes=37_112, **sizes)
+    assert BrokerConfig(segment_bytes=37_113, **sizes).log_file_bytes == 37_113
+    host = bytes(16)
+    both = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+    topic, properties = "T" * TOPIC_LENGTH_MAX, b"p" * PROPERTIES_BYTES_MAX
+    largest = record(b"x" * 4096, topic=topic)._replace(sys_flag=both, born_host=host, properties=properties)
+    settings = FileStoreSettings(str(tmp_path), 37_113, 2000, 1 << 20, 32, False, 64, 100)
+    store = FileStore(OsStorage(), settings, host, 1, RecordingLog())
+    for _ in range(2):
+        store.append(largest)
+    assert store.max_commit_log_offset == 2 * 37_113 - FILE_END_BYTES
+    store.close()

@@ -6,6 +6,8 @@ import zlib
 
 import pytest
 
+from lockstep.broker.config import NameServerConfig
+from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies import (
     BrokerData,
@@ -18,7 +20,8 @@ from lockstep.protocol.bodies import (
     TopicRouteData,
 )
 from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers import (
     GetRouteInfoRequestHeader,
@@ -95,7 +98,7 @@ def test_a_broker_dies_with_its_connection_and_its_topics_with_it() -> None:
 
 def test_a_silent_broker_lives_120_seconds_and_no_longer() -> None:
     """103 and 322 both count as signs of life; the broker of this process needs none."""
-    server, connection = NameServer(120_000), FakeConnection()
+    server, connection = NameServer(NameServerConfig(broker_expired_timeout_ms=120_000)), FakeConnection()
     server.register(A, configs(1, "T"), connection, NOW_MS)
     server.register(B, configs(1, "T"), None, NOW_MS)
     assert server.touch(A, NOW_MS + 10_000) == DataVersion(1, NOW_MS)
@@ -161,6 +164,18 @@ def test_a_route_is_the_json_that_every_client_reads() -> None:
     )
 
 
+def test_a_route_has_rocketmq_5s_member_for_who_speaks_that_version() -> None:
+    """Rust's client reads no route without it; nobody else is told."""
+    server = NameServer()
+    server.register(A, configs(1, "T"), FakeConnection(), NOW_MS)
+    for version, told in [(PROTOCOL_VERSION, None), (474, False)]:
+        asked = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader("T"), version=version)
+        reply = dispatch(NAME_SERVER_HANDLERS, server, FakeConnection(), asked, NOW_MS)
+        assert reply is not None
+        (data,) = decode_body(TopicRouteData, reply.body, SerializeType.JSON).broker_datas
+        assert data == BrokerData("broker-a", "C", {0: A.broker_addr}, told)
+
+
 def test_an_unknown_request_code_is_answered() -> None:
     """Code 3; Apache's name server would leave the caller to its timeout."""
     assert ask_name_server(NameServer(), SerializeType.JSON, FakeConnection())(9999).code == 3
@@ -203,6 +218,19 @@ def test_a_broken_compressed_registration_is_refused(body: bytes) -> None:
     header = RegisterBrokerRequestHeader("broker-a", A.broker_addr, "C", "", 0, True)
     with pytest.raises(BodyError):
         ask_name_server(NameServer(), SerializeType.JSON, FakeConnection())(RequestCode.REGISTER_BROKER, header, body)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"topicConfigSerializeWrapper":null}'])
+def test_a_registration_without_topics_is_one_of_none(body: bytes) -> None:
+    """As in RocketMQ: the broker is in the cluster, and no topic has a route."""
+    server = NameServer()
+    header = RegisterBrokerRequestHeader("broker-a", A.broker_addr, "C", "", 0)
+    assert (
+        ask_name_server(server, SerializeType.JSON, FakeConnection())(RequestCode.REGISTER_BROKER, header, body).code
+        == 0
+    )
+    assert server.cluster_info().brokers == (BrokerData("broker-a", "C", {0: A.broker_addr}),)
+    assert server.topics() == ()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

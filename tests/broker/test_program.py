@@ -1,11 +1,11 @@
 """`lockstep-broker` as a process: its one line, its exit codes, its start."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,18 +104,46 @@ def test_a_topic_that_cannot_be_ends_with_one_line_and_status_1() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
 
 
+def processor_s(pid: int) -> float:
+    """What a process has used of processors so far, itself and the system for it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_start_is_a_feature() -> None:
-    """Accepting connections 0.3 s after the start of the process, in the best of five, in under 45 MB."""
+    """Accepting connections after 0.25 s of a processor, in the best of five, in under 45 MB.
+
+    An idle machine takes hardly longer than that, and a busy one is no finding.
+    """
     seconds = []
     for _ in range(5):
-        began = time.perf_counter()
         with running(*FREE_PORTS) as (process, line):
             socket.create_connection(("127.0.0.1", port_of(line, "broker"))).close()
-            seconds.append(time.perf_counter() - began)
+            seconds.append(processor_s(process.pid))
             assert process.stderr is not None
             process.stderr.readline()  # the log is open: everything is imported
             status = Path(f"/proc/{process.pid}/status").read_text()
         (resident_kb,) = [int(row.split()[1]) for row in status.splitlines() if row.startswith("VmRSS")]
         assert resident_kb < 45_000
-    assert min(seconds) < 0.3
+    assert min(seconds) < 0.25
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_folder_is_opened_again_however_its_broker_ended(tmp_path: Path, number: signal.Signals) -> None:
+    """The topic is there without being named again; a second broker on an open folder ends with one line, status 1."""
+    options = (*FREE_PORTS, "--data-dir", str(tmp_path / "store"), "--flush", "sync")
+    with running(*options, "--topic", "orders:3") as (process, line):
+        assert line.startswith("listening")
+        second = subprocess.run((*PROGRAM, *options), capture_output=True, text=True, timeout=20, check=False)
+        assert (second.returncode, second.stdout, second.stderr.count("\n")) == (1, "", 1)
+        assert "is open in another broker" in second.stderr
+        process.send_signal(number)
+        process.communicate(timeout=10)
+    assert (tmp_path / "store" / "abort").exists() is (number == signal.SIGKILL)
+    with running(*options) as (process, line):
+        assert line.startswith("listening")
+        assert '"orders"' in (tmp_path / "store" / "config" / "topics.json").read_text()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=10)
+    assert ("recovered after a crash" in err) is (number == signal.SIGKILL)

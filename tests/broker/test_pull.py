@@ -1,5 +1,6 @@
 """Pulls: checks in RocketMQ's order, answers, committing on the way, long polling (wire.md 6)."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ from lockstep.broker.processors.pull import sweep_held_pulls
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import CreateTopicRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import decode_messages
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, Peer, consumer, pull_header
 
 C = ResponseCode
@@ -76,6 +78,10 @@ def test_nothing_that_matches_says_to_go_on(peer: Peer) -> None:
         ({"subscription": " || "}, C.SUBSCRIPTION_PARSE_FAILED),
         ({"subscription": "t" * 32_768}, C.SUBSCRIPTION_PARSE_FAILED),
         ({"expression_type": "SQL92", "subscription": "a > 1"}, C.SYSTEM_ERROR),
+        ({"expression_type": "SQL92", "subscription": None}, C.SUBSCRIPTION_PARSE_FAILED),
+        ({"consumer_group": "closed", "topic": "nowhere"}, C.NO_PERMISSION),
+        ({"sys_flag": 0, "consumer_group": "casting", "topic": "nobodys"}, C.TOPIC_NOT_EXIST),
+        ({"sys_flag": 0, "consumer_group": "casting", "topic": "T"}, C.NO_PERMISSION),
         ({"sys_flag": 0}, C.SUBSCRIPTION_NOT_EXIST),
         ({"sys_flag": 0, "consumer_group": "online"}, C.SUBSCRIPTION_NOT_EXIST),
         ({"sys_flag": 0, "consumer_group": "online", "topic": "U", "sub_version": 6}, C.SUBSCRIPTION_NOT_LATEST),
@@ -89,11 +95,55 @@ def test_what_may_not_be_pulled(peer: Peer, fields: dict[str, Any], code: Respon
     peer.answer(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader("writeonly", "TBW102", 4, 4, 2))
     sql = SubscriptionData("S", "a > 1", sub_version=5, expression_type="SQL92")
     peer.heartbeat("c1", consumer("online", SubscriptionData.parse("U", "*", 5), sql))
+    casting = consumer("casting", SubscriptionData.parse("U", "*", 5))
+    peer.heartbeat("c1", casting._replace(message_model=MessageModel.BROADCASTING))
+    peer.broker.groups.put(SubscriptionGroupConfig("closed", consume_enable=False), NOW_MS)
+    peer.broker.groups.put(SubscriptionGroupConfig("casting", consume_broadcast_enable=False), NOW_MS)
     reply = peer.pull(0, **{**fields, "commit_offset": 5, "sys_flag": fields.get("sys_flag", int(TEXT)) | COMMIT})
     assert reply is not None
     assert (reply.code, reply.body) == (code, b"")
     assert reply.remark
     assert peer.broker.offsets.groups() == {}
+
+
+def test_a_group_that_may_not_be_made_by_use_does_not_pull() -> None:
+    """Code 26 before the topic is looked at; tools' own group is always there."""
+    peer = Peer(auto_create_groups=False)
+    peer.send()
+    reply = peer.pull(0, topic="nowhere")
+    assert reply is not None
+    assert reply.code == C.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert bodies(peer.pull(0, consumer_group="TOOLS_CONSUMER", max_msg_nums=1)) == [b"x"]
+
+
+def test_a_broker_that_may_not_be_read_says_so_first() -> None:
+    """brokerPermission without its read bit."""
+    reply = Peer(broker_permission=2).pull(0, consumer_group="no good", topic="nowhere")
+    assert reply is not None
+    assert reply.code == C.NO_PERMISSION
+
+
+def test_an_offset_out_of_bounds_leaves_an_event(peer: Peer) -> None:
+    """In OFFSET_MOVED_EVENT, with the group as tag and key, for each such pull (wire.md 6.3)."""
+    peer.send_many(3)
+    for offset in (0, 3, 9):
+        peer.pull(offset)
+    (event,) = decode_messages(peer.broker.store.get("OFFSET_MOVED_EVENT", 0, 0, 32, None).body)
+    assert (event.tags, event.keys, event.properties["DELAY"]) == ("G", "G", "0")
+    assert json.loads(event.body) == {
+        "consumerGroup": "G",
+        "messageQueue": {"brokerName": "broker-a", "queueId": 0, "topic": "T"},
+        "offsetNew": 3,
+        "offsetRequest": 9,
+    }
+
+
+def test_asking_for_no_message_gets_one(peer: Peer) -> None:
+    """As RocketMQ, which looks whether a batch is full only behind its first message (wire.md 6.3)."""
+    peer.send_many(3)
+    assert [bodies(peer.pull(0, max_msg_nums=number)) for number in (0, -1, 1, 2)] == [
+        [b"0"], [b"0"], [b"0"], [b"0", b"1"],
+    ]  # fmt: skip
 
 
 def test_a_registered_subscription_filters(peer: Peer) -> None:
@@ -129,6 +179,19 @@ def test_a_parked_pull_is_answered_by_the_message_it_waits_for(peer: Peer) -> No
     peer.send(body=b"news")
     (reply,) = other.connection.replies
     assert (reply.opaque, reply.code, bodies(reply), offsets_of(reply)) == (77, 0, [b"news"], (3, 0, 3))
+
+
+def test_a_lite_pull_is_a_pull(peer: Peer) -> None:
+    """Under a code of its own, from RocketMQ 5's lite pull consumers (wire.md 13); it waits as well."""
+    peer.send_many(2)
+    reply = peer.answer(RequestCode.LITE_PULL_MESSAGE, pull_header(0))
+    assert (reply.code, bodies(reply), offsets_of(reply)) == (0, [b"0", b"1"], (2, 0, 2))
+    other = peer.beside()
+    header = pull_header(2, sys_flag=WAITING | PullSysFlag.LITE_PULL)
+    assert other.call(RequestCode.LITE_PULL_MESSAGE, header, opaque=77) is None
+    peer.send(body=b"news")
+    (late,) = other.connection.replies
+    assert (late.opaque, late.code, bodies(late)) == (77, 0, [b"news"])
 
 
 def test_an_empty_queue_is_waited_for_too(peer: Peer) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, HeaderError
@@ -11,6 +12,7 @@ from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRespo
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import BatchRecord, MessageExt, decode_messages, encode_batch
 from lockstep.protocol.properties import encode_properties
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, send_header
 
 C = ResponseCode
@@ -77,9 +79,9 @@ def test_a_one_way_send_is_stored(peer: Peer) -> None:
         ({"queue_id": 4}, C.SYSTEM_ERROR),
         ({"topic": "empty", "default_topic_queue_nums": 0, "queue_id": -1}, C.SYSTEM_ERROR),
         ({"properties": "k\x01" + "v" * 32767}, C.MESSAGE_ILLEGAL),
-        ({"properties": "DELAY\x013"}, C.MESSAGE_ILLEGAL),
-        ({"properties": "TRAN_MSG\x01true"}, C.MESSAGE_ILLEGAL),
-        ({"sys_flag": 4}, C.MESSAGE_ILLEGAL),
+        ({"topic": "OFFSET_MOVED_EVENT"}, C.NO_PERMISSION),
+        ({"properties": "DELAY\x01soon"}, C.SYSTEM_ERROR),
+        ({"sys_flag": 4}, C.NO_PERMISSION),
         ({"topic": "%RETRY%no good"}, C.SYSTEM_ERROR),
     ],
 )
@@ -150,6 +152,23 @@ def test_without_auto_creation_only_retry_topics_are_made() -> None:
     assert peer.send("%RETRY%G").code == 0
 
 
+def test_a_broker_that_may_only_be_read_still_takes_what_has_no_order() -> None:
+    """RocketMQ looks at the topic's order flag here, and at nothing else (wire.md 4.7)."""
+    peer = Peer(broker_permission=4)
+    peer.broker.topics.put(TopicConfig("ordered", order=True), NOW_MS)
+    assert peer.send("ordered").code == C.NO_PERMISSION
+    assert peer.send("other").code == 0
+
+
+def test_a_retry_topic_needs_its_group() -> None:
+    """Code 26 for a group that is not there and not made by use."""
+    peer = Peer(auto_create_groups=False)
+    assert peer.send("%RETRY%G").code == C.SUBSCRIPTION_GROUP_NOT_EXIST
+    peer.broker.groups.put(SubscriptionGroupConfig("G", retry_max_times=2), NOW_MS)
+    assert peer.send("%RETRY%G", reconsume_times=2).code == 0
+    assert peer.broker.store.max_offset("%DLQ%G", 0) == 1
+
+
 # Dead letters -----------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +182,19 @@ def test_a_message_tried_often_enough_is_a_dead_letter_at_once(peer: Peer) -> No
     assert letter.properties == {"RETRY_TOPIC": "T", "UNIQ_KEY": "U1", "CLUSTER": "DefaultCluster"}
     assert peer.broker.store.max_offset("%RETRY%G", 0) == 0
     assert "dead letter" in peer.log.names("info")
+
+
+def test_a_dead_letter_waits_as_in_rocketmq_when_it_is_told_to() -> None:
+    """In the schedule topic, and then in %DLQ%G with the text of its delay."""
+    peer = Peer(dead_letter_at_once=False)
+    properties = "DELAY\x0118\x02RETRY_TOPIC\x01T"
+    reply = peer.send("%RETRY%G", b"poison", properties=properties, reconsume_times=16, max_reconsume_times=16)
+    assert (reply.code, answer_of(reply).queue_id) == (0, 0)
+    assert peer.broker.store.max_offset("%DLQ%G", 0) == 0
+    peer.broker.deliver_delayed(NOW_MS + 7_200_000)
+    (letter,) = stored(peer, "%DLQ%G")
+    assert letter.properties["DELAY"] == "18"
+    assert letter.properties["REAL_TOPIC"] == "%DLQ%G"
 
 
 @pytest.mark.parametrize(
@@ -198,14 +230,24 @@ def test_a_batch_is_stored_message_by_message(peer: Peer) -> None:
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(peer: Peer) -> None:
-    """A delayed record, a retry topic, a broken blob."""
-    delayed = encode_batch([BatchRecord(0, b"b1", ""), BatchRecord(0, b"b2", "DELAY\x011")])
-    assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), delayed).code == C.MESSAGE_ILLEGAL
+    """A delay of all, a part of a transaction, properties too long, a retry topic, a broken blob."""
+    for fields in ({"properties": "DELAY\x011"}, {"sys_flag": 4}, {"sys_flag": 8}):
+        header = send_header(batch=True, **fields)
+        assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, BLOB).code == C.MESSAGE_ILLEGAL
+    long = send_header(batch=True, properties="k\x01" + "v" * 32760)
+    assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, long, BLOB).code == C.MESSAGE_ILLEGAL
     retry = send_header("%RETRY%G", batch=True)
     assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, retry, BLOB).code == C.MESSAGE_ILLEGAL
     with pytest.raises(BodyError):
         peer.answer(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), BLOB[:-1])
     assert peer.broker.store.max_offset("T", 0) == 0
+
+
+def test_what_a_record_of_a_batch_says_of_delays_is_text(peer: Peer) -> None:
+    """Stored at once in its own topic, as RocketMQ does (wire.md 4.4)."""
+    blob = encode_batch([BatchRecord(0, b"b1", "DELAY\x013")])
+    assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), blob).code == 0
+    assert stored(peer)[0].properties["DELAY"] == "3"
 
 
 @pytest.mark.parametrize(("accepted", "count"), [(True, 2), (False, 1)])
@@ -266,3 +308,13 @@ def test_a_batch_is_one_step_of_a_lane(peer: Peer) -> None:
     header = send_header(batch=True, lane_sequence=0, **fields)
     assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, BLOB).code == 0
     assert peer.send(lane_sequence=1, **fields).code == 0
+
+
+def test_a_send_without_a_topic_is_refused_in_good_order() -> None:
+    """With the two fields of every reply to a send; one that lacks another field has none, as from RocketMQ."""
+    peer = Peer()
+    fields = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+    reply = peer.answer(RequestCode.SEND_MESSAGE_V2, ext_fields={"e": "0"})
+    assert (reply.code, dict(reply.ext_fields or {})) == (ResponseCode.SYSTEM_ERROR, fields)
+    with pytest.raises(HeaderError, match="queue_id"):
+        peer.answer(RequestCode.SEND_MESSAGE_V2, ext_fields={"b": "T"})

@@ -1,4 +1,4 @@
-"""The server on virtual time: both encodings, long polls, restarts, idle and hostile connections, its end."""
+"""The server on virtual time: all encodings, long polls, restarts, idle and hostile connections, its end."""
 
 import asyncio
 import struct
@@ -40,11 +40,12 @@ def on_a_broker(
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_message_goes_in_and_comes_out(encoding: SerializeType) -> None:
-    """Route, send, pull, over sockets and under either encoding."""
+    """Route, send, pull, over sockets and under each encoding; the first request agrees on MSGPACK."""
 
     async def story(world: World, served: Served, client: Client) -> None:
         reply = await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"hello")
-        assert (reply.code, reply.serialize_type) == (0, SerializeType.JSON)  # the first request agrees the encoding
+        at_first = SerializeType.JSON if encoding == SerializeType.MSGPACK else encoding
+        assert (reply.code, reply.serialize_type) == (0, at_first)
         route = await client.route(served.server.name_server_address)
         assert route is not None
         assert route.broker_datas[0].master_addr == served.address
@@ -64,6 +65,24 @@ def test_unknown_requests_are_answered_on_both_ports() -> None:
                 assert (await client.call(address, 9999)).code == 3
 
     on_a_broker(story)
+
+
+def test_settings_name_the_ports_that_were_got() -> None:
+    """Of both, when free ones were asked for."""
+
+    async def scenario(world: World) -> None:
+        served = await serve(world.host("broker"), port=0, name_server_port=0)
+        client = Client(world.host("c1"))
+        for address, code in [
+            (served.address, R.GET_BROKER_CONFIG),
+            (served.server.name_server_address, R.GET_NAMESRV_CONFIG),
+        ]:
+            lines = (await client.call(address, code)).body.decode().splitlines()
+            assert f"listenPort={address.rpartition(':')[2]}" in lines
+        client.close()
+        await served.server.shutdown()
+
+    simulate(scenario, seed=5)
 
 
 def test_many_sends_of_one_read_wake_a_waiting_pull_once() -> None:
@@ -253,6 +272,44 @@ def test_a_client_that_pulls_and_never_reads_costs_bounded_memory() -> None:
         transport.close()
 
     on_a_broker(story)
+
+
+def test_clients_that_use_the_vip_channel_reach_us() -> None:
+    """Older Java clients send to the port two below the one in the route (wire.md 1.1); it ends with the other."""
+
+    async def story(world: World, served: Served, client: Client) -> None:
+        host, port = served.address.split(":")
+        vip_address = f"{host}:{int(port) - 2}"
+        assert (await client.call(vip_address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
+        reply = await client.call(served.address, R.PULL_MESSAGE, pull_header(0))
+        assert [message.body for message in decode_messages(reply.body)] == [b"x"]
+        assert int(port) - 2 in await served.server.go_down()
+        await served.server.come_up()
+        other = Client(world.host("c2"))
+        assert (await other.call(vip_address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
+        other.close()
+
+    on_a_broker(story)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"port": 20_000}, {"vip_channel": False}, {"port": 2}, {"name_server_port": 10_909}]
+)
+def test_without_a_vip_channel(settings: dict[str, int]) -> None:
+    """Where its port is somebody else's or none, and where nobody wants it, the broker serves its own port alone."""
+
+    async def scenario(world: World) -> None:
+        runtime = world.host("broker")
+        taken = await runtime.create_server(asyncio.Protocol, runtime.address, 19_998)
+        served = await serve(runtime, **settings)
+        client = Client(world.host("c1"))
+        assert (await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
+        assert len(await served.server.go_down()) == 2
+        client.close()
+        taken.close()
+        await served.server.shutdown()
+
+    simulate(scenario)
 
 
 def test_a_port_in_use_is_one_line_that_says_what_to_do() -> None:

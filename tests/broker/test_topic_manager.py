@@ -23,9 +23,18 @@ class Topics:
 
 
 def test_the_built_in_topics() -> None:
-    """TBW102 with the right to be inherited from, the cluster's and the broker's own."""
+    """RocketMQ's, with its numbers of queues; three of them with the right to be inherited from (wire.md 8.4)."""
     shown = {config.topic_name: (config.read_queue_nums, config.perm) for config in Topics().manager.topics}
-    assert shown == {"TBW102": (4, 7), "C": (16, 7), "b": (1, 7)}
+    assert shown == {
+        "SELF_TEST_TOPIC": (1, 6),
+        "TBW102": (4, 7),
+        "BenchmarkTest": (1024, 6),
+        "C": (16, 7),
+        "b": (1, 7),
+        "OFFSET_MOVED_EVENT": (1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 6),
+        "C_REPLY_TOPIC": (1, 6),
+    }
     assert Topics(auto_create=False).manager.get("TBW102") is None
 
 
@@ -71,6 +80,24 @@ def test_a_change_raises_the_version_and_an_equal_put_does_not() -> None:
     assert topics.changes == 2
 
 
+def test_a_deleted_topic_is_gone_and_the_version_moves() -> None:
+    """So that no later registration brings it back; what is not there changes nothing."""
+    topics = Topics()
+    topics.create("T")
+    assert topics.manager.delete("T", NOW_MS + 5)
+    assert (topics.manager.get("T"), topics.manager.data_version, topics.changes) == (None, (2, NOW_MS + 5), 2)
+    assert not topics.manager.delete("T", NOW_MS)
+    assert topics.changes == 2
+
+
+def test_system_topics_are_rocketmqs_and_those_named_after_the_broker_and_its_cluster() -> None:
+    """Whether they are there or not."""
+    listed = Topics().manager.system_topics()
+    assert {"C", "b", "C_REPLY_TOPIC", "TBW102", "RMQ_SYS_TRANS_HALF_TOPIC"} <= set(listed)
+    assert all(Topics().manager.is_system(topic) for topic in listed)
+    assert not Topics().manager.is_system("T")
+
+
 @pytest.mark.parametrize(
     "config",
     [
@@ -80,6 +107,9 @@ def test_a_change_raises_the_version_and_an_equal_put_does_not() -> None:
         TopicConfig("TBW102"),
         TopicConfig("C"),
         TopicConfig("b"),
+        TopicConfig("C_REPLY_TOPIC"),
+        TopicConfig("BenchmarkTest"),
+        TopicConfig("rmq_sys_anything"),
         TopicConfig("SCHEDULE_TOPIC_XXXX"),
         TopicConfig("T", -1, 4),
         TopicConfig("T", 4, QUEUE_NUMS_MAX + 1),

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
+from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.listener import ListenerCall
@@ -49,6 +50,7 @@ class Service:
             locks=cast("QueueLocks", self),
             offsets=cast("RemoteBrokerOffsetStore", self),
             dead_letters=cast("DeadLetters", self),
+            stats=ConsumeStats(0),
             trace=trace,
             log=stage.log,
         )

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
+from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.listener import ListenerCall
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
@@ -57,6 +58,7 @@ async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_
         first_offset=first_offset,
         submit=lambda _: None,
         offset_illegal=offset_illegal,
+        stats=ConsumeStats(0),
         trace=FullDisk(stage.client, "trace", instance.client_id, "tower"),
     )
     task = stage.client.create_task(loop.run(process_queue), name="pull")
@@ -104,6 +106,7 @@ async def test_a_lock_that_cannot_be_recorded_is_asked_for_again(stage: Stage) -
         locks=cast("QueueLocks", locks),
         offsets=RemoteBrokerOffsetStore(instance, "tower"),
         dead_letters=DeadLetters(instance, "tower", config, None),
+        stats=ConsumeStats(0),
         trace=None,
         log=stage.log,
     )

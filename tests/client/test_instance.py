@@ -145,9 +145,9 @@ async def test_what_a_broker_may_ask(stage: Stage) -> None:
     broker.tell(RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, notice))
     await stage.world.until(lambda: changed)
     assert set(changed) == {"tower"}
-    reply = await broker.endpoints[-1].request(RemotingCommand(220), 1000)
+    reply = await broker.endpoints[-1].request(RemotingCommand(9999), 1000)
     assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    assert reply.remark == "request code 220 is not supported by this client"
+    assert reply.remark == "request code 9999 is not supported by this client"
 
 
 @on_stage

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumerConfig
+from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
@@ -44,6 +45,7 @@ class Pulling:
             first_offset=lambda process_queue: self.first_offset(process_queue),
             submit=self.submitted.append,
             offset_illegal=self._illegal,
+            stats=ConsumeStats(0),
             trace=None,
         )
 

@@ -177,6 +177,17 @@ async def test_what_is_no_batch() -> None:
         maker.outgoing_batch([Message("T", b"x"), Message("T", b"")], None)
     with pytest.raises(LocalProtocolError, match="1 to 100 bytes"):
         maker.outgoing_batch([Message("T", b"x" * 60)] * 2, None)
+    with pytest.raises(LocalProtocolError, match="cannot be delayed"):
+        maker.outgoing_batch([Message("T", b"x"), Message("T", b"x", delay_level=1)], None)
+
+
+async def test_a_delay_level_is_a_property() -> None:
+    """Of the broker's levels, which may have more than 18; none below zero."""
+    maker = requests()
+    outgoing = maker.outgoing(Message("T", b"x", delay_level=19), None)
+    assert decode_properties(outgoing.properties)["DELAY"] == "19"
+    with pytest.raises(LocalProtocolError, match="0 or above"):
+        maker.outgoing(Message("T", b"x", delay_level=-1), None)
 
 
 def test_the_key_of_a_batch() -> None:

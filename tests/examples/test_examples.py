@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import AdminClient
+from tests.client.plugin_project import Project
 from tests.commands import Lockstep, running_broker
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -121,6 +122,12 @@ async def test_sqlite_once(lockstep: Lockstep, tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         bodies = [row[0] for row in database.execute("SELECT body FROM event ORDER BY queue, offset")]
     assert [int(body) for body in bodies] == list(range(100))
+
+
+def test_the_plugins_example_passes(tmp_path: Path) -> None:
+    """As a file of tests that pytest is given."""
+    report = Project(tmp_path).run(str(EXAMPLES / "test_orders.py"))
+    assert report.counts() == {"passed": 2}, report.text
 
 
 def test_every_example_has_its_test() -> None:

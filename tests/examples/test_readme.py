@@ -10,17 +10,19 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.client import ConsumerConfig, ProducerConfig
+from tests.client.plugin_project import Project
 from tests.commands import Lockstep, running_broker
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 CONFIGS: dict[str, Any] = {"broker": BrokerConfig, "consumer": ConsumerConfig, "producer": ProducerConfig}
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
     """As it stands, but for the port; it prints what it sent, in order."""
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    program, _ = PYTHON
     with running_broker() as lockstep:
         path = tmp_path / "program.py"
         path.write_text(program.replace("127.0.0.1:9876", lockstep.name_server), encoding="utf-8")
@@ -28,6 +30,15 @@ def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
             result = running.ended()
     assert (result.status, result.err) == (0, "")
     assert [line.split()[1:] for line in result.out.splitlines()] == [["0", "1001", "created"], ["1", "1001", "paid"]]
+
+
+def test_the_tests_in_the_readme_pass(tmp_path: Path) -> None:
+    """With the imports, and the function under test, that the example in examples/ has."""
+    example = (ROOT / "examples" / "test_orders.py").read_text(encoding="utf-8")
+    project = Project(tmp_path)
+    project.write("test_it.py", example[: example.index("def test_")] + PYTHON[1])
+    report = project.run()
+    assert report.counts() == {"passed": 2}, report.text
 
 
 def command_rows() -> list[tuple[str, str]]:
@@ -63,8 +74,8 @@ def test_the_settings_in_the_readme_are_so(whose: str, name: str, theirs: str, d
 
 def test_the_tables_are_found() -> None:
     """The tests above look at rows, and there are some."""
-    assert len(command_rows()) == 9
-    assert len(setting_rows()) == 21
+    assert len(command_rows()) == 12
+    assert len(setting_rows()) == 24
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=[path.name for path in DOCUMENTS])

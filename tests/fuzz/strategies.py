@@ -93,8 +93,8 @@ def headers(header_class: type[tuple[Any, ...]]) -> st.SearchStrategy[tuple[Any,
 queues = st.builds(MessageQueue, texts, texts, int64s)
 _some_queues = st.lists(queues, max_size=3).map(tuple)
 _brokers = st.builds(BrokerData, texts, texts, st.dictionaries(int64s, texts, max_size=3))
-_configs = st.builds(TopicConfig, texts, int64s, int64s, int64s, int64s, st.booleans())
-_subscriptions = st.builds(
+configs = st.builds(TopicConfig, texts, int64s, int64s, int64s, int64s, st.booleans())
+subscriptions = st.builds(
     SubscriptionData,
     texts,
     texts,
@@ -110,23 +110,25 @@ _consumers = st.builds(
     st.sampled_from(ConsumeType),
     st.sampled_from(MessageModel),
     st.sampled_from(ConsumeFromWhere),
-    st.lists(_subscriptions, max_size=2).map(tuple),
+    st.lists(subscriptions, max_size=2).map(tuple),
     st.booleans(),
 )
 _rows = st.builds(LockTableRow, texts, queues, texts, int64s, int64s, int64s)
-_text_tuples = st.lists(texts, max_size=3).map(tuple)
+versions = st.builds(DataVersion, int64s, int64s)
+text_tuples = st.lists(texts, max_size=3).map(tuple)
 
 BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
     LockBatchBody: st.builds(LockBatchBody, texts, texts, _some_queues),
     LockOkBody: st.builds(LockOkBody, _some_queues),
     LockTableBody: st.builds(LockTableBody, st.lists(_rows, max_size=2).map(tuple)),
-    ConsumerIdList: st.builds(ConsumerIdList, _text_tuples),
-    TopicList: st.builds(TopicList, _text_tuples),
-    ConsumerGroupList: st.builds(ConsumerGroupList, st.dictionaries(texts, _text_tuples, max_size=3)),
+    ConsumerIdList: st.builds(ConsumerIdList, text_tuples),
+    TopicList: st.builds(TopicList, text_tuples),
+    ConsumerGroupList: st.builds(ConsumerGroupList, st.dictionaries(texts, text_tuples, max_size=3)),
     TopicRouteData: st.builds(
         TopicRouteData,
         st.lists(st.builds(QueueData, texts, int64s, int64s, int64s, int64s), max_size=2).map(tuple),
         st.lists(_brokers, max_size=2).map(tuple),
+        st.none() | texts,
     ),
     ClusterInfo: st.builds(
         ClusterInfo,
@@ -134,12 +136,12 @@ BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
             lambda brokers: tuple(sorted(brokers, key=lambda b: b.broker_name))
         ),
     ),
-    DataVersion: st.builds(DataVersion, int64s, int64s),
-    TopicConfig: _configs,
+    DataVersion: versions,
+    TopicConfig: configs,
     TopicConfigs: st.builds(
         TopicConfigs,
-        st.builds(DataVersion, int64s, int64s),
-        st.lists(_configs, max_size=3, unique_by=lambda c: c.topic_name).map(lambda configs: tuple(sorted(configs))),
+        versions,
+        st.lists(configs, max_size=3, unique_by=lambda c: c.topic_name).map(lambda configs: tuple(sorted(configs))),
     ),
     HeartbeatData: st.builds(
         HeartbeatData,

@@ -13,8 +13,10 @@ from lockstep.protocol.bodies import ConsumerIdList
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
+from lockstep.protocol.fastjson import loads
+from tests.fuzz.admin_strategies import ADMIN_BODIES
+from tests.fuzz.strategies import BODIES as BASIC_BODIES
 from tests.fuzz.strategies import (
-    BODIES,
     fuzz,
     fuzz_broken,
     fuzz_each,
@@ -26,11 +28,12 @@ from tests.fuzz.strategies import (
 )
 
 JSON, MSGPACK = SerializeType.JSON, SerializeType.MSGPACK
+BODIES = BASIC_BODIES | ADMIN_BODIES
 each_body = pytest.mark.parametrize("body_class", BODIES, ids=lambda c: c.__name__)
 
 
 def wires(body_class: type[WireBody]) -> st.SearchStrategy[Any]:
-    return BODIES[body_class].map(lambda body: json.loads(encode_body(body, JSON)))
+    return BODIES[body_class].map(lambda body: loads(encode_body(body, JSON)))
 
 
 def check_bytes(body_class: type[WireBody], data: bytes, serialize_type: SerializeType) -> None:

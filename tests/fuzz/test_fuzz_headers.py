@@ -37,9 +37,10 @@ def through_the_wire(header: tuple[Any, ...], serialize_type: SerializeType) -> 
 
 
 def check_decoded(header: tuple[Any, ...]) -> None:
-    """A header that was let in has typed values and survives both encodings."""
-    for serialize_type in (SerializeType.JSON, SerializeType.MSGPACK):
-        assert through_the_wire(header, serialize_type) == header
+    """A header that was let in has typed values and survives every encoding; the binary one has no empty texts."""
+    for serialize_type in SerializeType:
+        if serialize_type != SerializeType.ROCKETMQ or "" not in header:
+            assert through_the_wire(header, serialize_type) == header
 
 
 def ext_fields_for(header_class: HeaderClass) -> st.SearchStrategy[dict[str, Any]]:

@@ -9,10 +9,10 @@ from typing import Any, Self
 import msgpack
 
 from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.command import RemotingCommand, decode_command
+from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
 
-__all__ = ["RawPeer", "frame", "json_request", "msgpack_request"]
+__all__ = ["RawPeer", "binary_request", "frame", "json_request", "msgpack_request"]
 
 READ_S = 5.0
 LENGTHS = struct.Struct(">II")
@@ -32,6 +32,13 @@ def json_request(
     if ext_fields is not None:
         header["extFields"] = ext_fields
     return frame(SerializeType.JSON, json.dumps(header).encode(), body)
+
+
+def binary_request(code: int, ext_fields: dict[str, Any], body: bytes = b"", *, opaque: int = 7) -> bytes:
+    """A request with RocketMQ's binary header; all its values are text."""
+    command = RemotingCommand(code, None, body, opaque=opaque, serialize_type=SerializeType.ROCKETMQ)
+    command.ext_fields = ext_fields
+    return encode_command(command) + body
 
 
 def msgpack_request(code: int, fields: Any = None, body: bytes = b"", *, opaque: int = 7, flag: int = 0) -> bytes:
@@ -71,8 +78,11 @@ class RawPeer:
         return decode_command(found)
 
     async def ask(self, data: bytes) -> RemotingCommand:
+        """The next reply; what is pushed in between is passed over."""
         self.write(data)
-        return await self.read()
+        while not (command := await self.read()).is_reply:
+            pass
+        return command
 
     async def is_refused(self, data: bytes) -> bool:
         """Whether the connection ends after `data`, without a word."""

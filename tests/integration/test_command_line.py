@@ -32,6 +32,8 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "--topic or/ders:4": ("--topic", "'or/ders' may hold only"),
     f"--topic {'t' * 128}:4": ("--topic", "at most 127"),
     "--role name-server --topic orders:4": ("--topic", "a name server alone has no topics"),
+    "--role name-server --data-dir kept": ("--data-dir", "a name server alone has nothing to keep"),
+    "--data-dir=": ("--data-dir", "must name a folder"),
     "--role everything": ("--role", "invalid choice: 'everything'"),
     "--role broker": ("name_servers", "needs the address of another"),
     "--name-server here": ("'here' is not an address",),

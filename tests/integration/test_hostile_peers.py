@@ -154,7 +154,8 @@ async def test_an_encoding_that_was_not_agreed_is_answered_in_kind(processes: Pr
     async with bystander(broker), RawPeer(broker.port) as peer, RawPeer(broker.port) as joining:
         answer = await peer.ask(msgpack_request(9999, opaque=5))
         assert (answer.serialize_type, answer.code) == (2, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-        notice = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
+        peer.write(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
+        notice = await peer.read()
         assert (notice.serialize_type, notice.code) == (0, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
         assert (await peer.read()).code == ResponseCode.SUCCESS
         agreed = await peer.ask(json_request(9999, {"lockstep.serialize": "MSGPACK"}, opaque=6))

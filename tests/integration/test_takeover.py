@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.client import SerializeType
+from lockstep.client import MessageQueue, SerializeType
 from lockstep.simulation.checkers import Cause
 from tests.integration.processes import BrokerProcess, ConsumerProcess, Processes, until
 from tests.integration.workload import (
@@ -14,6 +14,7 @@ from tests.integration.workload import (
     SHORT_LOCKS,
     Trickle,
     drained,
+    entries_of,
     orderly,
     producing,
     records,
@@ -43,33 +44,30 @@ async def story(
     patience_s = (lock_life_ms + 2 * rebalance_ms) / 1000 + 15
     async with broker.admin(serialize_type) as admin, producing(broker, sent_trace, serialize_type) as producer:
         async with Trickle(producer, TOPIC, messages_each) as trickle:
-            held = await until(
+            await until(
                 lambda: spread(admin, GROUP, TOPIC, QUEUES, consumers), "an even share for each consumer", patience_s
             )
             victim, *others = consumers
             await until(lambda: len(records(victim.trace, "handled")) > 50, "the victim is at work")
             await victim.kill()
+            left_behind = await entries_of(admin, GROUP, victim.client_id)  # it takes and gives nothing any more
+            assert sum(queue.topic == TOPIC for queue in left_behind) >= QUEUES // 3
             await until(lambda: spread(admin, GROUP, TOPIC, QUEUES, others), "the others hold every queue", patience_s)
         await until(lambda: drained(admin, GROUP, TOPIC), "all is handled and committed", 30)
     for consumer in others:
         assert await consumer.stop() == 0
     report = orderly([sent_trace, *(consumer.trace for consumer in consumers)], sent=trickle.sent, handled=trickle.sent)
     assert set(report.duplicates) <= {Cause.TAKEOVER}
-    check_expiry(
-        broker, victim, {str(queue) for queue, owner in held.items() if owner == victim.client_id}, lock_life_ms
-    )
+    check_expiry(broker, victim, left_behind, lock_life_ms)
     handed_over = [handover for handover in report.handovers if handover.from_client_id == victim.client_id]
-    assert {h.queue for h in handed_over} >= {
-        q for q, owner in held.items() if owner == victim.client_id and q.topic == TOPIC
-    }
-    assert max(handover.duration_ms for handover in handed_over) < lock_life_ms + rebalance_ms + 5000
+    assert {handover.queue for handover in handed_over} >= {queue for queue in left_behind if queue.topic == TOPIC}
     assert not any(records(consumer.trace, "lock_lost") for consumer in consumers)
 
 
-def check_expiry(broker: BrokerProcess, victim: ConsumerProcess, queues: set[str], lock_life_ms: int) -> None:
+def check_expiry(broker: BrokerProcess, victim: ConsumerProcess, queues: set[MessageQueue], lock_life_ms: int) -> None:
     """The broker gave away what the victim held, nobody else's, and not a moment before the lock had run out."""
     taken = broker.events("lock expired and taken over")
-    assert {event["queue"] for event in taken} == queues
+    assert {event["queue"] for event in taken} == set(map(str, queues))
     assert {event["from_client_id"] for event in taken} == {victim.client_id}
     assert min(event["age_ms"] for event in taken) > lock_life_ms
 
@@ -86,7 +84,7 @@ async def test_a_killed_consumer_loses_its_queues_to_the_others(
         consumer_config=SHORT_LOCKS,
         lock_life_ms=BROKER_LOCK_LIFE_MS,
         rebalance_ms=1000,
-        messages_each=10,
+        messages_each=5,
     )
 
 

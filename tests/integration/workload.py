@@ -19,6 +19,7 @@ __all__ = [
     "Trickle",
     "committed",
     "drained",
+    "entries_of",
     "holders",
     "orderly",
     "producing",
@@ -111,6 +112,12 @@ async def holders(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
     """Who holds which queue's lock; locks that ran out are left out."""
     rows: list[LockTableRow] = await admin.list_locks(group)
     return {row.queue: row.client_id for row in rows if row.remaining_ms >= 0}
+
+
+async def entries_of(admin: AdminClient, group: str, client_id: str) -> set[MessageQueue]:
+    """The queues that the lock table has under that client's name, whether the locks ran out or not."""
+    rows: list[LockTableRow] = await admin.list_locks(group)
+    return {row.queue for row in rows if row.client_id == client_id}
 
 
 async def spread(

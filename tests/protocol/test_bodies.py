@@ -92,11 +92,11 @@ def test_unquoted_broker_ids() -> None:
 @pytest.mark.parametrize(
     ("body_class", "wire"),
     [
-        (LockBatchBody, {"clientId": "c"}),
-        (LockBatchBody, {"clientId": 5, "consumerGroup": "G"}),
+        (LockBatchBody, {"clientId": "c", "mqSet": [QUEUE_WIRE]}),
+        (LockBatchBody, {"clientId": "c", "consumerGroup": "G", "mqSet": None}),
+        (LockBatchBody, {"clientId": ["c"], "consumerGroup": "G"}),
         (LockBatchBody, {"clientId": "c", "consumerGroup": "G", "mqSet": {}}),
         (LockOkBody, {"lockOKMQSet": [5]}),
-        (LockOkBody, {"lockOKMQSet": [QUEUE_WIRE | {"queueId": None}]}),
         (LockOkBody, {"lockOKMQSet": [QUEUE_WIRE | {"queueId": "three"}]}),
         (LockOkBody, {"lockOKMQSet": [QUEUE_WIRE | {"queueId": 2**64}]}),
         (LockTableBody, {"lockTable": [{}]}),
@@ -112,7 +112,7 @@ def test_unquoted_broker_ids() -> None:
         (BrokerData, {"brokerName": "b", "brokerAddrs": {"0": None}}),
         (ClusterInfo, {"brokerAddrTable": {"b": None}}),
         (TopicConfigs, {"topicConfigSerializeWrapper": {"topicConfigTable": {}}}),
-        (TopicConfig, {"topicName": "T", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "order": "true"}),
+        (TopicConfig, {"topicName": "T", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "order": "yes"}),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )

@@ -72,8 +72,9 @@ def test_a_trailing_newline_is_no_part_of_the_body() -> None:
     assert read(b'{"a":1}\n') == {"a": 1}
 
 
-@pytest.mark.parametrize("data", [b"", b"\n", b"{", b"{a:1}", b"{0:1", b"{'a':1}", b'{"a":1,}', b"\xff", b"{0 1}",
-                                  b"[" * 100_000, b"{0:" * 50_000, b'{"a":"\xed\xa0\x80"}', b'{"a":"\\ud800"}',
+@pytest.mark.parametrize("data", [b"", b"\n", b"{", b"{a:b}", b"{0:1", b"{'a:1}", b'{"a":1', b"\xff", b"{0 1}",
+                                  b"{0:1}}", b"[" * 100_000, b"{0:" * 50_000, b'{"a":"\xed\xa0\x80"}',
+                                  b'{"a":"\\ud800"}',
                                   b'{"\\udc00":1}', b'{0:"\\ud800"}', b"\xef\xbb\xbf{}"],
                          ids=lambda data: repr(data)[:20])  # fmt: skip
 def test_bytes_that_are_no_json_body(data: bytes) -> None:
@@ -116,19 +117,30 @@ def test_no_text_makes_the_reader_slow(unit: bytes) -> None:
 
 
 def test_take_reads_members_by_kind() -> None:
-    """A member has its kind, or its default; numbers may come as text, nothing else is converted."""
+    """A member has its kind, or its default; what fastjson would convert is converted, and nothing else."""
     wire: dict[str, Any] = {"n": 5, "t": "x", "b": True, "text": "12", "minus": "-3", "null": None, "f": 1.0}
     assert (take(wire, "n", int), take(wire, "t", str), take(wire, "b", bool)) == (5, "x", True)
     assert (take(wire, "text", int), take(wire, "minus", int)) == (12, -3)
     assert (take(wire, "none", int, 7), take(wire, "null", str, "d")) == (7, "d")
+    more = {"yes": "TRUE", "one": 1, "half": 0.5, "tps": "1e3"}
+    assert (take(wire, "f", int), take(wire, "n", str), take(wire, "b", str)) == (1, "5", "true")
+    assert (take(more, "yes", bool), take(more, "one", bool)) == (True, True)
+    assert (take(more, "half", float), take(more, "tps", float), take(wire, "n", float)) == (0.5, 1000.0, 5.0)
+    wire |= {"half": 0.5, "nan": float("nan"), "list": [], "far": "1e999"}
     for name, kind in (
         ("none", int),
         ("null", int),
         ("t", int),
         ("b", int),
-        ("f", int),
-        ("n", str),
+        ("half", int),
+        ("half", str),
+        ("list", str),
         ("n", bool),
+        ("f", bool),
+        ("b", float),
+        ("nan", float),
+        ("far", float),
+        ("t", float),
         ("t", bool),
     ):
         with pytest.raises(BodyError, match=f"member {name} "):

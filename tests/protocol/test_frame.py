@@ -208,3 +208,15 @@ def test_the_shortest_frame() -> None:
     decoder = FrameDecoder()
     decoder.feed(struct.pack(">II", 4, 0))
     assert decoder.next_frame() == Frame(0, b"", b"")
+
+
+@pytest.mark.parametrize("hello", ["16030100c8010000c4", "16030300", "160301"])
+def test_a_tls_handshake_is_named(hello: str) -> None:
+    """As soon as four bytes are there, whatever the version; three could still be a frame's first."""
+    decoder = FrameDecoder()
+    decoder.feed(bytes.fromhex(hello))
+    if len(hello) < 8:
+        assert decoder.next_frame() is None
+    else:
+        with pytest.raises(FrameError, match="TLS"):
+            decoder.next_frame()

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lockstep.protocol import headers
+from lockstep.protocol import admin_headers, headers
 from lockstep.protocol.errors import HeaderError
-from lockstep.protocol.header_spec import Int32, rename_on_wire, spec_of
+from lockstep.protocol.header_spec import Int32, rename_on_wire, spec_of, stand_in
 from lockstep.protocol.headers import (
     REQUEST_HEADERS,
     RESPONSE_HEADERS,
@@ -262,4 +262,41 @@ def test_every_header_class_has_a_sound_table(header_class: type[tuple[Any, ...]
     assert len({field.wire_name for field in fields}) == len(fields)
     optional = [field.optional for field in fields]
     assert optional == sorted(optional)
-    assert header_class.__name__ in headers.__all__
+    assert header_class.__name__ in {*headers.__all__, *admin_headers.__all__}
+
+
+class Lenient(NamedTuple):
+    group: str
+    queue_id: Int32
+    offset: int
+    retries: Int32 | None = None
+
+
+class Exact(Lenient):
+    __slots__ = ()
+
+
+stand_in(Lenient, {"group": "null", "queue_id": 0})
+stand_in(Exact, {"group": "null", "queue_id": 0}, exact=True)
+
+
+@pytest.mark.parametrize("queue_id", [{}, {"queueId": "many"}, {"queueId": ""}, {"queueId": str(2**31)}])
+def test_stand_ins(queue_id: dict[str, str]) -> None:
+    """What is missing or cannot be read is what stands in for it, and an optional field is its default."""
+    fields = {"offset": "5", "retries": "often"} | queue_id
+    assert spec_of(Lenient).from_ext_fields(fields) == Lenient("null", 0, 5, None)
+
+
+@pytest.mark.parametrize("fields", [{}, {"offset": "many"}])
+def test_a_field_without_a_stand_in_is_required(fields: dict[str, str]) -> None:
+    """A field that nothing stands in for must be there and readable."""
+    with pytest.raises(HeaderError, match="offset"):
+        spec_of(Lenient).from_ext_fields(fields)
+
+
+@pytest.mark.parametrize("fields", [{"queueId": "many"}, {"retries": "often"}])
+def test_exact_headers(fields: dict[str, str]) -> None:
+    """In an exact header a field may be missing, but one that is there must be readable."""
+    assert spec_of(Exact).from_ext_fields({"offset": "5"}) == Exact("null", 0, 5, None)
+    with pytest.raises(HeaderError, match=next(iter(fields))):
+        spec_of(Exact).from_ext_fields({"offset": "5"} | fields)

@@ -43,9 +43,10 @@ def test_texts_that_are_no_offset_id(text: str) -> None:
 
 
 def test_pack_host() -> None:
-    """Four numbers below 256, nothing else."""
-    assert pack_host("127.0.0.1") == b"\x7f\0\0\1"
-    for text in ("localhost", "1.2.3", "1.2.3.4.5", "1.2.3.256", "::1", "", "1.2.3.x", "1.2.3."):
+    """Four numbers below 256, or an IPv6 address; one that stands for an IPv4 address is that."""
+    assert pack_host("127.0.0.1") == pack_host("::ffff:127.0.0.1") == b"\x7f\0\0\1"
+    assert pack_host("::1") == pack_host("::1%lo") == bytes(15) + b"\1"
+    for text in ("localhost", "1.2.3", "1.2.3.4.5", "1.2.3.256", "::g", "1:2", "", "1.2.3.x", "1.2.3."):
         with pytest.raises(ValueError, match=r"."):
             pack_host(text)
 

@@ -45,7 +45,7 @@ def record(**parts: Any) -> bytes:
 
 
 def record_v6(born_v6: bool, store_v6: bool, body: bytes = b"hello") -> bytes:
-    """A record with hosts of 16 bytes, as only a real broker on IPv6 writes it."""
+    """A record with hosts of 16 bytes, put together by hand."""
     born, store = bytes(range(16)) if born_v6 else b"\x0a\0\0\5", bytes(range(16, 32)) if store_v6 else b"\x7f\0\0\1"
     sys_flag = (SysFlag.BORN_HOST_V6 if born_v6 else 0) | (SysFlag.STORE_HOST_V6 if store_v6 else 0)
     rest = struct.pack(">IiiiqqiqXsi".replace("X", str(len(born))), MESSAGE_MAGIC, 5, 3, 0, 8, 9, sys_flag, 10, born, 1)
@@ -147,6 +147,18 @@ def test_hosts_of_sixteen_bytes(born_v6: bool, store_v6: bool) -> None:
     assert len(message.offset_message_id) == (56 if store_v6 else 32)
 
 
+@pytest.mark.parametrize(("born_v6", "store_v6"), [(False, False), (False, True), (True, False), (True, True)])
+def test_records_of_either_kind_of_host_are_written(born_v6: bool, store_v6: bool) -> None:
+    """Each host has its own flag, set from its bytes, and the record is read again as it was."""
+    born, store = bytes(range(16 if born_v6 else 4)), bytes(range(16 if store_v6 else 4))
+    wrong = (0 if born_v6 else SysFlag.BORN_HOST_V6) | (0 if store_v6 else SysFlag.STORE_HOST_V6)
+    (message,) = decode_messages(record(born_host=born, store_host=store, sys_flag=int(wrong)))
+    assert (message.born_host, message.store_host) == ((born, 40000), (store, 10911))
+    assert message.sys_flag == (0x10 if born_v6 else 0) | (0x20 if store_v6 else 0)
+    assert (message.topic, message.body, message.properties["KEYS"]) == ("TopicO", b"hello", "k1")
+    assert (message.queue_offset, message.reconsume_times, message.prepared_transaction_offset) == (2**40, 2, 99)
+
+
 def test_a_senders_ipv6_bits_are_not_stored() -> None:
     """The bits tell how hosts are laid out here; a sender that sets them must not make a record nobody can read."""
     sent = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6 | SysFlag.MULTI_TAGS
@@ -170,6 +182,14 @@ def test_compressed_bodies_that_are_not(stored: bytes) -> None:
     """A body that is flagged and is no whole zlib stream is refused."""
     with pytest.raises(BodyError, match="compressed"):
         decode_messages(record(sys_flag=1, body=stored))
+
+
+@pytest.mark.parametrize(("sys_flag", "codec"), [(0x101, "LZ4"), (0x201, "ZSTD")])
+def test_other_codecs_are_named(sys_flag: int, codec: str) -> None:
+    """A body that RocketMQ 5 compressed otherwise is refused by the name of its codec; zlib is read all the same."""
+    with pytest.raises(BodyError, match=codec):
+        decode_messages(record(sys_flag=sys_flag, body=b"\x28\xb5\x2f\xfd plain"))
+    assert decode_messages(record(sys_flag=sys_flag, body=zlib.compress(b"a")))[0].body == b"a"
 
 
 def test_a_compressed_bomb_is_not_unpacked() -> None:

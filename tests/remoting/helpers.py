@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 ECHO = int(RequestCode.GET_MAX_OFFSET)  # any code that a handler below answers with the request's body
-ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK)
+ENCODINGS = tuple(SerializeType)
 Handler = Callable[[Endpoint, RemotingCommand], RemotingCommand | None]
 
 

@@ -21,8 +21,9 @@ def accept(request: RemotingCommand) -> RemotingCommand:
 
 @pytest.mark.parametrize("offer", ENCODINGS)
 async def test_both_ends_switch_after_the_first_reply(offer: SerializeType) -> None:
-    """The first request and its reply are JSON; from then on both sides use what was agreed."""
+    """The first request and its reply are what every server reads; from then on both sides use what was agreed."""
     seen: list[int] = []
+    at_first = SerializeType.JSON if offer == SerializeType.MSGPACK else offer
 
     def note(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand:
         seen.append(command.serialize_type)
@@ -30,14 +31,14 @@ async def test_both_ends_switch_after_the_first_reply(offer: SerializeType) -> N
 
     async with linked(note, note, offer=offer) as (client, server):
         first = await client.request(RemotingCommand(ECHO), 5000)
-        assert first.serialize_type == SerializeType.JSON
+        assert first.serialize_type == at_first
         assert client.agreed
         assert server.agreed
         second = await client.request(RemotingCommand(ECHO), 5000)
         assert second.serialize_type == offer
         from_server = await server.request(RemotingCommand(ECHO), 5000)
         assert from_server.serialize_type == offer
-    assert seen == [SerializeType.JSON, offer, offer]
+    assert seen == [at_first, offer, offer]
 
 
 async def test_without_an_offer_everything_stays_json() -> None:
@@ -130,7 +131,7 @@ async def test_an_offer_of_a_one_way_request_is_not_taken() -> None:
     assert not peer.endpoint.agreed
 
 
-@pytest.mark.parametrize("offer", ["ROCKETMQ", "msgpack", "", "XML", 2, True])
+@pytest.mark.parametrize("offer", ["rocketmq", "msgpack", "", "XML", 2, True])
 async def test_an_unknown_offer_is_ignored(offer: str | int) -> None:
     """The request is served as if nothing had been offered."""
     peer = Peer(echo)

@@ -6,6 +6,7 @@ import socket
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, EndpointSettings
+from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, Peer, RecordingLog, frame_of, until
 
@@ -124,6 +125,18 @@ async def test_writable_ends_with_the_connection() -> None:
     await asyncio.sleep(0)
     peer.lose()
     await waiter
+
+
+async def test_who_does_not_read_is_not_asked_without_end() -> None:
+    """Questions to a peer that takes nothing fail at once when 32 MiB of them wait; they are not kept for it."""
+    peer = Peer()
+    peer.transport.stuck = True
+    outcomes: list[RemotingCommand | RemotingError] = []
+    for _ in range(100):
+        peer.endpoint.request_then(RemotingCommand(ECHO, body=bytes(1 << 20)), 10_000, outcomes.append)
+    assert 32 << 20 < peer.transport.buffered < 34 << 20
+    assert len(outcomes) > 60
+    assert all(isinstance(outcome, ConnectionLost) and "does not read" in str(outcome) for outcome in outcomes)
 
 
 async def test_a_real_socket_that_is_never_read() -> None:

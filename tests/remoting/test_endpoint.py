@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode
+from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.remoting.endpoint import Endpoint
@@ -70,12 +70,36 @@ async def test_what_cannot_be_read_closes_the_connection(data: bytes, words: str
     assert fields["peer"] == "10.0.0.9:4711"
 
 
-async def test_the_binary_header_is_known_and_not_readable_yet() -> None:
-    """A Java client with rocketmq.serialize.type=ROCKETMQ is told off in the log, not with a traceback."""
+async def test_a_binary_request_has_a_binary_reply() -> None:
+    """A Java client with rocketmq.serialize.type=ROCKETMQ is answered in kind, and pushed to in JSON (wire.md 1.3)."""
     peer = Peer(echo)
-    peer.endpoint.data_received(struct.pack(">II", 24, 1 << 24 | 20) + bytes(20))
-    assert peer.transport.ended == "abort"
-    assert "headers of type 1 cannot be read here" in peer.log.events[0][2]["reason"]
+    peer.send(RemotingCommand(ECHO, opaque=7, remark="hi", serialize_type=SerializeType.ROCKETMQ))
+    peer.endpoint.send_one_way(RemotingCommand(ECHO))
+    reply, push = peer.received()
+    assert (reply.opaque, reply.is_reply, reply.serialize_type) == (7, True, SerializeType.ROCKETMQ)
+    assert push.serialize_type == SerializeType.JSON
+
+
+async def test_a_request_that_fails_inside_has_a_json_reply() -> None:
+    """As from RocketMQ, to a binary request too: clients read each frame by its own type (wire.md 1.3)."""
+
+    def failing(_: Endpoint, command: RemotingCommand) -> RemotingCommand:
+        raise LookupError("no such thing")
+
+    peer = Peer(failing)
+    peer.send(RemotingCommand(ECHO, opaque=7, serialize_type=SerializeType.ROCKETMQ))
+    (reply,) = peer.received()
+    assert (reply.code, reply.opaque, reply.serialize_type) == (ResponseCode.SYSTEM_ERROR, 7, SerializeType.JSON)
+
+
+async def test_a_reply_that_has_no_binary_form_becomes_an_error_reply() -> None:
+    """A code over 16 bits cannot be told in a binary header; the caller learns that and stays connected."""
+    peer = Peer(lambda _, command: command.reply(200_050))
+    peer.send(RemotingCommand(ECHO, opaque=7, serialize_type=SerializeType.ROCKETMQ))
+    (reply,) = peer.received()
+    assert (reply.code, reply.opaque, reply.serialize_type) == (ResponseCode.SYSTEM_ERROR, 7, SerializeType.ROCKETMQ)
+    assert "200050" in (reply.remark or "")
+    assert not peer.transport.ended
 
 
 async def test_a_reply_over_the_frame_limit_becomes_an_error_reply() -> None:

@@ -8,7 +8,7 @@ from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode, Ser
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader
 from lockstep.remoting.endpoint import Endpoint
-from lockstep.remoting.errors import ConnectionLost
+from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, ENCODINGS, RecordingLog, echo, linked, until
 
@@ -46,6 +46,26 @@ async def test_replies_out_of_order_find_their_requests() -> None:
             server.reply(command.reply(ResponseCode.SUCCESS, body=b"to " + command.body))
         replies = await asyncio.gather(*futures)
         assert [reply.body for reply in replies] == [b"to %d" % i for i in range(1000)]
+
+
+async def test_who_does_not_wait_is_called_with_the_reply_or_with_why_there_is_none() -> None:
+    """A connection that ends under way, or is closed already, is an error that the callback gets."""
+    outcomes: list[RemotingCommand | RemotingError] = []
+
+    def answer_echoes(_: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+        return echo(_, command) if command.code == ECHO else None
+
+    async with linked(answer_echoes) as (client, server):
+        client.request_then(RemotingCommand(ECHO, body=b"x"), 5000, outcomes.append)
+        await until(lambda: len(outcomes) == 1)
+        client.request_then(RemotingCommand(9999), 5000, outcomes.append)
+        server.abort("end")
+        await until(lambda: len(outcomes) == 2)
+        client.request_then(RemotingCommand(ECHO), 5000, outcomes.append)
+    reply, *errors = outcomes
+    assert isinstance(reply, RemotingCommand)
+    assert reply.body == b"x"
+    assert [type(error) for error in errors] == [ConnectionLost, ConnectionLost]
 
 
 async def test_a_large_body_arrives_whole() -> None:

@@ -134,6 +134,7 @@ async def test_growing_back_does_not_pass_the_number() -> None:
     await asyncio.gather(*futures)
     assert gate.most == 2
     pool.close()
+    await until(lambda: not threads_of("bouncing"))
 
 
 async def test_close_lets_submitted_jobs_end() -> None:
@@ -267,3 +268,32 @@ def test_the_door_is_for_the_running_loop() -> None:
     """Outside a loop there is no runtime."""
     with pytest.raises(RuntimeError, match="no running event loop"):
         runtime_module.AsyncioRuntime()
+
+
+async def test_stacks_name_threads_and_tasks() -> None:
+    """A listener that is stuck, and a task that waits, are shown with the line they stand at."""
+    runtime, gate = AsyncioRuntime(), threading.Event()
+    pool = runtime.new_worker_pool("stuck listener", 1)
+    waiting, reached = asyncio.Event(), list[bool]()
+
+    async def wait_for_it() -> None:
+        reached.append(True)
+        await waiting.wait()
+
+    async def outer() -> None:
+        await wait_for_it()
+
+    job, task = pool.submit(gate.wait), runtime.create_task(outer(), name="a patient task")
+    try:
+        await until(lambda: reached)
+        text = runtime.stacks()
+        assert '"stuck listener-1" thread' in text
+        assert "gate.wait" in text or "in wait" in text
+        assert '"a patient task" task' in text
+        assert text.index("await wait_for_it()") < text.index("await waiting.wait()")
+    finally:
+        gate.set()
+        waiting.set()
+        await job
+        await task
+        pool.close()

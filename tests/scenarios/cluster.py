@@ -14,6 +14,7 @@ from typing import Any
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core import Broker
 from lockstep.broker.server import BrokerServer
+from lockstep.broker.store import MessageStore
 from lockstep.client import (
     AllocateMessageQueueStrategy,
     ConsumerConfig,
@@ -32,6 +33,7 @@ from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.protocol.bodies import LockBatchBody, LockOkBody, LockTableRow
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import decode_messages
 from lockstep.simulation import World
 from lockstep.simulation.checkers import Cause, Kind, OrderReport, Record, check_traces
@@ -124,18 +126,20 @@ class Cluster:
         self._names, self._servers[name] = name, server
 
     async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
-        """Start a broker with the topic, or start it again, with an empty store."""
+        """Start a broker with the topic, or start it again; with an empty store, unless `data_dir` is among the
+        settings."""
         runtime = self.world.host(name)
         own: dict[str, Any] = {}
         if name != self._names:
             own = {"serve_name_server": False, "name_servers": self.name_server}
         config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
         server = BrokerServer(config, runtime, self._log(name))
-        server.create_topic(TOPIC, queues)
+        if name not in self._topics or not config.data_dir:
+            server.create_topic(TOPIC, queues)
         await runtime.run(server.start())
         self._watch_commits(name, server)
-        if name in self._topics:
-            self._witness("broker_restarted", broker=name)
+        if name in self._topics and not config.data_dir:
+            self.witness("broker_restarted", broker=name)
         self._topics[name] = queues
         self._servers[name] = server
         return server
@@ -144,7 +148,7 @@ class Cluster:
         """A clean shutdown."""
         await self.world.host(name).run(self._servers.pop(name).shutdown())
 
-    def _witness(self, event: str, **fields: Any) -> None:
+    def witness(self, event: str, **fields: Any) -> None:
         head = {"event": event, "wall_ms": self.world.now_ms, "mono_ns": self.world.loop.now_ns, "host": "simulation"}
         self._witnessed.append({**head, **fields})
 
@@ -156,7 +160,7 @@ class Cluster:
 
         def commit(consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
             queue = MessageQueue(topic, name, queue_id)
-            self._witness(
+            self.witness(
                 "stored", group=consumer_group, offset=committed_offset, topic=topic, broker=name, queue_id=queue_id
             )
             self._log(name).debug("offset stored", offset=committed_offset, queue=str(queue))
@@ -182,10 +186,13 @@ class Cluster:
     def committed(self, queue_id: int = 0, name: str = BROKER) -> int:
         return self._broker(name).offsets.query(GROUP, TOPIC, queue_id)
 
-    def stored(self, queue_id: int = 0, name: str = BROKER, *, topic: str = TOPIC) -> list[MessageExt]:
-        """All messages in a queue of the broker's store."""
+    def store(self, name: str = BROKER) -> MessageStore:
+        return self._broker(name).store
+
+    def stored(self, queue_id: int = 0, name: str = BROKER, *, topic: str = TOPIC, first: int = 0) -> list[MessageExt]:
+        """All messages in a queue of the broker's store, from an offset on."""
         broker, messages = self._broker(name), list[MessageExt]()
-        while found := broker.store.get(topic, queue_id, len(messages), 32, None).body:
+        while found := broker.store.get(topic, queue_id, first + len(messages), 32, None).body:
             messages += decode_messages(found, name)
         return messages
 
@@ -231,6 +238,11 @@ class Cluster:
         self._clients.pop(name, None)
         self.world.crash(name, silently=silently)
 
+    def power_cut(self, name: str = BROKER) -> None:
+        """Of a broker: its disk keeps what it was told to."""
+        self._servers.pop(name)
+        self.world.power_cut(name)
+
     # Producers -----------------------------------------------------------------------------------------------
 
     async def producer(self, name: str = PRODUCER, **settings: Any) -> Producer:
@@ -264,22 +276,35 @@ class Cluster:
         self.sent.append(str(number))
         return result
 
+    def client(self, name: str) -> PushConsumer | Producer | MQClientInstance:
+        """A living client by its host's name."""
+        return self._clients[name]
+
     # Others --------------------------------------------------------------------------------------------------
 
     async def lock(self, name: str, queue_id: int = 0) -> bool:
         """Ask for a queue's lock with a LOCK_BATCH_MQ of another client's; True: granted."""
-        runtime = self.world.host(name)
+        queue = MessageQueue(TOPIC, BROKER, queue_id)
+        body = LockBatchBody(GROUP, self._instance(name).client_id, (queue,))
+        reply = await self.call(name, RequestCode.LOCK_BATCH_MQ, body=body)
+        return queue in decode_body(LockOkBody, reply.body, reply.serialize_type).lock_ok_mq_set
+
+    async def call(
+        self, name: str, code: int, header: tuple[Any, ...] | None = None, body: LockBatchBody | None = None
+    ) -> RemotingCommand:
+        """One request of a client that is neither consumer nor producer, to the broker. Raises what a refusal does."""
+        address = self._servers[BROKER].broker_address
+        return await self.world.host(name).run(self._instance(name).call_address(address, code, header, body=body))
+
+    def _instance(self, name: str) -> MQClientInstance:
         instance = self._clients.get(name)
         if instance is None:
             config = ClientConfig(serialize_type=self.serialize_type)
-            instance = MQClientInstance(runtime, name_server_addresses(self.name_server), config, self._log(name))
+            names = name_server_addresses(self.name_server)
+            instance = MQClientInstance(self.world.host(name), names, config, self._log(name))
             self._clients[name] = instance
         assert isinstance(instance, MQClientInstance)
-        queue = MessageQueue(TOPIC, BROKER, queue_id)
-        body = LockBatchBody(GROUP, instance.client_id, (queue,))
-        address = self._servers[BROKER].broker_address
-        reply = await runtime.run(instance.call_address(address, RequestCode.LOCK_BATCH_MQ, body=body))
-        return queue in decode_body(LockOkBody, reply.body, reply.serialize_type).lock_ok_mq_set
+        return instance
 
     def events(self, event: str, *, host: str | None = None, since_ms: int = 0, **fields: object) -> list[LogLine]:
         """What was logged under this name, with these fields."""

@@ -12,7 +12,7 @@ from demo_producer import Stories, body_of, summary
 from demo_report import Outcome, faults, print_report
 from demo_settings import CONSUMER_CONFIG, LOCK_LIFE_MS, NOTICE, TOPIC
 from demo_table import Board
-from demo_watch import QueueRow, Snapshot, Watch, pid_of
+from demo_watch import QueueRow, Snapshot, TraceOwners, Watch, pid_of
 from flights import FlightEvent, flights_of
 from rich.console import Console
 
@@ -173,3 +173,26 @@ def test_a_run_that_failed_is_reported_as_such(change: dict[str, Any], sentence:
 def test_a_story_stored_out_of_order_fails_the_run() -> None:
     """The producer's own check counts too."""
     assert faults(REPORT, OUTCOME._replace(misplaced=1)) == ["1 events were stored out of their aircraft's order"]
+
+
+def test_owners_by_the_traces_are_the_latest_to_acquire(tmp_path: Path) -> None:
+    """A queue is its last acquirer's until that one drops it; a late word of an earlier owner changes nothing."""
+    traces = [tmp_path / "a", tmp_path / "b", tmp_path / "not there yet"]
+
+    def tell(path: Path, event: str, queue_id: int, at: int, pid: int) -> str:
+        who = {"mono_ns": at, "client_id": f"127.0.0.1@{pid}#1", "topic": TOPIC, "queue_id": queue_id}
+        line = json.dumps({"event": event, **who}, separators=(",", ":"))
+        with path.open("a") as file:
+            file.write(f"{line}\n")
+        return line
+
+    owners = TraceOwners(traces)
+    tell(traces[0], "acquired", 0, 1, 11)
+    tell(traces[0], "acquired", 1, 2, 11)
+    torn = tell(traces[1], "acquired", 1, 5, 12)
+    traces[1].write_text(torn[:-1])
+    assert owners.look() == {0: 11, 1: 11}
+    traces[1].write_text(f"{torn}\n")
+    tell(traces[0], "dropped", 1, 6, 11)
+    tell(traces[0], "dropped", 0, 7, 11)
+    assert owners.look() == {0: 0, 1: 12}

@@ -1,0 +1,172 @@
+"""A broker with a store in files on a disk that fails, is full or is slow when told to, and its keeper."""
+
+import asyncio
+import errno
+import os
+import random
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core import Broker
+from lockstep.broker.keeping import Keeping
+from lockstep.broker.kept_store import FileStore
+from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.message import decode_messages
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.storage import StoredFile
+from tests.broker.helpers import NOW_MS, FakeConnection, RecordingLog, over_the_wire, send_header
+
+__all__ = ["DEADLINE_S", "Disk", "Kept", "kept", "until"]
+
+DEADLINE_S = 5
+SMALL: dict[str, Any] = {
+    "queue_file_bytes": 2000, "segment_bytes": 1 << 17, "max_message_bytes": 4096, "index_slot_count": 64,
+    "index_item_count": 1000, "flush_interval_ms": 20, "flush_offsets_interval_ms": 20, "checkpoint_interval_ms": 20,
+    "reserved_hours": 1_000_000,  # messages of the tests are old, and may not go at whatever hour they run
+}  # fmt: skip
+
+
+class Disk(OsStorage):
+    """The real one; `sync_error` and `write_error` are raised by files of the log while they are set.
+
+    Syncs of all other files wait while `others_may_sync` is clear; `synced` has their paths, in order. A sync of a file
+    whose path has `bad_name` in it fails while that is set, one with `slow_name` waits until it is empty.
+    `sync_threads`: who has synced anything.
+    """
+
+    def __init__(self) -> None:
+        self.sync_error = 0
+        self.write_error = 0
+        self.writes_left: int | None = None
+        self.syncs = 0
+        self.others_may_sync = threading.Event()
+        self.others_may_sync.set()
+        self.synced: list[str] = []
+        self.sync_threads: set[int] = set()
+        self.deleted: dict[str, int] = {}  # path -> the thread
+        self.bad_name = ""
+        self.slow_name = ""
+
+    def open_file(self, path: str, *, create: bool = False, read_only: bool = False) -> StoredFile:
+        file = super().open_file(path, create=create, read_only=read_only)
+        return _LogFile(self, file) if "/commitlog/" in path else _OtherFile(self, file)
+
+    def delete(self, path: str) -> None:
+        super().delete(path)
+        self.deleted[path] = threading.get_ident()
+
+
+class _OtherFile:
+    def __init__(self, disk: Disk, file: StoredFile) -> None:
+        self._disk = disk
+        self._file = file
+        self.path = file.path
+        self.size_bytes = file.size_bytes
+        self.read_at = file.read_at
+        self.data_at = file.data_at
+        self.set_size = file.set_size
+        self.close = file.close
+        self.write_at = file.write_at
+
+    def sync(self) -> None:
+        self._disk.synced.append(self.path)
+        self._disk.sync_threads.add(threading.get_ident())
+        self._disk.others_may_sync.wait(DEADLINE_S)
+        while self._disk.slow_name and self._disk.slow_name in self.path:
+            threading.Event().wait(0.005)
+        if self._disk.bad_name and self._disk.bad_name in self.path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
+        self._file.sync()
+
+
+class _LogFile:
+    def __init__(self, disk: Disk, file: StoredFile) -> None:
+        self._disk = disk
+        self._file = file
+        self.path = file.path
+        self.size_bytes = file.size_bytes
+        self.read_at = file.read_at
+        self.data_at = file.data_at
+        self.set_size = file.set_size
+        self.close = file.close
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        if self._disk.write_error:
+            raise OSError(self._disk.write_error, os.strerror(self._disk.write_error))
+        if self._disk.writes_left is not None:
+            if not self._disk.writes_left and any(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._disk.writes_left = max(0, self._disk.writes_left - 1)
+        self._file.write_at(position, data)
+
+    def sync(self) -> None:
+        self._disk.syncs += 1
+        if self._disk.sync_error:
+            raise OSError(self._disk.sync_error, os.strerror(self._disk.sync_error))
+        self._file.sync()
+
+
+class Kept:
+    """A broker with a store in files and its keeper, without sockets."""
+
+    def __init__(self, folder: Path, disk: Disk, *, flush_sync: bool, **settings: Any) -> None:
+        self.log = RecordingLog()
+        self.disk = disk
+        config = BrokerConfig(data_dir=str(folder), flush_sync=flush_sync, **{**SMALL, **settings})
+        runtime = AsyncioRuntime(seed=1)
+        self.broker = Broker(config, random.Random(1), self.log, lambda: None, NOW_MS, disk)
+        assert self.broker.kept is not None
+        self.visible = 0
+        self.keeping = Keeping(runtime, self.broker, self.broker.kept, self._on_visible)
+        self.keeper = self.keeping.keeper
+        self.connection = FakeConnection()
+
+    def _on_visible(self) -> None:
+        self.visible += 1
+
+    @property
+    def store(self) -> FileStore:
+        assert isinstance(self.broker.store, FileStore)
+        return self.broker.store
+
+    def send(self, body: bytes, **fields: Any) -> RemotingCommand | None:
+        """The reply, unless it is to come later."""
+        return self.ask(RequestCode.SEND_MESSAGE_V2, send_header(**fields), body)
+
+    def ask(self, code: RequestCode, header: Any, body: bytes = b"") -> RemotingCommand | None:
+        """The reply, unless it is to come later: to `connection`."""
+        command = over_the_wire(RemotingCommand(code, header, body))
+        return self.keeping.answer_when_safe(self.connection, command, NOW_MS)
+
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in decode_messages(self.store.get("T", 0, 0, 100, None).body)]
+
+
+@asynccontextmanager
+async def kept(folder: Path, *, flush_sync: bool = True, **settings: Any) -> AsyncIterator[Kept]:
+    opened = Kept(folder, Disk(), flush_sync=flush_sync, **settings)
+    await opened.keeping.start()
+    if opened.broker.topics.get("T") is None:
+        opened.broker.topics.put(TopicConfig("T", 4, 4), NOW_MS)
+    await opened.keeping.flush()
+    try:
+        yield opened
+    finally:
+        await opened.keeping.stop()
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + DEADLINE_S
+    while True:
+        if condition():
+            return
+        assert loop.time() < deadline, what
+        await asyncio.sleep(0.005)

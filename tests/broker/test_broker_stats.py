@@ -1,0 +1,124 @@
+"""Statistics by windows, from the offsets of queues and the counts of pulls (wire.md 2.4, 2.6)."""
+
+from lockstep.broker.broker_stats import SAMPLE_INTERVAL_MS, BrokerStats
+from lockstep.protocol.admin_bodies import BrokerStatsItem
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+class Store:
+    """Queues by their ends; every message has ten bytes."""
+
+    def __init__(self) -> None:
+        self.ends: dict[tuple[str, int], int] = {}
+
+    def put(self, topic: str, queue_id: int, count: int) -> None:
+        self.ends[topic, queue_id] = self.ends.get((topic, queue_id), 0) + count
+
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        return dict(self.ends)
+
+    def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
+        return 10 * (end_offset - first_offset)
+
+
+class World:
+    def __init__(self) -> None:
+        self.store = Store()
+        self.stats = BrokerStats(self.store, "C", NOW_MS)
+        self.now_ms = NOW_MS
+
+    def pass_time(self, passed_ms: int) -> None:
+        """Sampling as the broker's timer does."""
+        for _ in range(passed_ms // SAMPLE_INTERVAL_MS):
+            self.now_ms += SAMPLE_INTERVAL_MS
+            self.stats.sample(self.now_ms)
+
+    def minute(self, name: str, key: str) -> BrokerStatsItem:
+        data = self.stats.view(name, key)
+        assert data is not None
+        return data.stats_minute
+
+
+def test_what_was_put_is_counted_by_topic_queue_and_broker() -> None:
+    """Numbers and bytes, from offsets alone."""
+    world = World()
+    world.store.put("T", 0, 30)
+    world.store.put("T", 1, 70)
+    world.pass_time(10_000)
+    assert world.minute("TOPIC_PUT_NUMS", "T") == BrokerStatsItem(100, 10.0, 1.0)
+    assert world.minute("TOPIC_PUT_SIZE", "T") == BrokerStatsItem(1000, 100.0, 10.0)
+    assert world.minute("QUEUE_PUT_NUMS", "T@1") == BrokerStatsItem(70, 7.0, 1.0)
+    assert world.minute("BROKER_PUT_NUMS", "C") == BrokerStatsItem(100, 10.0, 1.0)
+
+
+def test_what_was_got_is_counted_by_group_and_queue() -> None:
+    """Messages and bytes; the mean is that of a pull."""
+    world = World()
+    for _ in range(2):
+        world.stats.on_got("G", "T", 3, 20, 500)
+    world.stats.on_sent_back("G", "T")
+    world.pass_time(10_000)
+    assert world.minute("GROUP_GET_NUMS", "T@G") == BrokerStatsItem(40, 4.0, 20.0)
+    assert world.minute("GROUP_GET_SIZE", "T@G") == BrokerStatsItem(1000, 100.0, 500.0)
+    assert world.minute("QUEUE_GET_NUMS", "T@3@G").sum == 40
+    assert world.minute("BROKER_GET_NUMS", "C").sum == 40
+    assert world.minute("SNDBCK_PUT_NUMS", "T@G").sum == 1
+    assert world.stats.group_get_tps("T", "G") == 4.0
+    assert world.stats.group_get_tps("T", "nobody") == 0.0
+
+
+def test_an_item_exists_as_soon_as_something_was_counted() -> None:
+    """Before the first sample its windows are empty; what was never counted does not exist."""
+    world = World()
+    world.store.put("T", 0, 1)
+    assert world.minute("TOPIC_PUT_NUMS", "T") == BrokerStatsItem()
+    assert world.stats.view("TOPIC_PUT_NUMS", "nowhere") is None
+
+
+def test_windows_forget() -> None:
+    """The minute has seven samples of 10 s, the hour seven of 10 min, the day those of each hour."""
+    world = World()
+    world.store.put("T", 0, 60)
+    world.pass_time(60_000)
+    assert world.minute("TOPIC_PUT_NUMS", "T").sum == 60
+    world.pass_time(20_000)
+    assert world.minute("TOPIC_PUT_NUMS", "T").sum == 0
+    world.pass_time(2 * HOUR_MS)
+    data = world.stats.view("TOPIC_PUT_NUMS", "T")
+    assert data is not None
+    assert (data.stats_hour.sum, data.stats_day.sum) == (0, 60)
+
+
+def test_a_topic_that_goes_is_counted_to_its_end_and_begins_anew() -> None:
+    """Nothing is lost of the old, and nothing is taken off the new."""
+    world = World()
+    world.store.put("T", 0, 5)
+    world.stats.on_topic_deleted("T")
+    world.store.ends.clear()
+    world.store.put("T", 0, 2)
+    assert world.stats.count().put == 7
+
+
+def test_rates_are_those_of_the_last_ten_sixty_and_six_hundred_seconds() -> None:
+    """Or of the time since the start, when that is shorter."""
+    world = World()
+    world.store.put("T", 0, 600)
+    world.pass_time(20_000)
+    assert tuple(world.stats.rates(world.now_ms, "put")) == (0.0, 30.0, 30.0)
+    world.pass_time(580_000)
+    assert tuple(world.stats.rates(world.now_ms, "put")) == (0.0, 0.0, 1.0)
+    world.store.put("T", 0, 50)
+    assert world.stats.rates(world.now_ms + 5_000, "put").ten_seconds > 0
+
+
+def test_a_day_begins_with_what_was_counted_until_then() -> None:
+    """Yesterday's morning is what today's was before."""
+    world = World()
+    world.store.put("T", 0, 3)
+    world.pass_time(24 * HOUR_MS)
+    world.store.put("T", 0, 4)
+    assert [totals.put for totals in world.stats.mornings()] == [0, 3]
+    world.pass_time(24 * HOUR_MS)
+    assert [totals.put for totals in world.stats.mornings()] == [3, 7]

@@ -1,0 +1,286 @@
+"""A broker under control: its clock is moved, requests fail on demand, and what arrived is told."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.control import REQUESTS_KEPT_MAX, Control, PushedError, code_of
+from lockstep.broker.control_calls import CallError, ControlledBroker
+from lockstep.broker.control_server import ControlledGate
+from lockstep.broker.server import BrokerServer
+from lockstep.protocol.codes import RequestCode, SerializeType
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import decode_messages
+from lockstep.remoting.movable_runtime import MovableRuntime
+from lockstep.simulation import World, simulate
+from tests.broker.cluster import Client
+from tests.broker.helpers import (
+    ENCODINGS,
+    RecordingLog,
+    consumer,
+    heartbeat_of,
+    over_the_wire,
+    pull_header,
+    send_header,
+)
+
+R = RequestCode
+WAITING = 6  # subscription in the request, may be suspended
+
+# What is kept, and what fails ----------------------------------------------------------------------------------
+
+
+def test_errors_are_given_in_order_to_the_requests_they_are_for() -> None:
+    """The first that names the request's code, as often as it says; others pass."""
+    control = Control()
+    first, second = PushedError((10, 310), times=2), PushedError((310,))
+    control.errors += [first, second]
+    codes = [34, 310, 10, 10, 310, 310]
+    given = [control.on_request("peer", RemotingCommand(code), 1) for code in codes]
+    assert given == [None, first, first, None, second, None]
+    assert control.errors == []
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_requests_are_told_by_the_names_of_their_fields(encoding: SerializeType) -> None:
+    """Whatever the encoding: as on the wire, and typed under names of ours."""
+    control = Control()
+    command = RemotingCommand(R.SEND_MESSAGE_V2, send_header("T", queue_id=3), b"12345", serialize_type=encoding)
+    control.on_request("1.2.3.4:5", over_the_wire(command), 99)
+    (arrival,) = control.arrivals(0)
+    told = json.loads(json.dumps(arrival.to_wire()))
+    assert (told["code"], told["name"], told["bodyBytes"], told["atMs"], told["peer"]) == (
+        310,
+        "SEND_MESSAGE_V2",
+        5,
+        99,
+        "1.2.3.4:5",
+    )
+    assert told["extFields"]["b"] == "T"
+    assert str(told["extFields"]["e"]) == "3"
+    assert (told["header"]["topic"], told["header"]["queue_id"]) == ("T", 3)
+
+
+def test_a_request_with_a_bad_header_is_told_all_the_same() -> None:
+    """Without its typed header; an unknown code has no name either."""
+    control = Control()
+    control.on_request("p", RemotingCommand(R.PULL_MESSAGE, ext_fields={"queueId": "x"}), 1)
+    control.on_request("p", RemotingCommand(9999, ext_fields={"a": "b"}), 1)
+    bad, unknown = [arrival.to_wire() for arrival in control.arrivals(0)]
+    assert (bad["extFields"], bad["header"]) == ({"queueId": "x"}, {})
+    assert (unknown["name"], unknown["extFields"]) == ("", {"a": "b"})
+
+
+def test_only_the_latest_requests_are_kept() -> None:
+    """Asking for more than that is an error, and not a shorter list; those of one's own test are there."""
+    control = Control()
+    for code in range(REQUESTS_KEPT_MAX + 5):
+        control.on_request("p", RemotingCommand(code), 1)
+    with pytest.raises(ValueError, match=f"the last {REQUESTS_KEPT_MAX} are kept"):
+        control.arrivals(4)
+    assert len(control.arrivals(5)) == REQUESTS_KEPT_MAX
+    assert [arrival.code for arrival in control.arrivals(control.last_serial - 2)] == [10_003, 10_004]
+    assert [arrival.serial for arrival in control.arrivals(5, [34, 35])] == [35, 36]
+
+
+def test_codes_have_rocketmqs_names() -> None:
+    """A number is itself, a wrong name is told."""
+    assert (code_of(41), code_of("LOCK_BATCH_MQ"), code_of(77_777)) == (41, 41, 77_777)
+    with pytest.raises(ValueError, match="no request is called 'LOCK'"):
+        code_of("LOCK")
+
+
+# Time ----------------------------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A controlled broker on virtual time, which here stands still unless a story sleeps."""
+
+    def __init__(self, world: World, client: Client) -> None:
+        host = world.host("broker")
+        self.world = world
+        self.client = client
+        self.control = Control()
+        self.runtime = MovableRuntime(host)
+        self.log = RecordingLog()
+        config = BrokerConfig(host=host.address)
+        self.server = BrokerServer(config, self.runtime, self.log, ControlledGate(self.control, host))
+        self.broker = ControlledBroker(self.server, self.control, self.runtime, config)
+
+    async def call(self, name: str, **arguments: Any) -> Any:
+        return await self.broker.call(name, arguments)
+
+    async def ask(self, code: int, header: tuple[Any, ...] | None = None, body: Any = b"") -> RemotingCommand:
+        return await self.client.call(self.server.broker_address, code, header, body)
+
+
+Story = Callable[[Stage], Awaitable[None]]
+
+
+def on_stage(story: Story, encoding: SerializeType = SerializeType.MSGPACK) -> None:
+    async def scenario(world: World) -> None:
+        client = Client(world.host("c1"), encoding)
+        stage = Stage(world, client)
+        await world.host("broker").run(stage.server.start())
+        await story(stage)
+        client.close()
+        await stage.server.shutdown()
+
+    scenario.__module__ = story.__module__
+    simulate(scenario, seed=5)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_lock_expires_when_the_clock_is_moved(encoding: SerializeType) -> None:
+    """Not at 60 s, but past them; then another client has the queue."""
+
+    async def story(stage: Stage) -> None:
+        address = stage.server.broker_address
+        assert len(await stage.client.lock(address, "first")) == 1
+        await stage.call("advance", seconds=59)
+        assert await stage.client.lock(address, "second") == ()
+        (row,) = await stage.call("locks", group="G")
+        assert (row["clientId"], row["messageQueue"]["topic"], row["remainingMs"] > 0) == ("first", "T", True)
+        await stage.call("advance", seconds=2)
+        (row,) = await stage.call("locks")
+        assert (row["clientId"], row["remainingMs"] < 0) == ("first", True)
+        assert len(await stage.client.lock(address, "second")) == 1
+
+    on_stage(story, encoding)
+
+
+def test_a_held_pull_ends_when_the_clock_is_moved() -> None:
+    """It waits 15 s, or a moment and a move of 20 s."""
+
+    async def story(stage: Stage) -> None:
+        await stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        pull = asyncio.ensure_future(stage.ask(R.PULL_MESSAGE, pull_header(1, sys_flag=WAITING)))
+        await stage.world.sleep_ms(100)
+        assert not pull.done()
+        await stage.call("advance", seconds=20)
+        before_ms = stage.world.now_ms
+        assert (await pull).code == 19
+        assert stage.world.now_ms - before_ms < 1000
+
+    on_stage(story)
+
+
+def test_a_delayed_message_comes_when_the_clock_is_moved() -> None:
+    """The longest level, two hours: a pull that waits for it gets it."""
+
+    async def story(stage: Stage) -> None:
+        await stage.call("create_topic", topic="T", queues=1)
+        assert (await stage.ask(R.SEND_MESSAGE_V2, send_header("T", properties="DELAY\x0118"), b"later")).code == 0
+        assert (await stage.ask(R.PULL_MESSAGE, pull_header(0))).code != 0
+        await stage.call("advance", seconds=7199, heartbeats=True)
+        assert (await stage.ask(R.PULL_MESSAGE, pull_header(0))).code != 0
+        await stage.call("advance", seconds=2, heartbeats=True)
+        reply = await stage.ask(R.PULL_MESSAGE, pull_header(0))
+        assert [message.body for message in decode_messages(reply.body)] == [b"later"]
+
+    on_stage(story)
+
+
+@pytest.mark.parametrize("heartbeats", [False, True])
+def test_silent_clients_are_dropped_unless_they_count_as_heard(heartbeats: bool) -> None:
+    """After 300 s of silence a channel has expired and its connection is closed; with heartbeats it is as before."""
+
+    async def story(stage: Stage) -> None:
+        body = heartbeat_of("c1", consumer("G", SubscriptionData.parse("T", "*")))
+        await stage.ask(R.HEART_BEAT, None, body)
+        assert stage.server.broker is not None
+        await stage.call("advance", seconds=300, heartbeats=heartbeats)
+        await stage.world.sleep_ms(100)
+        assert ("G" in stage.server.broker.consumers.groups) == heartbeats
+        assert (stage.client.dialer.open_endpoint(stage.server.broker_address) is not None) == heartbeats
+
+    on_stage(story)
+
+
+def test_a_minute_leaves_live_clients_alone() -> None:
+    """Clients were heard 30 s ago at most: a move of 61 s drops nobody."""
+
+    async def story(stage: Stage) -> None:
+        body = heartbeat_of("c1", consumer("G", SubscriptionData.parse("T", "*")))
+        await stage.ask(R.HEART_BEAT, None, body)
+        await stage.world.sleep_ms(30_000)
+        await stage.call("advance", seconds=61)
+        assert stage.server.broker is not None
+        assert "G" in stage.server.broker.consumers.groups
+        assert stage.client.dialer.open_endpoint(stage.server.broker_address) is not None
+
+    on_stage(story)
+
+
+def test_a_round_trip_can_be_made_long() -> None:
+    """Each request is answered 200 ms later, in order, and at once again after that."""
+
+    async def story(stage: Stage) -> None:
+        await stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"0")
+        before_ms = stage.world.now_ms
+        await stage.call("set_rtt", ms=200)
+        asked = [asyncio.ensure_future(stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"x")) for _ in range(3)]
+        replies = [await reply for reply in asked]
+        assert [reply.code for reply in replies] == [0, 0, 0]
+        assert 200 <= stage.world.now_ms - before_ms < 400
+        await stage.call("reset")
+        before_ms = stage.world.now_ms
+        await stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"0")
+        assert stage.world.now_ms - before_ms < 200
+
+    on_stage(story)
+
+
+def test_a_pushed_error_is_the_answer() -> None:
+    """Its code and remark, once, and the request is not carried out but with `carryOut`; or its connection closes."""
+
+    async def story(stage: Stage) -> None:
+        await stage.call("push_error", codes=["SEND_MESSAGE_V2"], responseCode="SYSTEM_BUSY", remark="too much")
+        reply = await stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"refused")
+        assert (reply.code, reply.remark) == (2, "too much")
+        await stage.call("push_error", codes=[310], carryOut=True)
+        assert (await stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"carried out")).code == 1
+        pulled = await stage.ask(R.PULL_MESSAGE, pull_header(0))
+        assert [message.body for message in decode_messages(pulled.body)] == [b"carried out"]
+        await stage.call("push_error", codes=[310], dropConnection=True)
+        with pytest.raises(Exception, match="connection"):
+            await stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"dropped")
+        requests = await stage.call("requests", codes=[310])
+        assert [request["bodyBytes"] for request in requests] == [7, 11, 7]
+
+    on_stage(story)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("adv", {}, "no call 'adv'; there are advance, "),
+        ("advance", {"second": 1}, "advance takes heartbeats, seconds, not second"),
+        ("advance", {}, "seconds must be a number from 0"),
+        ("advance", {"seconds": -1}, "time does not go back"),
+        ("advance", {"seconds": True}, "seconds must be a number"),
+        ("set_rtt", {"ms": -1}, "ms must be 0 to"),
+        ("push_error", {}, "at least one request code"),
+        ("push_error", {"codes": [10], "times": 0}, "times of at least 1"),
+        ("push_error", {"codes": [None]}, "numbers or names"),
+        ("push_error", {"codes": [10], "responseCode": "BAD"}, "no response is called 'BAD'"),
+        ("requests", {"codes": ["BAD"]}, "no request is called 'BAD'"),
+        ("create_topic", {"topic": "a b"}, "may hold only the characters"),
+        ("create_topic", {"topic": "a", "queues": 0}, "queues must be at least 1"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(name: str, arguments: dict[str, Any], words: str) -> None:
+    """In one line, and nothing has changed."""
+
+    async def story(stage: Stage) -> None:
+        with pytest.raises(CallError, match=words):
+            await stage.call(name, **arguments)
+        assert stage.runtime.advanced_ms == 0
+        assert stage.control.errors == []
+
+    on_stage(story)

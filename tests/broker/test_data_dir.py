@@ -1,0 +1,75 @@
+"""The folder of a store: who has it open, and files written whole."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from lockstep.broker.store.data_dir import DataDir
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.storage import FileLock
+
+
+class Moved(OsStorage):
+    """Somebody else ends, or crashes, just before the lock is got."""
+
+    def __init__(self, *, crashes: bool) -> None:
+        self._crashes = crashes
+
+    def lock(self, path: str) -> FileLock:
+        abort = Path(path).with_name("abort")
+        if self._crashes:
+            abort.touch()
+        else:
+            abort.unlink()
+        return super().lock(path)
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_how_the_last_one_ended_is_looked_at_when_the_lock_is_held(tmp_path: Path, crashes: bool) -> None:
+    """What stood there before is of a broker that was still running."""
+    if not crashes:
+        (tmp_path / "abort").touch()
+    folder = DataDir(Moved(crashes=crashes), str(tmp_path))
+    folder.open()
+    assert folder.crashed is crashes
+    folder.release()
+
+
+def test_only_a_lock_that_is_held_means_another_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without locks says so, and names the file."""
+    path = str(tmp_path / "lock")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    with pytest.raises(OSError, match="No locks available") as caught:
+        DataDir(OsStorage(), str(tmp_path)).open()
+    assert not isinstance(caught.value, BlockingIOError)
+    assert caught.value.filename == path
+
+
+class Unsure(OsStorage):
+    """A disk that cannot put a folder's names down the first time."""
+
+    def __init__(self) -> None:
+        self.folders: list[str] = []
+
+    def sync_dir(self, path: str) -> None:
+        self.folders.append(path)
+        if len(self.folders) == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        super().sync_dir(path)
+
+
+def test_a_file_that_is_there_in_name_only_is_not_taken_for_written(tmp_path: Path) -> None:
+    """Its folder could not be synced: the next attempt does that, though the file reads as it should."""
+    storage = Unsure()
+    folder = DataDir(storage, str(tmp_path))
+    with pytest.raises(OSError, match="Input/output"):
+        folder.write_config("topics.json", b"{}")
+    folder.write_config("topics.json", b"{}")
+    assert storage.folders == [str(tmp_path / "config")] * 2

@@ -1,0 +1,134 @@
+"""Group configurations and connections: codes 200, 201, 203, 204, 207, 328, 352 (wire.md 2.4)."""
+
+import pytest
+
+from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
+from lockstep.protocol.admin_headers import (
+    ConsumerGroupRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    ProducerGroupRequestHeader,
+)
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.client_bodies import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
+)
+from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
+from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
+from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer, heartbeat_of
+
+R, C = RequestCode, ResponseCode
+T = SubscriptionData.parse("T", "a || b", 1)
+
+
+@pytest.fixture(params=ENCODINGS)
+def peer(request: pytest.FixtureRequest) -> Peer:
+    return Peer(request.param)
+
+
+def groups(peer: Peer) -> dict[str, SubscriptionGroupConfig]:
+    body = decode_body(SubscriptionGroupWrapper, peer.answer(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body, peer.encoding)
+    return {config.group_name: config for config in body.groups}
+
+
+def test_a_group_is_made_changed_and_listed(peer: Peer) -> None:
+    """Beside the built-in ones; the version moves."""
+    assert "TOOLS_CONSUMER" in groups(peer)
+    for retry_max_times in (5, 6):
+        config = SubscriptionGroupConfig("G", retry_max_times=retry_max_times, retry_queue_nums=2)
+        assert peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config).code == 0
+        assert groups(peer)["G"] == config
+    assert peer.broker.groups.data_version == (2, NOW_MS)
+
+
+def test_one_group_is_told_to_the_tools_of_rocketmq_5(peer: Peer) -> None:
+    """Its configuration; an unknown group is SUBSCRIPTION_GROUP_NOT_EXIST (wire.md 13)."""
+    config = SubscriptionGroupConfig("G", retry_max_times=3)
+    peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
+    reply = peer.answer(R.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader("G"))
+    assert decode_body(SubscriptionGroupConfig, reply.body, peer.encoding) == config
+    unknown = peer.answer(R.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader("other"))
+    assert unknown.code == C.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_a_group_that_cannot_be_is_refused(peer: Peer) -> None:
+    """With the reason."""
+    reply = peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig("no good"))
+    assert (reply.code, "no good" in str(reply.remark)) == (C.SYSTEM_ERROR, True)
+    assert "no good" not in groups(peer)
+
+
+def test_a_group_cannot_have_more_retry_queues_than_a_topic_may(peer: Peer) -> None:
+    """Its first heartbeat makes a retry topic of as many, and every list of queues goes through them."""
+    config = SubscriptionGroupConfig("G", retry_queue_nums=QUEUE_NUMS_MAX + 1)
+    reply = peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
+    assert (reply.code, str(QUEUE_NUMS_MAX) in str(reply.remark)) == (C.SYSTEM_ERROR, True)
+    assert peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config._replace(retry_queue_nums=0)).code == 0
+
+
+@pytest.mark.parametrize("remove_offset", [False, True])
+def test_a_group_is_deleted_and_its_offsets_only_when_asked(peer: Peer, remove_offset: bool) -> None:
+    """Other groups' stay in either case; deleting what is not there is no error."""
+    for group in ("G", "other"):
+        peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig(group))
+        peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, "T", 0, 7))
+    for _ in range(2):
+        header = DeleteSubscriptionGroupRequestHeader("G", remove_offset)
+        assert peer.answer(R.DELETE_SUBSCRIPTIONGROUP, header).code == 0
+    assert ("G" in groups(peer), "other" in groups(peer)) == (False, True)
+    assert peer.broker.offsets.query("G", "T", 0) == (-1 if remove_offset else 7)
+    assert peer.broker.offsets.query("other", "T", 0) == 7
+
+
+def test_a_group_may_want_no_notices(peer: Peer) -> None:
+    """Its members find out by themselves; with notices on again, they are told."""
+    for wanted in (False, True):
+        config = SubscriptionGroupConfig("G", notify_consumer_ids_changed_enable=wanted)
+        peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
+        peer.heartbeat("a", consumer("G", T))
+        peer.beside().heartbeat("b", consumer("G", T))
+        assert bool(peer.connection.pushed) is wanted
+
+
+def test_a_groups_connections_are_shown_with_what_they_subscribe_to(peer: Peer) -> None:
+    """Each channel with its client's id, language and version; how the group consumes; what of which topic."""
+    peer.heartbeat("a", consumer("G", T))
+    peer.beside().heartbeat("b", consumer("G", T))
+    reply = peer.answer(R.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequestHeader("G"))
+    assert decode_body(ConsumerConnection, reply.body, peer.encoding) == ConsumerConnection(
+        (
+            Connection("a", "127.0.0.1:50000", LanguageCode.PYTHON, 409),
+            Connection("b", "127.0.0.1:50001", LanguageCode.PYTHON, 409),
+        ),
+        {"T": T},
+        ConsumeType.CONSUME_PASSIVELY,
+        MessageModel.CLUSTERING,
+        ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+    )
+
+
+def test_a_group_without_members_is_not_online(peer: Peer) -> None:
+    """CONSUMER_NOT_ONLINE, in RocketMQ's words, also when it was there before."""
+    peer.heartbeat("a", consumer("G", T))
+    peer.broker.on_closed(peer.connection)
+    reply = peer.answer(R.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequestHeader("G"))
+    assert (reply.code, reply.remark) == (C.CONSUMER_NOT_ONLINE, "the consumer group[G] not online")
+
+
+def test_producers_are_listed_by_group_and_all_together(peer: Peer) -> None:
+    """A group that nobody is in is an error of the one request, and absent in the other's reply."""
+    peer.answer(R.HEART_BEAT, None, heartbeat_of("p", producers=("PG",)))
+    reply = peer.answer(R.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequestHeader("PG"))
+    connection = Connection("p", "127.0.0.1:50000", LanguageCode.PYTHON, 409)
+    assert decode_body(ProducerConnection, reply.body, peer.encoding) == ProducerConnection((connection,))
+    unknown = peer.answer(R.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequestHeader("nobody"))
+    assert (unknown.code, unknown.remark) == (C.SYSTEM_ERROR, "the producer group[nobody] not exist")
+    table = decode_body(ProducerTable, peer.answer(R.GET_ALL_PRODUCER_INFO).body, peer.encoding)
+    assert table.data == {"PG": (ProducerInfo("p", "/127.0.0.1:50000", LanguageCode.PYTHON, 409, NOW_MS),)}

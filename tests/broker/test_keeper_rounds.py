@@ -1,0 +1,181 @@
+"""When the keeper of a store does what: replies do not wait for tables, and nothing waits for ever."""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.broker.store.data_dir import DataDir
+from lockstep.protocol.codes import ResponseCode
+from lockstep.remoting.os_storage import OsStorage
+from tests.broker.kept_broker import DEADLINE_S, kept, until
+from tests.broker.stores import record
+
+
+async def test_replies_wait_for_the_log_alone(tmp_path: Path) -> None:
+    """While queues, checkpoint and tables are being put on a slow disk, sends are answered as ever."""
+    async with kept(tmp_path) as opened:
+        opened.broker.offsets.commit("G", "T", 0, 1)
+        opened.send(b"first")
+        opened.disk.synced.clear()
+        opened.disk.others_may_sync.clear()
+        try:
+            await until(lambda: opened.disk.synced, "the first of these files waits for the disk")
+            for count in range(1, 4):
+                opened.send(b"next")
+                opened.keeper.check()
+                await until(lambda: len(opened.connection.replies) == count + 1, "the send is answered")  # noqa: B023
+            assert len(opened.disk.synced) <= 2  # one of the tables, one of what a checkpoint counts on
+        finally:
+            opened.disk.others_may_sync.set()
+        assert {reply.code for reply in opened.connection.replies} == {ResponseCode.SUCCESS}
+        await until((tmp_path / "config" / "consumerOffset.json").exists, "the offsets are written")
+
+
+async def test_offsets_do_not_wait_for_queues(tmp_path: Path) -> None:
+    """However long a checkpoint takes, with hundreds of files to sync: offsets go to the disk at their interval."""
+    path, data_dir = tmp_path / "config" / "consumerOffset.json", DataDir(OsStorage(), str(tmp_path))
+    async with kept(tmp_path) as opened:
+        opened.disk.slow_name = "/consumequeue/"
+        try:
+            for number in range(1, 4):
+                opened.send(b"one more")
+                opened.keeper.check()
+                await until(lambda: any("/consumequeue/" in at for at in opened.disk.synced), "a checkpoint waits")
+                opened.broker.offsets.commit("G", "T", 0, number)
+                wanted = f'"T@G":{{"0":{number}}}'
+                await until(lambda: path.exists() and wanted in path.read_text(), "offsets are written")  # noqa: B023
+            assert not data_dir.read_checkpoint().entry_count
+        finally:
+            opened.disk.slow_name = ""
+        await until(lambda: data_dir.read_checkpoint().entry_count == 3, "the checkpoint counts the entries")
+
+
+async def test_a_topic_deleted_while_its_queues_are_synced_fails_nothing(tmp_path: Path) -> None:
+    """Its files and folders are gone when their turn comes, and the disk is not blamed for it."""
+    times: dict[str, Any] = {"flush_interval_ms": 60_000, "flush_offsets_interval_ms": 1, "checkpoint_interval_ms": 1}
+    async with kept(tmp_path, **times) as opened:
+
+        def send_more(seen: Callable[[], object]) -> object:
+            opened.send(b"gone")
+            opened.keeper.check()
+            return seen()
+
+        tables = tmp_path / "config" / "delayOffset.json"  # the last that a round writes
+        await until(partial(send_more, tables.exists), "a first round is over")
+        opened.disk.synced.clear()
+        opened.disk.others_may_sync.clear()
+        try:
+            await until(partial(send_more, lambda: opened.disk.synced), "its queue is synced")
+            assert "/consumequeue/T/" in opened.disk.synced[0]
+            opened.store.drop_topic("T")
+        finally:
+            opened.disk.others_may_sync.set()
+    assert opened.log.names("error") == []
+    assert not (tmp_path / "abort").exists()
+
+
+async def test_queues_of_a_round_that_failed_are_synced_by_a_later_one(tmp_path: Path) -> None:
+    """A checkpoint never says of entries that they are on the disk when the round that wrote them was given up."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        opened.disk.synced.clear()
+        opened.disk.sync_error = errno.EIO
+        opened.send(b"body")
+        await until(lambda: opened.store.refusal, "the disk has failed")
+        assert not [path for path in opened.disk.synced if "/consumequeue/T/" in path]
+        opened.disk.sync_error = 0
+        data_dir = DataDir(OsStorage(), str(tmp_path))
+        await until(lambda: data_dir.read_checkpoint().entry_count == 1, "the checkpoint counts the entry")
+        assert [path for path in opened.disk.synced if "/consumequeue/T/" in path]
+
+
+async def test_a_flush_ends_though_sends_keep_coming(tmp_path: Path) -> None:
+    """It waits for what was stored when it began: a broker under load comes to its end."""
+    async with kept(tmp_path) as opened:
+        answers, coming = opened.keeper, [True]
+
+        def again(reason: str) -> None:
+            assert not reason
+            if coming:
+                opened.store.append(record(b"more"))
+                answers.when_safe(again)
+
+        opened.store.append(record(b"first"))
+        answers.when_safe(again)
+        answers.check()
+        try:
+            await asyncio.wait_for(answers.flush(), DEADLINE_S)
+        finally:
+            coming.clear()
+
+
+@pytest.mark.parametrize("flush_sync", [True, False])
+async def test_keys_are_entered_though_sends_keep_coming(tmp_path: Path, flush_sync: bool) -> None:
+    """A broker that never rests answers from its index and not from its log."""
+    async with kept(tmp_path, flush_sync=flush_sync) as opened:
+        store, coming = opened.store, [True]
+
+        async def keep_sending() -> None:
+            while coming:
+                store.append(record(b"more")._replace(properties=b"KEYS\x01k"))
+                opened.keeper.check()
+                await asyncio.sleep(0.001)
+
+        sending = asyncio.create_task(keep_sending())
+        try:
+            await until(lambda: store.keys.indexed_offset > 10_000, "the keys of many messages are entered")
+        finally:
+            coming.clear()
+            await sending
+
+
+async def test_entries_that_wait_in_memory_are_bounded_when_no_checkpoint_comes(tmp_path: Path) -> None:
+    """Long tails are written all the same; while they cannot be, sends are refused before memory is full of them."""
+    async with kept(tmp_path, flush_sync=False, queue_file_bytes=200_000, checkpoint_interval_ms=86_400_000) as opened:
+        store = opened.store
+        for _ in range(4000):
+            store.append(record(b""))
+        queue = store.queues["T", 0]
+        await until(lambda: queue.tail_bytes < 64 * 1024, "the long tail is written")
+        write, store.tails_bytes_max = queue.segments.write, 100_000
+
+        def full(position: int, data: bytes | memoryview) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        queue.segments.write = full  # type: ignore[method-assign]
+        for _ in range(6000):
+            store.append(record(b""))
+        await until(lambda: store.refusal, "sends are refused")
+        assert "/consumequeue/T/0 " in store.refusal
+        queue.segments.write = write  # type: ignore[method-assign]
+        await until(lambda: not store.refusal, "sends are taken again")
+        assert queue.tail_bytes < 64 * 1024
+        assert store.max_offset("T", 0) == 10_000
+
+
+async def test_what_a_failed_sync_has_lost_is_never_acknowledged(tmp_path: Path) -> None:
+    """The system may read back what the disk had before: zeros are found to be none of ours, and stay refused."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"safe")
+        opened.keeper.check()
+        await until(lambda: opened.connection.replies, "the first send is answered")
+        safe_end = opened.store.log.synced_offset
+        opened.disk.sync_error = errno.EIO
+        opened.send(b"x" * 3000)
+        opened.keeper.check()
+        await until(lambda: len(opened.connection.replies) == 2, "the second send is answered")
+        assert opened.connection.replies[1].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        opened.store.log.segments.write(safe_end + 2000, bytes(1500))
+        opened.disk.sync_error = 0
+        await until(lambda: "lost" in opened.store.refusal, "the log is in doubt")
+        assert opened.bodies() == [b"safe"]
+    assert (tmp_path / "abort").exists()
+    async with kept(tmp_path) as again:
+        assert again.bodies() == [b"safe"]
+        again.send(b"next")
+        await again.keeper.flush()
+        assert again.bodies() == [b"safe", b"next"]

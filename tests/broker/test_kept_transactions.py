@@ -1,0 +1,125 @@
+"""Transactions on a store in files: what a full disk and a crash leave of a commit is committed once."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from lockstep.broker.half_recovery import open_halves
+from lockstep.broker.store import Record
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import EndTransactionRequestHeader
+from tests.broker.helpers import NOW_MS
+from tests.broker.kept_broker import Kept, kept, until
+from tests.broker.stores import record
+
+HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+COMMIT, ROLLBACK = 8, 12
+
+
+async def send_half(opened: Kept, body: bytes = b"half") -> EndTransactionRequestHeader:
+    """What commits it."""
+    text = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01" + body.decode()
+    before = opened.store.max_commit_log_offset
+    opened.send(body, properties=text, sys_flag=4)
+    await opened.keeping.flush()
+    offset = opened.store.max_offset(HALF, 0) - 1
+    assert opened.store.max_commit_log_offset > before
+    (entry,) = opened.store.entries(HALF, 0, offset, 1)
+    opened.connection.replies.clear()
+    return EndTransactionRequestHeader("PG", offset, entry.commit_log_offset, COMMIT, body.decode())
+
+
+def end(opened: Kept, header: EndTransactionRequestHeader) -> RemotingCommand | None:
+    return opened.ask(RequestCode.END_TRANSACTION, header)
+
+
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+async def test_a_second_end_is_answered_when_the_first_is_on_the_disk(tmp_path: Path, decision: int) -> None:
+    """It tells of the same bytes, and must not tell of them any sooner; when all is on the disk, it is answered at
+    once."""
+    async with kept(tmp_path, flush_interval_ms=60_000) as opened:
+        header = (await send_half(opened))._replace(commit_or_rollback=decision)
+        assert [end(opened, header), end(opened, header)] == [None, None]
+        opened.disk.sync_error = errno.EIO
+        opened.keeper.check()
+        await until(lambda: len(opened.connection.replies) == 2, "both are answered")
+        assert {reply.code for reply in opened.connection.replies} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+        opened.disk.sync_error = 0
+        assert end(opened, header) is None
+        opened.keeper._tick()
+        await until(lambda: len(opened.connection.replies) == 3, "the third is answered")
+        assert opened.connection.replies[2].code == ResponseCode.SUCCESS
+        last = end(opened, header)
+        assert last is not None
+        assert last.code == ResponseCode.SUCCESS
+        assert opened.store.max_offset("T", 0) == (decision == COMMIT)
+
+
+@pytest.mark.parametrize("flush_sync", [True, False])
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+async def test_a_commit_without_room_for_its_mark_did_not_happen(
+    tmp_path: Path, flush_sync: bool, decision: int
+) -> None:
+    """The disk is full behind the message: it is refused, open as before, and committed once when there is room."""
+    async with kept(tmp_path, flush_sync=flush_sync) as opened:
+        header = (await send_half(opened))._replace(commit_or_rollback=decision)
+        opened.disk.writes_left = 1 if decision == COMMIT else 0
+        refused = end(opened, header)
+        assert refused is not None
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        opened.disk.writes_left = None
+        assert len(opened.broker.halves) == 1
+        assert (opened.store.max_offset("T", 0), opened.store.max_offset(OP, 0)) == (0, 0)
+        done = end(opened, header)
+        await opened.keeping.flush()
+        assert (done or opened.connection.replies[0]).code == ResponseCode.SUCCESS
+        assert len(opened.broker.halves) == 0
+        assert opened.bodies() == [b"half"] * (decision == COMMIT)
+    async with kept(tmp_path, flush_sync=flush_sync) as again:
+        assert len(again.broker.halves) == 0
+
+
+@pytest.mark.parametrize("flush_sync", [True, False])
+async def test_a_commit_whose_mark_a_crash_took_is_not_open_again(tmp_path: Path, flush_sync: bool) -> None:
+    """The message is the last of the log: it is marked when the store opens, and stays so; others are open still."""
+    async with kept(tmp_path, flush_sync=flush_sync) as opened:
+        committed, _ = await send_half(opened, b"done"), await send_half(opened, b"open")
+        put_all = opened.broker.put_all
+        opened.broker.put_all = lambda records: put_all(records[:1])  # type: ignore[method-assign]
+        end(opened, committed)
+        await opened.keeping.flush()
+        assert opened.store.max_offset(OP, 0) == 0
+    for life in range(3):
+        (tmp_path / "abort").touch()
+        async with kept(tmp_path, flush_sync=flush_sync) as again:
+            await again.keeping.flush()
+            assert again.bodies()[:1] == [b"done"]
+            assert again.store.max_offset(OP, 0) == 1
+            assert [half.queue_offset for half in open_halves(again.store)] == [1]
+            assert len(again.broker.halves) == 1
+            again.broker.put(record(b"later %d" % life))
+
+
+async def test_many_half_messages_are_found_again_in_few_reads(tmp_path: Path) -> None:
+    """The start of a broker with a day of transactions behind it does not read them one by one."""
+    count = 2000
+    async with kept(tmp_path, segment_bytes=1 << 22, flush_sync=False) as opened:
+        for number in range(count):
+            half: Record = record(b"half", topic=HALF, at_ms=NOW_MS)
+            opened.store.append(half._replace(properties=b"UNIQ_KEY\x01U%d" % number))
+        for number in range(0, count, 2):
+            opened.store.append(record(b"%d" % number, topic=OP))
+        reads = 0
+        read = opened.store.log.read
+
+        def counted(offset: int, size_bytes: int) -> bytes:
+            nonlocal reads
+            reads += 1
+            return read(offset, size_bytes)
+
+        opened.store.log.read = counted  # type: ignore[method-assign]
+        found = open_halves(opened.store)
+        assert [half.queue_offset for half in found] == list(range(1, count, 2))
+        assert reads <= 2 * 3 * count / 32

@@ -1,0 +1,200 @@
+"""What comes together rarely: topics deleted while messages wait for the disk, old files of damaged queues."""
+
+import errno
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.broker.store import GetStatus
+from lockstep.broker.store.data_dir import DataDir
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.message import decode_messages
+from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.remoting.storage import StoredFile
+from tests.broker.helpers import NOW_MS
+from tests.broker.kept_broker import Kept, kept, until
+from tests.broker.stores import record
+from tests.broker.test_entry_mender import blank
+
+LATER_MS = 2**62
+RETAIN: dict[str, Any] = {"delete_when": ";".join(f"{hour:02}" for hour in range(24)), "reserved_hours": 1}
+
+
+def one(opened: Kept, queue_offset: int) -> list[bytes]:
+    found = opened.store.get("T", 0, queue_offset, 1, None)
+    return [message.body for message in decode_messages(found.body)]
+
+
+async def test_what_waits_for_the_disk_goes_with_its_topic(tmp_path: Path) -> None:
+    """A message of a new topic of the name is found at its offset, and that of the deleted one is not."""
+    async with kept(tmp_path, flush_interval_ms=60_000) as opened:
+        opened.store.append(record(b"of the deleted topic"))
+        opened.store.drop_topic("T")
+        opened.store.append(record(b"new"))
+        await opened.keeper.flush()
+        assert opened.bodies() == [b"new"]
+
+
+async def test_in_doubt_nobody_waits_for_ever(tmp_path: Path) -> None:
+    """A producer that ends its transaction while the log is in doubt is told so."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"safe")
+        opened.keeper.check()
+        await until(lambda: opened.connection.replies, "the send is answered")
+        opened.disk.sync_error = errno.EIO
+        opened.send(b"doubted")
+        start = opened.store.log.synced_offset
+        opened.store.log.segments.write(start, bytes(opened.store.log.max_offset - start))
+        opened.keeper.check()
+        await until(lambda: "broker is started anew" in "".join(opened.log.names("error")), "the log is in doubt")
+        answers: list[str] = []
+        opened.keeper.when_safe(answers.append)
+        assert len(answers) == 1
+        assert answers[0]
+
+
+async def test_searches_do_not_keep_the_log_from_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many queues are damaged, and however long it takes to find their messages, sends are answered."""
+    sizes: dict[str, Any] = {"segment_bytes": 8 << 20, "queue_file_bytes": 20_000}
+    async with kept(tmp_path, **sizes) as opened:
+        for body in (b"first", b"sought", b"last"):
+            for queue_id in range(6):
+                opened.store.append(record(body, queue_id=queue_id))
+            for _ in range(400):
+                opened.store.append(record(b"x" * 4000, queue_id=7))
+        await opened.keeper.flush()
+    for queue_id in range(6):
+        path = tmp_path / "consumequeue" / "T" / str(queue_id) / f"{0:020d}"
+        path.write_bytes(path.read_bytes()[:20] + bytes(20) + path.read_bytes()[40:])
+    go_on = threading.Event()
+    async with kept(tmp_path, **sizes) as again:
+        read, loop_thread = OsStorage.open_file, threading.get_ident()
+
+        def slow(storage: OsStorage, path: str, *, create: bool = False, read_only: bool = False) -> StoredFile:
+            if "/commitlog/" in path and threading.get_ident() != loop_thread:
+                go_on.wait(10)
+            return read(storage, path, create=create, read_only=read_only)
+
+        monkeypatch.setattr(OsStorage, "open_file", slow)
+        try:
+            for queue_id in range(6):
+                assert again.store.get("T", queue_id, 1, 1, None).status is GetStatus.OFFSET_FOUND_NULL
+            again.send(b"one more", queue_id=3)
+            again.keeper.check()
+            await until(lambda: again.connection.replies, "the send is answered")
+        finally:
+            go_on.set()
+        assert again.connection.replies[0].code == ResponseCode.SUCCESS
+
+
+async def test_a_store_time_that_cannot_be_stops_nothing(tmp_path: Path) -> None:
+    """No CRC covers it: keys of that message and of those behind it are entered, and the store ends well."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        for at_ms in (LATER_MS, -LATER_MS, NOW_MS):
+            opened.store.append(record(b"x")._replace(store_timestamp=at_ms, properties=b"KEYS\x01wanted"))
+        await until(lambda: opened.store.keys.indexed_offset == opened.store.log.max_offset, "keys are entered")
+        found = opened.store.query("T", "wanted", 10, 0, NOW_MS)
+        assert len(found.messages) == 1
+    assert not (tmp_path / "abort").exists()
+
+
+def fill_files(opened: Kept) -> None:
+    """Several files of the log; queue 0 has a message here and there in each."""
+    for number in range(60):
+        opened.store.append(record(b"%d" % number))
+        for _ in range(5):
+            opened.store.append(record(b"x" * 2000, queue_id=1))
+
+
+async def test_old_files_take_nothing_along_from_a_damaged_queue(tmp_path: Path) -> None:
+    """Entries that read as zeros are not taken for those of old messages: what is in the log is found again."""
+    async with kept(tmp_path, queue_file_bytes=20_000) as opened:
+        fill_files(opened)
+        await opened.keeper.flush()
+        limit = 3 << 17
+    blank(tmp_path, 25, 20)
+    async with kept(tmp_path, queue_file_bytes=20_000, data_bytes_max=limit) as again:
+        await until(
+            lambda: again.store.log.min_offset and len(list((tmp_path / "commitlog").iterdir())) <= 4,
+            "old files are gone",
+        )
+        first = again.store.min_offset("T", 0)
+        assert 0 < first < 30
+        bodies = [again_body for at in range(first, 60) for again_body in one(again, at)]
+        assert bodies == [b"%d" % number for number in range(first, 60)]
+    async with kept(tmp_path, queue_file_bytes=20_000) as last:
+        assert last.store.min_offset("T", 0) == first
+
+
+async def test_a_file_is_not_old_because_the_next_one_is_damaged(tmp_path: Path) -> None:
+    """When no message begins the next file, nobody knows by it how old the file before is: it stays."""
+    async with kept(tmp_path) as opened:
+        fill_files(opened)
+        now_ms = AsyncioRuntime(seed=1).now_ms()
+        for _ in range(120):
+            opened.store.append(record(b"x" * 4000, queue_id=1)._replace(store_timestamp=now_ms))
+        await opened.keeper.flush()
+        log = opened.store.log
+        young = next(start for start in log.segments.starts if log.store_timestamp(start) == now_ms)
+    path = tmp_path / "commitlog" / f"{young:020d}"
+    path.write_bytes(bytes(200) + path.read_bytes()[200:])
+    async with kept(tmp_path, **RETAIN) as again:
+        await until(lambda: again.store.log.min_offset, "old files are gone")
+        assert again.store.log.min_offset == young - again.store.log.segments.file_bytes
+
+
+async def test_a_full_disk_ends_no_checkpoints_for_ever(tmp_path: Path) -> None:
+    """When there is room again the next one is written, and the store ends well."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        data_dir = DataDir(OsStorage(), str(tmp_path))
+        opened.disk.bad_name = "/checkpoint"
+        opened.send(b"one")
+        failed = "the checkpoint cannot be written; it will be tried again"
+        await until(lambda: failed in opened.log.names("error"), "the checkpoint has failed")
+        opened.disk.bad_name = ""
+        opened.send(b"two")
+        await until(lambda: data_dir.read_checkpoint().entry_count == 2, "the next checkpoint is there")
+    assert not (tmp_path / "abort").exists()
+
+
+async def test_a_log_that_is_gone_is_missed(tmp_path: Path) -> None:
+    """Each file that a clean end has left is named, and offsets are not given out again."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"one")
+        await opened.keeper.flush()
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    async with kept(tmp_path) as again:
+        assert "a file of the log is missing" in again.log.names("error")
+        again.send(b"two")
+        await again.keeper.flush()
+        assert again.store.max_offset("T", 0) == 2
+
+
+@pytest.mark.parametrize("filler_bytes", [0, 1_500_000])
+async def test_a_delayed_message_whose_entry_is_damaged_is_delivered(tmp_path: Path, filler_bytes: int) -> None:
+    """Once, at its time, however long it is searched for; no other message takes its place."""
+    sizes: dict[str, Any] = {"segment_bytes": 8 << 20, "max_message_bytes": 2 << 20}
+    async with kept(tmp_path, **sizes) as opened:
+        for number in range(3):
+            opened.send(b"%d" % number, properties="DELAY\x013")
+            opened.store.append(record(b"x" * filler_bytes, queue_id=1))
+        await opened.keeper.flush()
+    path = tmp_path / "consumequeue" / SCHEDULE_TOPIC / "2" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[:20] + bytes(20) + path.read_bytes()[40:])
+    async with kept(tmp_path, **sizes) as again:
+
+        def delivered(now_ms: int) -> list[bytes]:
+            again.broker.deliver_delayed(now_ms)
+            again.keeper.check()
+            return again.bodies()
+
+        at_ms = NOW_MS + 10_000
+        await until(lambda: delivered(at_ms - 1) or again.broker.delays.next_due_ms == at_ms, "the entry is found")
+        assert delivered(at_ms - 1) == []
+        await until(lambda: len(delivered(at_ms)) >= 3, "all are delivered")
+        await again.keeper.flush()
+        assert delivered(at_ms) == [b"0", b"1", b"2"]

@@ -1,0 +1,258 @@
+"""What puts a store on the disk: many sends to one sync, a disk that fails, a full one, a clean end."""
+
+import errno
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.core import Broker
+from lockstep.broker.store import StoreFull, file_recovery
+from lockstep.broker.store.errors import StoreUnusable
+from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.codes import ResponseCode
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.runtime import AsyncioRuntime
+from tests.broker.helpers import NOW_MS, RecordingLog
+from tests.broker.kept_broker import Disk, Kept, kept, until
+from tests.broker.stores import record
+
+HOUR_MS = 3_600_000
+
+
+async def test_replies_leave_when_many_sends_are_on_the_disk_with_one_sync(tmp_path: Path) -> None:
+    """No reply before the sync; then all, in the order of the sends; consumers see the messages from then on."""
+    async with kept(tmp_path, flush_interval_ms=60_000) as opened:
+        assert [opened.send(b"%d" % i) for i in range(50)] == [None] * 50
+        assert (opened.connection.replies, opened.bodies()) == ([], [])
+        opened.keeper.check()
+        await until(lambda: len(opened.connection.replies) == 50, "every send is answered")
+        assert {reply.code for reply in opened.connection.replies} == {ResponseCode.SUCCESS}
+        offsets = [dict(reply.ext_fields or {})["queueOffset"] for reply in opened.connection.replies]
+        assert offsets == [str(i) for i in range(50)]
+        assert len(opened.bodies()) == 32
+        assert opened.disk.syncs == 1
+        assert opened.visible >= 1
+
+
+async def test_a_failed_sync_acknowledges_nothing_until_all_was_written_again(tmp_path: Path) -> None:
+    """Senders get SERVICE_NOT_AVAILABLE, later ones at once; reads go on; when the disk is back, so are sends."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"safe")
+        opened.keeper.check()
+        await until(lambda: opened.connection.replies, "the first send is answered")
+        opened.disk.sync_error = errno.EIO
+        opened.send(b"unsafe")
+        opened.keeper.check()
+        await until(lambda: len(opened.connection.replies) == 2, "the second send is answered")
+        assert opened.connection.replies[1].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        refused = opened.send(b"refused")
+        assert refused is not None
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert opened.bodies() == [b"safe"]
+        assert opened.log.names("error").count("the disk fails: sends are refused until it does not") == 1
+        opened.disk.sync_error = 0
+        await until(lambda: not opened.store.refusal, "the disk works again")
+        assert opened.bodies() == [b"safe", b"unsafe"]
+        opened.send(b"after")
+        opened.keeper.check()
+        await until(lambda: len(opened.connection.replies) == 3, "the last send is answered")
+        assert opened.connection.replies[2].code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("flush_sync", [True, False])
+async def test_a_full_disk_refuses_sends_and_serves_reads_until_there_is_room(tmp_path: Path, flush_sync: bool) -> None:
+    """The refused message is nowhere, and the next one takes its place."""
+    async with kept(tmp_path, flush_sync=flush_sync) as opened:
+        opened.send(b"first")
+        await opened.keeper.flush()
+        opened.disk.write_error = errno.ENOSPC
+        for _ in range(3):
+            refused = opened.send(b"refused")
+            assert refused is not None
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "No space left on device" in (refused.remark or "")
+        assert opened.bodies() == [b"first"]
+        names = opened.log.names("error")
+        assert names.count("the store cannot be written to: sends are refused until it can") == 1
+        opened.disk.write_error = 0
+        opened.send(b"second")
+        await opened.keeper.flush()
+        assert opened.bodies() == [b"first", b"second"]
+        assert "the store can be written to again" in opened.log.names("info")
+
+
+@pytest.mark.parametrize("flush_sync", [True, False])
+async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path, flush_sync: bool) -> None:
+    """The disk is full in the midst of it: what was written of it is taken back, over the end of a file as well."""
+    async with kept(tmp_path, flush_sync=flush_sync, segment_bytes=45_000) as opened:
+        batch = [record(b"%d" % i * 9000) for i in range(8)]
+        disk, store = opened.disk, opened.store
+        for writes in range(1, 9):
+            disk.writes_left = writes
+            with pytest.raises(StoreFull):
+                store.append_all(batch)
+            disk.writes_left = None
+            assert (store.max_commit_log_offset, store.log.segments.read(0, 100)) == (0, bytes(100))
+        stored = store.append_all(batch)
+        await opened.keeper.flush()
+        assert [result.queue_offset for result in stored] == list(range(8))
+        assert opened.bodies() == [one.body for one in batch]
+
+
+def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In lines that name the folder, whoever reads them."""
+    told: list[str] = []
+    monkeypatch.setattr(file_recovery, "_TOLD_EVERY_BYTES", 10_000)
+    config = BrokerConfig(data_dir=str(tmp_path))
+    for _ in range(2):
+        broker = Broker(config, random.Random(1), RecordingLog(), lambda: None, NOW_MS, OsStorage(), told.append)
+        for _ in range(10):
+            broker.put(record(b"x" * 4000))
+        assert broker.kept is not None
+        broker.kept.abandon()
+    assert len(told) >= 3
+    assert all(line.startswith(f"recovering {tmp_path}: ") for line in told)
+
+
+async def test_offsets_topics_and_groups_are_there_after_a_clean_end(tmp_path: Path) -> None:
+    """And nothing is read again, for all is where the checkpoint says."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"one")
+        opened.broker.offsets.commit("G", "T", 0, 1)
+        opened.broker.groups.find("G", NOW_MS)
+        opened.broker.topics.put(TopicConfig("Made", 3, 3), NOW_MS)
+    assert not (tmp_path / "abort").exists()
+    async with kept(tmp_path) as again:
+        broker = again.broker
+        assert broker.offsets.query("G", "T", 0) == 1
+        assert broker.groups.get("G") is not None
+        made = broker.topics.get("Made")
+        assert made is not None
+        assert made.write_queue_nums == 3
+        assert again.bodies() == [b"one"]
+        assert "recovered after a crash" not in again.log.names()
+
+
+async def test_offsets_are_written_while_it_runs(tmp_path: Path) -> None:
+    """A crash loses no more of them than the interval between two writings."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"one")
+        opened.keeper.check()
+        opened.broker.offsets.commit("G", "T", 0, 1)
+        path = tmp_path / "config" / "consumerOffset.json"
+        await until(lambda: path.exists() and '"T@G":{"0":1}' in path.read_text(), "the offset is in the file")
+
+
+async def test_offsets_beyond_what_a_crash_left_are_lowered(tmp_path: Path) -> None:
+    """What will stand at an offset that a group has passed must not be skipped."""
+    folder = tmp_path / "store"
+    async with kept(folder) as opened:
+        opened.send(b"one")
+        opened.broker.offsets.commit("G", "T", 0, 7)
+    (folder / "abort").touch()
+    async with kept(folder) as again:
+        assert again.broker.offsets.query("G", "T", 0) == 1
+
+
+async def test_an_unreadable_table_falls_back_to_its_older_copy(tmp_path: Path) -> None:
+    """The file is named; of what was changed last nothing is made up."""
+    async with kept(tmp_path) as opened:
+        opened.broker.topics.put(TopicConfig("Older", 1, 1), NOW_MS)
+        await opened.keeping.flush()
+        opened.broker.topics.put(TopicConfig("Newest", 1, 1), NOW_MS)
+    (tmp_path / "config" / "topics.json").write_text('{"dataVersion":')
+    async with kept(tmp_path) as again:
+        assert again.broker.topics.get("Older") is not None
+        assert again.broker.topics.get("Newest") is None
+        (event,) = [fields for _, name, fields in again.log.events if name.startswith("a file cannot be read")]
+        assert event["file"] == str(tmp_path / "config" / "topics.json")
+
+
+async def test_topics_of_which_no_file_tells_are_those_of_the_queues(tmp_path: Path) -> None:
+    """Their messages can be read, which would be of no use without their topics."""
+    async with kept(tmp_path) as opened:
+        opened.send(b"one")
+    for path in (tmp_path / "config").glob("topics.json*"):
+        path.unlink()
+    async with kept(tmp_path) as again:
+        assert again.broker.topics.get("T") is not None
+        assert again.bodies() == [b"one"]
+
+
+async def test_delayed_messages_and_undecided_transactions_go_on(tmp_path: Path) -> None:
+    """What was due while nobody ran is due now; a half message without an end is asked for again."""
+    async with kept(tmp_path) as opened:
+        late = record(b"late", topic="SCHEDULE_TOPIC_XXXX")
+        opened.broker.put(late._replace(properties=b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010", tags_code=NOW_MS))
+        for key in (b"open", b"ended"):
+            half = record(key, topic="RMQ_SYS_TRANS_HALF_TOPIC")
+            opened.broker.put(half._replace(properties=b"UNIQ_KEY\x01" + key))
+        opened.broker.put(record(b"1", topic="RMQ_SYS_TRANS_OP_HALF_TOPIC"))
+    (tmp_path / "abort").touch()
+    async with kept(tmp_path) as again:
+        assert again.broker.delays.next_due_ms == NOW_MS
+        again.broker.deliver_delayed(NOW_MS)
+        await again.keeper.flush()
+        assert again.bodies() == [b"late"]
+        assert len(again.broker.halves) == 1
+
+
+async def test_old_files_go_by_age_and_by_size(tmp_path: Path) -> None:
+    """Whole files; the one that is written to stays. Those too old go in the hour of `deleteWhen` only."""
+    limits: dict[str, Any] = {"segment_bytes": 45_000, "data_bytes_max": 100_000, "reserved_hours": 72}
+    async with kept(tmp_path, flush_interval_ms=60_000, **limits) as opened:
+        for _ in range(100):
+            opened.broker.put(record(b"x" * 4000, at_ms=AsyncioRuntime().now_ms()))
+        await opened.keeper.flush()
+        store = opened.store
+
+        def kept_bytes() -> int:
+            return store.max_commit_log_offset - store.min_commit_log_offset
+
+        opened.disk.deleted.clear()
+        opened.keeper.retain(NOW_MS)
+        await until(lambda: kept_bytes() <= 100_000, "the log is small enough")
+        assert kept_bytes() > 45_000
+        assert store.min_offset("T", 0) > 0
+        await until(lambda: "a file of the log is deleted" in opened.log.names("info"), "the files are deleted")
+        threads = {thread for path, thread in opened.disk.deleted.items() if "/commitlog/" in path}
+        assert threads
+        assert threading.get_ident() not in threads
+        old_ms = store.last_timestamp + 73 * HOUR_MS
+        by_day = [old_ms + hour * HOUR_MS for hour in range(24) if (old_ms // HOUR_MS + hour) % 24 != 4]
+        before = store.min_commit_log_offset
+        for at_ms in by_day:
+            opened.keeper.retain(at_ms)
+        assert store.min_commit_log_offset == before
+        opened.keeper.retain(old_ms + (4 - old_ms // HOUR_MS) % 24 * HOUR_MS + 24 * HOUR_MS)
+        await until(lambda: kept_bytes() < 45_000, "what is too old is gone")
+
+
+async def test_a_folder_in_use_is_refused_in_one_line(tmp_path: Path) -> None:
+    """A second broker on it does not start."""
+    async with kept(tmp_path):
+        with pytest.raises(StoreUnusable, match="open in another broker"):
+            Kept(tmp_path, Disk(), flush_sync=True)
+
+
+async def test_a_folder_left_before_its_first_file_was_whole_is_a_store(tmp_path: Path) -> None:
+    """A broker that died while it wrote its first checkpoint does not keep the next one from starting."""
+    (tmp_path / "abort").touch()
+    (tmp_path / "checkpoint.tmp").touch()
+    async with kept(tmp_path) as opened:
+        opened.send(b"one")
+        await opened.keeper.flush()
+        assert opened.bodies() == [b"one"]
+
+
+async def test_what_is_refused_is_told_as_store_full(tmp_path: Path) -> None:
+    """To the broker's own messages as well."""
+    async with kept(tmp_path) as opened:
+        opened.store.refusal = "for the test"
+        with pytest.raises(StoreFull, match="for the test"):
+            opened.broker.put(record())
+        opened.store.refusal = ""

@@ -1,0 +1,28 @@
+"""The port of the VIP channel is listened at when it can be, and nothing depends on it (wire.md 1.1)."""
+
+import asyncio
+
+from lockstep.protocol.codes import RequestCode
+from lockstep.simulation import World, simulate
+from tests.broker.cluster import Client, serve
+from tests.broker.helpers import send_header
+
+
+def test_a_broker_comes_up_again_without_its_vip_channel() -> None:
+    """Somebody may take that port while the broker is down; its own ports serve all the same, and the log tells."""
+
+    async def scenario(world: World) -> None:
+        runtime = world.host("broker")
+        served = await serve(runtime)
+        vip_port = int(served.address.split(":")[1]) - 2
+        assert vip_port in await served.server.go_down()
+        taken = await runtime.create_server(asyncio.Protocol, runtime.address, vip_port)
+        await served.server.come_up()
+        client = Client(world.host("c1"))
+        assert (await client.call(served.address, RequestCode.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
+        assert "not listening there" in served.log.names("info")
+        client.close()
+        taken.close()
+        await served.server.shutdown()
+
+    simulate(scenario)

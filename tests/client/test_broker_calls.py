@@ -1,0 +1,119 @@
+"""What a broker may ask of a consumer, at the edge: both forms of a reset, strangers, and bodies that are wrong."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from lockstep.client import ConsumerConfig, MessageQueue
+from lockstep.client.broker_calls import BrokerCalls
+from lockstep.client.consume_directly import ConsumeDirectly
+from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.protocol.admin_headers import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerStatusRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.client_bodies import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import BodyError
+from lockstep.remoting.endpoint import Endpoint
+from tests.client.stage import TOPIC, Stage, on_stage
+
+R = RequestCode
+QUEUE = MessageQueue(TOPIC, "broker-a", 0)
+
+
+class Asked:
+    """A consumer of the group "tower" that has nothing, and what it was told to reset."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.resets: list[tuple[str, Mapping[MessageQueue, int]]] = []
+        instance = stage.instance()
+        calls = BrokerCalls(
+            instance,
+            "tower",
+            ConsumerConfig(),
+            {},
+            offsets=RemoteBrokerOffsetStore(instance, "tower"),
+            stats=ConsumeStats(0),
+            directly=cast("ConsumeDirectly", None),
+            subscriptions=list,
+            reset=lambda topic, offsets: self.resets.append((topic, offsets)),
+        )
+        self._handlers = calls.handlers
+
+    def __call__(self, code: int, header: tuple[Any, ...], body: bytes = b"") -> RemotingCommand | None:
+        return self._handlers[code](cast("Endpoint", None), RemotingCommand(code, header, body))
+
+
+@on_stage
+async def test_both_forms_of_a_reset(stage: Stage) -> None:
+    """The table with queues as names and the list for C++ mean the same; another group's is nobody's here."""
+    await stage.broker()
+    asked = Asked(stage)
+    header = ResetOffsetRequestHeader(TOPIC, "tower", -1)
+    for body in (ResetOffsetBody({QUEUE: 7}), ResetOffsetBodyForC({QUEUE: 7})):
+        assert asked(R.RESET_CONSUMER_CLIENT_OFFSET, header, encode_body(body, 0)) is None
+    assert asked.resets == [(TOPIC, {QUEUE: 7})] * 2
+    asked(R.RESET_CONSUMER_CLIENT_OFFSET, header._replace(group="other"), encode_body(ResetOffsetBody({QUEUE: 7}), 0))
+    assert len(asked.resets) == 2
+
+
+@on_stage
+async def test_another_group_is_not_known_here(stage: Stage) -> None:
+    """In RocketMQ's words; only the status is empty instead, as in Java."""
+    await stage.broker()
+    asked = Asked(stage)
+    for code, header in (
+        (R.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader("other", "c")),
+        (R.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequestHeader("other", "c")),
+    ):
+        reply = asked(code, header)
+        assert reply is not None
+        assert (reply.code, reply.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            "The Consumer Group <other> not exist in this consumer",
+        )
+    reply = asked(R.GET_CONSUMER_STATUS_FROM_CLIENT, ConsumerStatusRequestHeader(TOPIC, "other"))
+    assert reply is not None
+    assert decode_body(GetConsumerStatusBody, reply.body, 0) == GetConsumerStatusBody({}, {})
+
+
+@on_stage
+async def test_what_cannot_be_read_is_refused(stage: Stage) -> None:
+    """Bodies that are no offsets and no message, and headers without a group, change nothing."""
+    await stage.broker()
+    asked = Asked(stage)
+    for body in (b"", b"{}x", b'{"offsetTable":{"T":1}}', b'{"offsetTable":5}'):
+        with pytest.raises(BodyError):
+            asked(R.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequestHeader(TOPIC, "tower", 0), body)
+    for body in (b"", b"\0" * 100):
+        with pytest.raises(BodyError):
+            asked(R.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequestHeader("tower"), body)
+    assert asked.resets == []
+
+
+def test_rates_are_those_of_the_last_minute() -> None:
+    """Means and rates are taken over the samples of a minute, failures over those of an hour."""
+    stats = ConsumeStats(0)
+    for second in range(10, 121, 10):
+        stats.pulled("T", 30, 6)
+        for _ in range(10):
+            stats.of("T").consumed(1, 5, failed=False)
+        if second <= 20:
+            stats.of("T").consumed(2, 105, failed=True)
+        stats.sample(second * 1000)
+    status = stats.status("T", 120_000)
+    assert (status.pull_rt, status.consume_rt, status.consume_failed_tps) == (6.0, 5.0, 0.0)
+    assert status.pull_tps == pytest.approx(3.0)
+    assert status.consume_ok_tps == pytest.approx(1.0)
+    assert status.consume_failed_msgs == 4
+    for second in range(130, 3800, 10):
+        stats.sample(second * 1000)
+    assert stats.status("T", 3_800_000).consume_failed_msgs == 0
+    assert stats.status("other", 0).consume_rt == 0.0

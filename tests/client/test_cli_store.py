@@ -1,0 +1,242 @@
+"""`lockstep store`: what a folder holds, whether it is whole, its messages."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from lockstep.client import cli, store_check
+from lockstep.client.store_check import StoreCheck
+from lockstep.client.store_files import Damage, FileRun, log_end, scan_log
+from lockstep.remoting.os_storage import OsStorage
+from tests.broker.test_store_damage import whole
+from tests.commands import SCRIPTS
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store that was stopped cleanly."""
+    for path, content in whole(cleanly=True).files.items():
+        target = tmp_path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    return tmp_path / "store"
+
+
+def lockstep(*arguments: str) -> tuple[int, str, str]:
+    """Exit status, stdout, stderr of the command."""
+    command = [str(SCRIPTS / "lockstep"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_inspect_tells_queues_and_groups(folder: Path) -> None:
+    """Bounds of every queue, and where each group is."""
+    status, out, err = lockstep("store", "inspect", str(folder), "-o", "json")
+    found, messages = json.loads(out), whole(cleanly=True).messages
+    assert (status, err) == (0, "")
+    assert found["stopped_cleanly"] is True
+    ends = {row["queue"]: row["max"] for row in found["queues"] if row["topic"] == "Aircraft"}
+    assert ends == {queue_id: sum(place[0] == queue_id for place in messages) for queue_id in ends}
+    lags = [row["lag"] for row in found["groups"] if row["topic"] == "Aircraft"]
+    assert lags == [0, 0, 0]
+    status, out, _ = lockstep("store", "inspect", str(folder))
+    assert (status, "Aircraft" in out) == (0, True)
+
+
+def test_verify_names_what_is_damaged(folder: Path) -> None:
+    """Nothing to say of a whole store; of a damaged one file, position and exit status 1."""
+    status, out, err = lockstep("store", "verify", str(folder))
+    assert (status, out) == (0, "")
+    assert err.startswith("lockstep: 150 messages")
+    log = folder / "commitlog" / f"{0:020d}"
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    status, out, err = lockstep("store", "verify", str(folder), "-o", "json")
+    assert (status, "damaged" in err) == (1, True)
+    assert {"file": f"commitlog/{0:020d}", "position": 0, "state": "damaged"}.items() <= json.loads(out)[0].items()
+
+
+@pytest.mark.parametrize("left", ["a part", "an empty folder"])
+def test_verify_misses_the_end_of_a_log(folder: Path, left: str) -> None:
+    """Messages that the checkpoint has seen on the disk are gone: that is damage, and no crash's doing."""
+    logs = sorted((folder / "commitlog").iterdir())
+    if left == "a part":
+        with logs[-1].open("r+b") as file:
+            file.truncate(2000)
+    else:
+        for log in logs:
+            log.unlink()
+    status, out, _ = lockstep("store", "verify", str(folder), "-o", "json")
+    texts = [row["what"] for row in json.loads(out) if row["file"] == "checkpoint" and row["state"] == "damaged"]
+    assert (status, len(texts)) == (1, 1)
+    assert "says that the log is whole up to" in texts[0]
+
+
+def test_verify_is_short_about_what_a_crash_left(folder: Path) -> None:
+    """Entries that were not written yet, one a message, are a line a file; as JSON they are all there."""
+    files = sorted(path for path in (folder / "consumequeue").rglob("*") if path.is_file())
+    for path in files:
+        path.write_bytes(bytes(path.stat().st_size))
+    status, out, err = lockstep("store", "verify", str(folder))
+    rows = [row.split()[0] for row in out.splitlines()[1:]]
+    assert (status, len(set(rows))) == (0, len(rows))
+    assert 0 < len(rows) <= len(files)
+    status, out, _ = lockstep("store", "verify", str(folder), "-o", "json")
+    places = json.loads(out)
+    assert (status, {place["state"] for place in places}) == (0, {"unfinished"})
+    assert len(places) > len(rows)
+    assert f"{len(places)} places unfinished" in err
+
+
+def test_dump_prints_messages(folder: Path) -> None:
+    """Those of a queue from an offset on, in order, as many as asked for."""
+    arguments = ("-t", "Aircraft", "--queue", "1", "--offset", "3", "-c", "4")
+    status, out, _ = lockstep("store", "dump", str(folder), *arguments)
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (status, [row["offset"] for row in rows]) == (0, [3, 4, 5, 6])
+    messages = whole(cleanly=True).messages
+    assert [row["body"].encode() for row in rows] == [messages[1, offset] for offset in (3, 4, 5, 6)]
+
+
+def test_nobody_reads_the_dump_any_more(folder: Path) -> None:
+    """`lockstep store dump DIR | head -1`: quiet, exit status 141, as with every command."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [str(SCRIPTS / "lockstep"), "store", "dump", str(folder)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=30)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_folder_in_use_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    """Somebody has it open, it is no store, or it is not there: one line, exit status 1."""
+    lock = OsStorage().lock(str(folder / "lock"))
+    for path, reason in (
+        (folder, "is open in a broker"),
+        (tmp_path, "no folder of a store"),
+        (tmp_path / "x", "No such"),
+    ):
+        status, out, err = lockstep("store", "verify", str(path))
+        assert (status, out) == (1, "")
+        assert reason in err
+    lock.release()
+    shutil.rmtree(folder / "consumequeue")
+    assert lockstep("store", "verify", str(folder))[0] == 0
+
+
+def test_reading_a_long_log_ends_at_once_when_it_is_interrupted() -> None:
+    """Plain work is not on the event loop, which would look at signals only behind it: exit status 130."""
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+
+    with pytest.raises(cli._Stopped) as stopped:
+        cli._run(work)
+    assert stopped.value.exit_code == 130
+
+
+def test_dump_of_what_is_not_there_names_what_is(folder: Path) -> None:
+    """A typing error in a topic or queue is no empty store: exit status 1, and the names to choose from."""
+    status, out, err = lockstep("store", "dump", str(folder), "-t", "Aircarft")
+    assert (status, out) == (1, "")
+    assert "no topic 'Aircarft'" in err
+    assert "Aircraft" in err
+    status, out, err = lockstep("store", "dump", str(folder), "-t", "Aircraft", "--queue", "77")
+    assert (status, out) == (1, "")
+    assert "no queue 77; there are: 0, 1, 2" in err
+    (folder / "abort").touch()
+    shutil.rmtree(folder / "consumequeue")
+    shutil.rmtree(folder / "config")
+    assert lockstep("store", "dump", str(folder), "-t", "Aircarft")[0] == 1
+    status, out, _ = lockstep("store", "dump", str(folder), "-t", "Aircraft", "-c", "1")
+    assert (status, out.count("\n")) == (0, 1)
+
+
+def test_inspect_tells_times_for_people_and_where_the_log_ends(folder: Path) -> None:
+    """In the table; as JSON they stay numbers. The log ends behind its last message, not where its file does."""
+    found = json.loads(lockstep("store", "inspect", str(folder), "-o", "json")[1])
+    table = dict(
+        line.split("  ", 1) for line in lockstep("store", "inspect", str(folder))[1].splitlines() if "  " in line
+    )
+    assert isinstance(found["log_timestamp"], int)
+    when = datetime.fromisoformat(table["log timestamp"].strip())
+    assert round(when.timestamp() * 1000) == found["log_timestamp"]
+    last_file = max(int(path.name) for path in (folder / "commitlog").iterdir())
+    assert last_file < found["log_ends_at"] < last_file + found["log_file_bytes"]
+    shutil.rmtree(folder / "consumequeue")
+    assert json.loads(lockstep("store", "inspect", str(folder), "-o", "json")[1])["log_ends_at"] == found["log_ends_at"]
+
+
+def test_verify_looks_at_every_key(folder: Path) -> None:
+    """An item of another key, one without a message, a broken chain, a slot that lost its items: each is named."""
+    path = min((folder / "index").iterdir())
+    content = path.read_bytes()
+    items_at = 40 + 4 * 16
+    assert lockstep("store", "verify", str(folder))[0] == 0
+    for position, text in (
+        (items_at + 20 * 3 + 3, "has a key which it has not"),
+        (items_at + 20 * 5 + 11, "where no message is"),
+        (items_at + 20 * 7 + 19, "follows item"),
+        (40 + 4 * 2 + 2, "begins with item"),
+    ):
+        damaged = bytearray(content)
+        damaged[position] ^= 1
+        path.write_bytes(damaged)
+        status, out, _ = lockstep("store", "verify", str(folder))
+        assert (status, f"index/{path.name}" in out) == (1, True), (position, out)
+        assert text in out
+    path.write_bytes(content)
+    assert lockstep("store", "verify", str(folder))[0] == 0
+
+
+def test_verify_does_not_read_what_was_never_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of 1 GiB with three messages takes as long as the three messages, and so do queues."""
+    root = tmp_path / "big"
+    files = whole(cleanly=True).files
+    for name, content in files.items():
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    store = root / "store"
+    first, *others = sorted((store / "commitlog").iterdir())
+    for path in others:
+        path.unlink()
+    messages = sum(
+        1 for found in scan_log(FileRun(OsStorage(), str(store), "commitlog")) if not isinstance(found, Damage)
+    )
+    log = first.read_bytes()
+    end = log_end(FileRun(OsStorage(), str(store), "commitlog"), 0)
+    first.write_bytes(log[:end])
+    os.truncate(first, 1 << 30)
+    read = 0
+    read_at = FileRun.read
+
+    def counted(run: FileRun, start: int, position: int, size_bytes: int) -> bytes:
+        nonlocal read
+        data = read_at(run, start, position, size_bytes)
+        read += len(data)
+        return data
+
+    monkeypatch.setattr(FileRun, "read", counted)
+    check = StoreCheck(OsStorage(), str(store))
+    list(check.run())
+    assert check.messages == messages
+    assert read < 32 << 20
+
+
+def test_a_long_check_tells_how_far_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In lines, where nobody sees a terminal."""
+    told: list[str] = []
+    monkeypatch.setattr(store_check, "_TOLD_EVERY_BYTES", 20_000)
+    list(StoreCheck(OsStorage(), str(folder), told.append).run())
+    assert len(told) > 2
+    assert all("MiB of messages read" in line for line in told)

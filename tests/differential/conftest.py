@@ -1,0 +1,84 @@
+"""Both brokers, fresh, and the outcomes of all cases: run once, however few tests are chosen."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.differential.cases.all import ALL_CASES
+from tests.differential.cases.resets import CLIENT_ANSWERS
+from tests.differential.comparing import Outcome
+from tests.differential.connection_cases import ConnectionOutcome, run_connection_cases
+from tests.differential.fidelity import Fidelity, measure
+from tests.differential.run import run_cases
+from tests.differential.served import served_codes
+from tests.differential.side import Side
+from tests.interop.harness.servers import Server, apache_server, lockstep_server
+
+SETTINGS: tuple[str, ...] = ()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-fidelity", action="store_true", help="write docs/FIDELITY.md anew")
+
+
+@contextmanager
+def side_of(server: Server) -> Iterator[Side]:
+    side = Side(_address(server.broker), _address(server.name_server))
+    side.client_answers.update(CLIENT_ANSWERS)
+    try:
+        yield side
+    finally:
+        side.close()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+@pytest.fixture(scope="session")
+def apache_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Apache's servers, used by nobody else: what they list must be what the cases made."""
+    with apache_server(tmp_path_factory.mktemp("differential-apache")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def lockstep_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Our servers, likewise."""
+    with lockstep_server(tmp_path_factory.mktemp("differential-lockstep"), *SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def sides(apache_pair: Server, lockstep_pair: Server) -> Iterator[tuple[Side, Side]]:
+    with ExitStack() as stack:
+        yield stack.enter_context(side_of(apache_pair)), stack.enter_context(side_of(lockstep_pair))
+
+
+@pytest.fixture(scope="session")
+def outcomes(sides: tuple[Side, Side]) -> Mapping[str, Outcome]:
+    """By the id of the case."""
+    served = served_codes()
+    cases = [case for case in ALL_CASES if case.code in served or case.kind == "step"]
+    return {outcome.case.id: outcome for outcome in run_cases(cases, *sides)}
+
+
+@pytest.fixture(scope="session")
+def connection_outcomes(outcomes: Mapping[str, Outcome], sides: tuple[Side, Side]) -> Mapping[str, ConnectionOutcome]:
+    """After the cases, which need the world as it was."""
+    return {outcome.name: outcome for outcome in run_connection_cases(*sides)}
+
+
+@pytest.fixture(scope="session")
+def fidelity(
+    outcomes: Mapping[str, Outcome], connection_outcomes: Mapping[str, ConnectionOutcome], apache_pair: Server
+) -> Fidelity:
+    return measure(list(outcomes.values()), list(connection_outcomes.values()), apache_pair.version)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return Path(__file__).parents[2]

@@ -1,0 +1,52 @@
+"""Runs all cases, in order, on both brokers at once, and compares."""
+
+import struct
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.message import decode_messages
+from tests.differential.case import Case
+from tests.differential.comparing import Outcome, compare
+from tests.differential.reading import Facts, facts_of
+from tests.differential.side import Answer, Side
+
+__all__ = ["run_cases"]
+
+_APART_S: Final = 0.003  # between messages that are looked for by time: their store times are whole milliseconds
+_PLACE: Final = struct.Struct(">8xq")
+
+
+def run_cases(cases: Sequence[Case], apache: Side, lockstep: Side) -> list[Outcome]:
+    """One outcome a case that is counted."""
+    with ThreadPoolExecutor(2) as pool:
+        theirs, ours = pool.map(lambda side: _answers(cases, side), (apache, lockstep))
+    return [
+        compare(case, left, right) for case, left, right in zip(cases, theirs, ours, strict=True) if case.kind != "step"
+    ]
+
+
+def _answers(cases: Sequence[Case], side: Side) -> list[Facts]:
+    return [_answer(case, side) for case in cases]
+
+
+def _answer(case: Case, side: Side) -> Facts:
+    answer = side.ask(case)
+    if case.message:
+        _keep(case.message, answer, side)
+    return facts_of(answer, case.code, side)
+
+
+def _keep(label: str, answer: Answer, side: Side) -> None:
+    """Where the message of a send lies, for `physical` and `store_time` of cases/world.py."""
+    fields = answer.reply.fields if answer.reply else None
+    if fields and "msgId" in fields:
+        first = fields["msgId"].split(",")[0]
+        (offset,) = _PLACE.unpack(bytes.fromhex(first))
+        view = Case(RequestCode.VIEW_MESSAGE_BY_ID, "keep", "step", {"offset": str(offset)}, connection="keep")
+        found = side.ask(view).reply
+        stored = decode_messages(found.body) if found is not None and found.code == 0 else []
+        at_ms = stored[0].store_timestamp if stored else 0
+        side.known[label] = {"id": first, "physical": offset, "at_ms": at_ms, "queue_offset": fields["queueOffset"]}
+        side.pump(lambda: False, _APART_S)

@@ -1,0 +1,140 @@
+"""Lawful bodies of administration, connections and running info."""
+
+import typing
+from typing import Any
+
+from hypothesis import strategies as st
+
+from lockstep.protocol.admin_bodies import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    ConsumeQueueData,
+    ConsumeStats,
+    ConsumeStatsList,
+    GroupList,
+    OffsetWrapper,
+    QueryConsumeQueueResponseBody,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    TopicOffset,
+    TopicStatsTable,
+)
+from lockstep.protocol.body_codec import WireBody
+from lockstep.protocol.client_bodies import (
+    CMResult,
+    Connection,
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ConsumeStatus,
+    GetConsumerStatusBody,
+    ProcessQueueInfo,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
+    ResetOffsetBody,
+    ResetOffsetBodyForC,
+)
+from lockstep.protocol.codes import LanguageCode
+from lockstep.protocol.config_bodies import (
+    ConsumerOffsetTable,
+    DelayOffsetTable,
+    QueryCorrectionOffsetBody,
+    SubscriptionGroupWrapper,
+    TopicConfigWrapper,
+)
+from lockstep.protocol.header_spec import spec_of
+from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from lockstep.protocol.name_server_bodies import KvTable, SystemTopicList
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
+from tests.fuzz.strategies import configs, int64s, queues, subscriptions, text_tuples, texts, versions
+
+__all__ = ["ADMIN_BODIES"]
+
+_floats = st.floats(allow_nan=False, allow_infinity=False)
+_KINDS: dict[type, st.SearchStrategy[Any]] = {int: int64s, str: texts, bool: st.booleans(), float: _floats}
+
+
+def _records(record_class: type[tuple[Any, ...]]) -> st.SearchStrategy[Any]:
+    values = [
+        st.none() | _KINDS[field.kind] if field.nullable else _KINDS[field.kind]
+        for field in spec_of(record_class).fields
+    ]
+    return st.tuples(*values).map(typing.cast("Any", record_class)._make)
+
+
+def _some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(values, max_size=2).map(tuple)
+
+
+def _by_queue(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[Any, Any]]:
+    return st.dictionaries(queues, values, max_size=3)
+
+
+def _sorted(values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Rows of a table with names of their own, in the order of the names."""
+    return st.lists(values, max_size=3, unique_by=lambda row: row[0]).map(lambda rows: tuple(sorted(rows)))
+
+
+_numbers = st.dictionaries(int64s, int64s, max_size=3)
+_offsets = _by_queue(int64s)
+_stats = st.builds(ConsumeStats, _by_queue(_records(OffsetWrapper)), _floats)
+_languages = st.sampled_from(LanguageCode)
+_connections = _some(st.builds(Connection, texts, texts, _languages, int64s))
+_producers = st.builds(ProducerInfo, texts, texts, _languages, int64s, int64s)
+
+ADMIN_BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
+    KvTable: st.builds(KvTable, st.dictionaries(texts, texts, max_size=3)),
+    SystemTopicList: st.builds(SystemTopicList, text_tuples, texts),
+    TopicStatsTable: st.builds(TopicStatsTable, _by_queue(_records(TopicOffset))),
+    ConsumeStats: _stats,
+    ConsumeStatsList: st.builds(ConsumeStatsList, _some(st.tuples(texts, _some(_stats))), st.none() | texts, int64s),
+    GroupList: st.builds(GroupList, text_tuples),
+    QueryConsumeTimeSpanBody: st.builds(
+        QueryConsumeTimeSpanBody, _some(st.builds(QueueTimeSpan, queues, int64s, int64s, int64s, int64s))
+    ),
+    BrokerStatsData: st.builds(BrokerStatsData, *[_records(BrokerStatsItem)] * 3),
+    QueryConsumeQueueResponseBody: st.builds(
+        QueryConsumeQueueResponseBody,
+        _some(_records(ConsumeQueueData)),
+        int64s,
+        int64s,
+        st.none() | subscriptions,
+        st.none() | texts,
+    ),
+    TopicConfigWrapper: st.builds(TopicConfigWrapper, versions, _sorted(configs)),
+    SubscriptionGroupConfig: _records(SubscriptionGroupConfig),
+    SubscriptionGroupWrapper: st.builds(SubscriptionGroupWrapper, versions, _sorted(_records(SubscriptionGroupConfig))),
+    ConsumerOffsetTable: st.builds(ConsumerOffsetTable, st.dictionaries(texts, _numbers, max_size=3)),
+    DelayOffsetTable: st.builds(DelayOffsetTable, _numbers),
+    QueryCorrectionOffsetBody: st.builds(QueryCorrectionOffsetBody, _numbers),
+    ConsumerConnection: st.builds(
+        ConsumerConnection,
+        _connections,
+        st.dictionaries(texts, subscriptions, max_size=2),
+        st.sampled_from(ConsumeType),
+        st.sampled_from(MessageModel),
+        st.sampled_from(ConsumeFromWhere),
+    ),
+    ProducerConnection: st.builds(ProducerConnection, _connections),
+    ProducerTable: st.builds(ProducerTable, st.dictionaries(texts, _some(_producers), max_size=2)),
+    ResetOffsetBody: st.builds(ResetOffsetBody, _offsets),
+    ResetOffsetBodyForC: st.builds(ResetOffsetBodyForC, _offsets),
+    GetConsumerStatusBody: st.builds(GetConsumerStatusBody, _offsets, st.dictionaries(texts, _offsets, max_size=2)),
+    ConsumerRunningInfo: st.builds(
+        ConsumerRunningInfo,
+        st.dictionaries(texts, texts, max_size=3),
+        _some(subscriptions),
+        _by_queue(_records(ProcessQueueInfo)),
+        st.dictionaries(texts, _records(ConsumeStatus), max_size=2),
+        st.none() | texts,
+    ),
+    ConsumeMessageDirectlyResult: st.builds(
+        ConsumeMessageDirectlyResult,
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from(CMResult),
+        st.none() | texts,
+        int64s,
+    ),
+}

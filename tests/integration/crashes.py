@@ -1,0 +1,195 @@
+"""A broker process under load that is killed again and again, and what must be true each time and at the end.
+
+One consumer at a time: a broker that comes back has forgotten its locks, and what several consumers make of that is
+told by tests/scenarios/test_broker_restart.py.
+"""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lockstep.client import ClientError, Message, MessageQueue, Producer
+from lockstep.client.store_check import StoreCheck, read_config
+from lockstep.client.store_files import Damage, FileRun, scan_log
+from lockstep.protocol.config_bodies import ConsumerOffsetTable
+from lockstep.protocol.message import decode_messages
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.simulation.checkers import OrderReport, check_files
+from tests.integration.processes import BrokerProcess, ConsumerProcess, Processes, until
+from tests.integration.workload import SHORT_BROKER_LOCKS, SHORT_LOCKS, drained
+
+__all__ = ["Crashes"]
+
+TOPIC, LATER, GROUP = "Orders", "Reminders", "shipping"
+QUEUES, KEYS, SENDERS = 4, 16, 4
+SLACK_MS: Final = 1500  # the broker looks every 500 ms, and its disk takes a moment
+SMALL_FILES = (
+    "mappedFileSizeCommitLog=300000", "mappedFileSizeConsumeQueue=20000", "maxHashSlotNum=5000", "maxIndexNum=20000",
+    "maxMessageSize=65536",
+)  # fmt: skip
+
+
+@dataclass
+class Crashes:
+    """`acknowledged`: (queue id, queue offset) -> text, of TOPIC; `later`: texts sent with a delay."""
+
+    processes: Processes
+    rng: random.Random
+    offsets_interval_ms: int = 5000
+    acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
+    later: list[str] = field(default_factory=list)
+    unknown: int = 0
+    _count: int = 0
+    _stopped: bool = False
+    _recovered: dict[int, int] = field(default_factory=dict)  # committed offsets as the last restart found them
+    _born_ns: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return self.processes.folder / "store"
+
+    async def run(self, kills: int) -> OrderReport:
+        """So many kills; then quiet, and the judgement."""
+        broker = await self._broker()
+        consumer = await self._consumer(broker, 1)
+        consumers = [consumer]
+        trace = self.processes.folder / "producer.trace"
+        async with (
+            Producer("shop", name_server=broker.name_server, trace=str(trace)) as producer,
+            Producer("clock", name_server=broker.name_server) as clock,
+        ):
+            senders = [asyncio.create_task(self._send(producer, clock)) for _ in range(SENDERS)]
+            for _ in range(kills):
+                broker = await self._live_and_die(broker, consumer)
+                if self.rng.randrange(8) == 0:
+                    await consumer.kill()
+                    consumer = await self._consumer(broker, len(consumers) + 1)
+                    consumers.append(consumer)
+            self._stopped = True
+            await asyncio.gather(*senders)
+        async with broker.admin() as admin:
+            await until(lambda: drained(admin, GROUP, TOPIC), "all is handled", timeout_s=60)
+            await until(self._all_came_later, "delayed messages are delivered", timeout_s=30)
+        await consumer.stop()
+        await broker.stop()
+        self._check_store()
+        return check_files([trace, self._witness, *[one.trace for one in consumers]])
+
+    @property
+    def _witness(self) -> Path:
+        return self.processes.folder / "witness.trace"
+
+    async def _broker(self, like: BrokerProcess | None = None) -> BrokerProcess:
+        settings = [*SMALL_FILES, f"flushConsumerOffsetInterval={self.offsets_interval_ms}"]
+        options = [word for setting in settings for word in ("-D", setting)]
+        topics = [] if like else ["--topic", f"{TOPIC}:{QUEUES}", "--topic", f"{LATER}:1"]
+        self._born_ns = time.monotonic_ns()
+        return await self.processes.broker(
+            "--data-dir", str(self.folder), "--flush", "sync", *SHORT_BROKER_LOCKS, *options, *topics, like=like
+        )
+
+    async def _consumer(self, broker: BrokerProcess, number: int) -> ConsumerProcess:
+        config = {**SHORT_LOCKS, "persist_consumer_offset_interval_ms": 200}
+        return await self.processes.consumer(broker, TOPIC, group=GROUP, config=config)
+
+    async def _live_and_die(self, broker: BrokerProcess, consumer: ConsumerProcess) -> BrokerProcess:
+        """A life of a random length; the next one begins with what this one left."""
+        rng, long_s = self.rng, self.offsets_interval_ms / 1000 + 2
+        await asyncio.sleep(rng.choice((rng.uniform(0, 0.2), rng.uniform(0, 1.5), rng.uniform(0.5, long_s))))
+        await broker.kill()
+        self._look_at_offsets(consumer, time.monotonic_ns())
+        before = list(self.acknowledged)
+        broker = await self._broker(like=broker)
+        async with broker.admin() as admin:
+            for queue_id in range(QUEUES):
+                end = await admin.max_offset(MessageQueue(TOPIC, "broker-a", queue_id))
+                missing = [place for place in before if place[0] == queue_id and place[1] >= end]
+                assert not missing, f"acknowledged, and not there: {missing}; queue {queue_id} ends at {end}"
+        return broker
+
+    def _look_at_offsets(self, consumer: ConsumerProcess, died_ns: int) -> None:
+        """That offsets committed an interval before the end are on the disk, while nobody has it open."""
+        found = self._committed_on_disk()
+        lines = [
+            json.loads(line) for line in consumer.trace.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"
+        ]
+        until_ns = died_ns - (self.offsets_interval_ms + SLACK_MS) * 1_000_000
+        for record in lines:
+            old = self._born_ns + 1_000_000_000 < record["mono_ns"] < until_ns
+            if old and record["event"] == "committed" and record["topic"] == TOPIC:
+                now = found.get(record["queue_id"], -1)
+                assert now >= record["offset"], f"committed {record}, and on the disk is {now}"
+        for queue_id, offset in self._recovered.items():
+            assert found.get(queue_id, -1) >= offset, f"queue {queue_id} went back from {offset} to {found}"
+        self._recovered = found
+        with (self.processes.folder / "producer.trace").open(encoding="utf-8") as sent:
+            first = sent.readline()
+        if not first.endswith("\n"):
+            return  # nothing was sent yet
+        reset = {"event": "reset", "wall_ms": time.time_ns() // 1_000_000, "mono_ns": time.monotonic_ns()}
+        with self._witness.open("a", encoding="utf-8") as witness:
+            for queue_id in range(QUEUES):
+                offset = found.get(queue_id, 0)
+                place = {"topic": TOPIC, "broker": "broker-a", "queue_id": queue_id, "group": GROUP, "offset": offset}
+                witness.write(json.dumps({**reset, **place, "host": json.loads(first)["host"]}) + "\n")
+
+    def _committed_on_disk(self) -> dict[int, int]:
+        try:
+            table = read_config(OsStorage(), str(self.folder), "consumerOffset.json")
+        except FileNotFoundError:
+            return {}
+        assert isinstance(table, ConsumerOffsetTable)
+        return dict(table.offset_table.get(f"{TOPIC}@{GROUP}", {}))
+
+    # Sending -------------------------------------------------------------------------------------------------
+
+    async def _send(self, producer: Producer, clock: Producer) -> None:
+        while not self._stopped:
+            self._count += 1
+            text, delayed = f"m{self._count}", self._count % 50 == 0
+            body = text.encode().ljust(self.rng.randrange(2000))
+            message = Message(LATER, body, delay_level=1) if delayed else Message(TOPIC, body, keys=text)
+            try:
+                key = None if delayed else f"key{self._count % KEYS}"
+                result = await (clock if delayed else producer).send(message, sharding_key=key)
+            except (ClientError, RemotingError):
+                self.unknown += 1
+                await asyncio.sleep(0.02)
+                continue
+            if delayed:
+                self.later.append(text)
+            else:
+                self.acknowledged[result.queue.queue_id, result.queue_offset] = text
+            await asyncio.sleep(self.rng.choice((0, 0.002, 0.01)))
+
+    # The end -------------------------------------------------------------------------------------------------
+
+    async def _all_came_later(self) -> bool:
+        """By the log itself, beside the broker: a number would count what was delivered twice over a kill."""
+        return {*self.later} <= {text for topic, text, _ in self._log() if topic == LATER}
+
+    def _log(self) -> Iterator[tuple[str, str, tuple[int, int]]]:
+        """(topic, text, (queue id, queue offset)) of what is in it; a broker that runs may be writing at its end."""
+        for found in scan_log(FileRun(OsStorage(), str(self.folder), "commitlog")):
+            if not isinstance(found, Damage):
+                (message,) = decode_messages(found[1])
+                place = (message.queue_id, message.queue_offset)
+                yield message.topic, message.body.decode().rstrip(), place
+
+    def _check_store(self) -> None:
+        """Read the folder with nobody there: no damage, every acknowledged message, every delayed one."""
+        storage, folder = OsStorage(), str(self.folder)
+        damage = list(StoreCheck(storage, folder).run())
+        assert not damage, damage[:10]
+        stored = {place: text for topic, text, place in self._log() if topic == TOPIC}
+        delivered = {text for topic, text, _ in self._log() if topic == LATER}
+        wrong = [place for place, text in self.acknowledged.items() if stored.get(place) != text]
+        assert not wrong, f"acknowledged, and not there: {wrong[:10]}"
+        missing = [text for text in self.later if text not in delivered]
+        assert not missing, f"acknowledged with a delay, and never delivered: {missing[:10]}"

@@ -1,0 +1,229 @@
+"""The two ends a client may be pointed at: our broker, and Apache's name server and broker, as processes.
+
+Both live for the whole session, so tests take topics and groups of their own. Both let a lock live LOCK_LIFE_MS;
+clients of a test have intervals to match (drivers.FAST).
+"""
+
+import asyncio
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lockstep.client import AdminClient, ClientError
+from lockstep.remoting.errors import RemotingError
+from tests.interop.harness.installed import jars, version_of
+
+__all__ = ["LOCK_LIFE_MS", "Server", "apache_server", "lockstep_server"]
+
+LOCK_LIFE_MS = 10_000  # as in the demo
+START_TIMEOUT_S = 45.0
+END_TIMEOUT_S = 15.0
+POLL_S = 0.1
+SHOWN_LINES = 30
+LISTENING = re.compile(r"listening broker=(\S+) name-server=(\S+)\n")
+OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang", "java.util")
+MODULES = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
+JVM = ["-XX:+UseSerialGC", *MODULES, "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"]
+LOGBACK = """<configuration>
+  <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{HH:mm:ss.SSS} %-5level %logger{0} - %msg%n</pattern></encoder>
+  </appender>
+  <logger name="ROOT" level="WARN"><appender-ref ref="console"/></logger>
+</configuration>
+"""
+BROKER_CONF = """brokerClusterName=DefaultCluster
+brokerName=broker-a
+brokerId=0
+brokerIP1=127.0.0.1
+listenPort={port}
+haListenPort={ha_port}
+namesrvAddr={name_server}
+storePathRootDir={home}/store
+storePathCommitLog={home}/store/commitlog
+mappedFileSizeCommitLog=67108864
+waitTimeMillsInSendQueue=10000
+osPageCacheBusyTimeOutMills=10000
+mappedFileSizeConsumeQueue=300000
+diskMaxUsedSpaceRatio=95
+enablePropertyFilter=true
+autoCreateTopicEnable=true
+autoCreateSubscriptionGroup=true
+flushDiskType=ASYNC_FLUSH
+"""
+
+
+class Server(NamedTuple):
+    """A broker with its name server; addresses are host:port."""
+
+    name: str  # "Lockstep" or "Apache RocketMQ"
+    version: str
+    name_server: str
+    broker: str
+    log_tail: Callable[[], str]
+
+    @property
+    def is_apache(self) -> bool:
+        return self.name != "Lockstep"
+
+    def admin(self) -> AdminClient:
+        return AdminClient(name_server=self.name_server)
+
+    async def create_topic(self, topic: str, queues: int = 4) -> str:
+        """Make a topic; returns once the name server gives its route."""
+        async with self.admin() as admin:
+            await admin.create_topic(topic, queues)
+            deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
+            while topic not in await admin.topics():
+                assert asyncio.get_running_loop().time() < deadline, f"no route for {topic}"
+                await asyncio.sleep(POLL_S)
+        return topic
+
+
+class Daemon:
+    """A server process whose output goes to a file; its stderr and stdout are one."""
+
+    def __init__(self, name: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        with self.log.open("wb") as log:
+            self._popen = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **environment}
+            )
+
+    def output(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def tail(self) -> str:
+        lines = self.output().splitlines()[-SHOWN_LINES:]
+        return "\n  ".join([f"{self.name} (status {self._popen.poll()}):", *lines])
+
+    def wait_until(self, ready: Callable[[], Any], what: str) -> Any:
+        """The first true answer. Raises RuntimeError with the log's tail when it ends or takes too long."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            answer = ready()
+            if answer:
+                return answer
+            try:
+                self._popen.wait(POLL_S)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < deadline:
+                    continue
+            raise RuntimeError(f"{what} did not come; {self.tail()}")
+
+    def end(self) -> None:
+        """SIGTERM, and SIGKILL where that does not help."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._popen.poll() is None:
+                self._popen.send_signal(number)
+                try:
+                    self._popen.wait(END_TIMEOUT_S)
+                except subprocess.TimeoutExpired:
+                    print(f"{self.name} did not end within {END_TIMEOUT_S} s of {number!r}")
+
+
+@contextmanager
+def lockstep_server(folder: Path, *options: str) -> Iterator[Server]:
+    """Our broker on free ports. Raises RuntimeError with what it said when it does not come up."""
+    life = f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}"
+    ports = ("--port", "0", "--name-server-port", "0")
+    command = [sys.executable, "-m", "lockstep.broker", *ports, "--log-level", "warning", "-D", life, *options]
+    broker = Daemon("lockstep-broker", command, folder, {"PYTHONUNBUFFERED": "1"})
+    try:
+        found = broker.wait_until(lambda: LISTENING.search(broker.output()), "the broker's line")
+        yield Server("Lockstep", "0.1.0", found[2], found[1], broker.tail)
+    finally:
+        broker.end()
+
+
+@contextmanager
+def apache_server(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[Server]:
+    """Apache's name server and broker on free ports, with everything they write in `folder`: messages in `store`, on
+    which it may be started again. `settings` are of the broker, and win."""
+    version = version_of("apache", "rocketmq-broker")
+    (folder / "conf").mkdir(exist_ok=True)
+    for name in ("namesrv", "broker", "tools"):
+        (folder / "conf" / f"logback_{name}.xml").write_text(LOGBACK, encoding="utf-8")
+    name_server_port, (port, ha_port) = free_port(), broker_ports()
+    name_server, address = f"127.0.0.1:{name_server_port}", f"127.0.0.1:{port}"
+    names = {"port": port, "ha_port": ha_port, "name_server": name_server, "home": folder}
+    (folder / "namesrv.conf").write_text(f"listenPort={name_server_port}\n", encoding="utf-8")
+    added = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
+    (folder / "broker.conf").write_text(BROKER_CONF.format(**names) + added, encoding="utf-8")
+    with ExitStack() as stack:
+        started: list[Daemon] = []
+
+        def start(name: str, main_class: str, *options: str) -> Daemon:
+            jvm = ["java", *JVM, *options, f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
+            command = [*jvm, "-cp", f"{jars('apache')}/*", f"org.apache.rocketmq.{main_class}"]
+            command += ["-c", str(folder / f"{name}.conf")]
+            daemon = Daemon(f"apache-{name}", command, folder, {"ROCKETMQ_HOME": str(folder)})
+            stack.callback(daemon.end)
+            started.append(daemon)
+            return daemon
+
+        start("namesrv", "namesrv.NamesrvStartup", "-Xms64m", "-Xmx256m").wait_until(
+            lambda: accepts(name_server_port), "the name server"
+        )
+        life = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}"
+        broker = start("broker", "broker.BrokerStartup", "-Xms256m", "-Xmx768m", life)
+        broker.wait_until(lambda: is_ready(name_server), "the broker's registration")
+        yield Server("Apache RocketMQ", version, name_server, address, lambda: "\n".join(d.tail() for d in started))
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def is_ready(name_server: str) -> bool:
+    """Whether a broker has registered, and answers."""
+
+    async def ask() -> bool:
+        try:
+            async with AdminClient(name_server=name_server) as admin:
+                route = await admin.route("TBW102")
+                return await admin.max_offset(route.readable_queues("TBW102")[0]) == 0
+        except (ClientError, RemotingError):
+            return False
+
+    return in_a_loop(ask())
+
+
+def in_a_loop(work: Coroutine[Any, Any, bool]) -> bool:
+    """Run on a thread of its own, away from the loop of the tests."""
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(asyncio.run(work)))
+    thread.start()
+    thread.join()
+    return bool(answers and answers[0])
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def broker_ports() -> tuple[int, int]:
+    """(listen port, port of the replication), with the port of the "VIP channel" two below the first free as well."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with ExitStack() as stack:
+            try:
+                for wanted in (port - 2, port, port + 1):
+                    stack.enter_context(closing(socket.socket())).bind(("127.0.0.1", wanted))
+            except OSError:
+                continue
+            return port, port + 1

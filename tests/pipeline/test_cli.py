@@ -1,0 +1,101 @@
+"""lockstep-pipeline: a clear line for whatever is wrong, and its status; and no Spark before its time."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from lockstep.pipeline.cli_errors import one_line
+from lockstep.pipeline.options import OPTIONS
+from lockstep.pipeline.progress import Work, work_of
+
+ROOT = Path(__file__).parents[2]
+
+PYTHON_TEXT = """[PYTHON_DATA_SOURCE_ERROR] Failed to initialize the reader: Traceback (most recent call last):
+  File "somewhere/source.py", line 39, in reader
+lockstep.pipeline.errors.OptionError: option nameServer is missing
+ SQLSTATE: 38000
+"""
+JAVA_TEXT = """An error occurred while calling o276.save.
+: org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] no such source. SQLSTATE: 42K02
+\tat org.apache.spark.sql.execution.datasources.DataSource$.lookupDataSource(DataSource.scala:710)
+Caused by: java.lang.ClassNotFoundException: lockstep.DefaultSource
+"""
+TEXTS = [
+    (PYTHON_TEXT, "option nameServer is missing"),
+    (JAVA_TEXT, "[DATA_SOURCE_NOT_FOUND] no such source."),
+    (
+        "[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03",
+        "[PATH_NOT_FOUND] Path does not exist: file:/x.",
+    ),
+    (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\nValueError: too late\n",
+        "ValueError: too late",
+    ),
+    ("", "RuntimeError"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), TEXTS, ids=["ours", "Java's", "Spark's", "Python's", "none"])
+def test_an_error_of_spark_becomes_its_sentence(text: str, line: str) -> None:
+    """The text of a job's error is one line, without a traceback of either language."""
+    assert one_line(RuntimeError(text)) == line
+
+
+WRONG = [
+    ((), "Usage: lockstep-pipeline"),
+    (("publish", "x.csv"), "Missing option '--name-server'"),
+    (("lag", "-n", "h:1", "-g", "g", "-t", "a b"), "a b"),
+    (("lag", "-n", "h:x", "-g", "g", "-t", "t"), "h:x"),
+    (("audit", "x", "--topic", "t"), "--topic needs --name-server"),
+    (("lag", "-n", "h:1", "-g", "g", "-t", "t", "--once", "--conf", "nothing"), "write --conf name=value"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words) or "nothing" for words, _ in WRONG])
+def test_a_wrong_call_is_told_before_spark_starts(words: tuple[str, ...], said: str) -> None:
+    """Status 2, one line on stderr, and no JVM."""
+    program = "import sys; from lockstep.pipeline.cli import main; sys.argv[0] = 'lockstep-pipeline'; main()"
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_does_not_import_spark() -> None:
+    """It comes at once, also where PySpark is not installed."""
+    program = "import sys; import lockstep.pipeline.cli; print([m for m in sys.modules if m in ('pyspark', 'pyarrow')])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_guide_names_every_option() -> None:
+    """docs/pipeline.md has each option of the data source."""
+    guide = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    assert [option.name for option in OPTIONS if f"`{option.name}`" not in guide] == []
+
+
+class Stage:
+    def __init__(self, tasks: int, done: int) -> None:
+        self.numTasks, self.numCompletedTasks = tasks, done
+
+
+class Tracker:
+    """Two stages that run, and one that has just ended and is told no more."""
+
+    stages: ClassVar = {1: Stage(8, 3), 2: Stage(4, 4), 3: None}
+
+    def getActiveStageIds(self) -> list[int]:  # noqa: N802
+        return list(self.stages)
+
+    def getStageInfo(self, stageId: int) -> Stage | None:  # noqa: N802, N803
+        return self.stages[stageId]
+
+
+def test_progress_sums_the_stages_that_run() -> None:
+    """Tasks done of all tasks."""
+    work = work_of(Tracker())
+    assert work == Work(2, 12, 7)
+    assert str(work) == "2 stages, 7 of 12 tasks"

@@ -1,0 +1,117 @@
+"""Stored messages as columns: the fast way and the slow way agree, and what is no message is told."""
+
+import zlib
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.pipeline.columns import ARROW_TYPES, BatchBuilder
+from lockstep.pipeline.errors import RecordError
+from lockstep.pipeline.strided import find_records
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.message import encode_stored_message
+from lockstep.protocol.model import MessageQueue
+
+QUEUE = MessageQueue("t", "broker-a", 3)
+NAMES = ("TAGS", "KEYS", "__SHARDING_KEY", "UNIQ_KEY", "TAGSX", "own")
+TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
+PROPERTIES = st.dictionaries(st.sampled_from(NAMES), TEXT)
+MESSAGES = st.lists(st.tuples(st.binary(max_size=40), PROPERTIES, st.integers(-5, 5)), min_size=1, max_size=20)
+
+
+def stored(
+    offset: int,
+    body: bytes = b"body",
+    properties: str = "",
+    *,
+    flag: int = 0,
+    sys_flag: int = 0,
+    host: bytes = b"\x7f\0\0\1",
+) -> bytes:
+    numbers = (QUEUE.queue_id, flag, offset, 1000 * offset, sys_flag, 1_700_000_000_000 + offset)
+    times = (1_700_000_000_500 + offset, host, 10911, 2, 0)
+    return encode_stored_message(*numbers, host, 50_000, *times, body, b"t", properties.encode())
+
+
+def columns(names: list[str] | None = None, tags: str = "*") -> BatchBuilder:
+    return BatchBuilder([(name, True) for name in names or ARROW_TYPES], QUEUE, tags)
+
+
+def text_of(properties: dict[str, str]) -> str:
+    return "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
+
+
+@given(MESSAGES, st.integers(0, 25))
+def test_the_fast_way_is_the_slow_way(messages: list[tuple[bytes, dict[str, str], int]], end: int) -> None:
+    """Column by column equal, whatever bodies, properties and numbers are; one compressed body makes a batch slow."""
+    records = [stored(i, body, text_of(props), flag=flag) for i, (body, props, flag) in enumerate(messages)]
+    assert find_records(b"".join(records)) is not None
+    fast = columns().batch(b"".join(records), end)
+    last = stored(len(records), zlib.compress(b"x"), sys_flag=SysFlag.COMPRESSED)
+    assert find_records(b"".join([*records, last])) is None
+    slow = columns().batch(b"".join([*records, last]), min(end, len(records)))
+    fast.validate(full=True)
+    assert fast.schema == slow.schema
+    assert fast.to_pylist() == slow.to_pylist()
+    assert fast.num_rows == min(end, len(records))
+
+
+@pytest.mark.parametrize("count", [1, 2, 50])
+@pytest.mark.parametrize("size", [0, 128])
+def test_messages_of_one_size(count: int, size: int) -> None:
+    """The quickest way of all: every message as long as the others."""
+    batch = columns().batch(b"".join(stored(i, bytes([i]) * size, "UNIQ_KEY\x01abc") for i in range(count)), count)
+    batch.validate(full=True)
+    assert batch["value"].to_pylist() == [bytes([i]) * size for i in range(count)]
+    assert batch["msgId"].to_pylist() == ["abc"] * count
+    assert batch["offset"].to_pylist() == list(range(count))
+
+
+def test_unusual_messages_are_read_too() -> None:
+    """Compressed bodies are unpacked, IPv6 hosts are stepped over, text that is no UTF-8 has question marks."""
+    host = bytes(15) + b"\1"
+    broken = stored(2, b"c", "own\x01X").replace(b"own\x01X", b"own\x01\xff")
+    records = [stored(0, zlib.compress(b"plain"), sys_flag=SysFlag.COMPRESSED), stored(1, b"b", host=host), broken]
+    batch = columns().batch(b"".join(records), 3)
+    assert batch["value"].to_pylist() == [b"plain", b"b", b"c"]
+    assert batch["headers"].to_pylist()[2] == [{"key": "own", "value": "\ufffd".encode()}]
+    tagged = columns(["tags", "offset"]).batch(stored(5, b"", "TAGS\x01X").replace(b"TAGS\x01X", b"TAGS\x01\xff"), 6)
+    assert tagged.to_pylist() == [{"tags": "\ufffd", "offset": 5}]
+
+
+def test_columns_come_in_the_order_of_the_schema() -> None:
+    """And no others; a column that may not be null says so."""
+    batch = BatchBuilder([("offset", False), ("value", True)], QUEUE, "*").batch(stored(7), 8)
+    assert batch.schema == pa.schema([pa.field("offset", pa.int64(), False), pa.field("value", pa.binary())])
+    assert batch.to_pylist() == [{"offset": 7, "value": b"body"}]
+
+
+def test_a_tag_is_compared_by_text() -> None:
+    """A broker compares hashes alone: "Aa" and "BB" have the same."""
+    records = b"".join(stored(i, properties=f"TAGS\x01{tag}") for i, tag in enumerate(("Aa", "BB", "C")))
+    assert columns(["tags"], "Aa || C").batch(records, 3)["tags"].to_pylist() == ["Aa", "C"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda record: record[:50], "unpack_from requires"),
+        (lambda record: record[:4] + b"\0\0\0\0" + record[8:], "is not a message's"),
+        (lambda record: b"\0\0\0\7" + record[4:], "does not fit"),
+        (lambda record: record[:84] + b"\x7f\xff\xff\xff" + record[88:], "does not fit"),
+    ],
+)
+def test_what_is_no_message_is_told(spoil: object, said: str) -> None:
+    """With the queue in the text, and never as rows."""
+    assert callable(spoil)
+    with pytest.raises(RecordError, match=said) as caught:
+        columns().batch(stored(0) + spoil(stored(1)), 9)
+    assert str(QUEUE) in str(caught.value)
+
+
+def test_a_body_that_is_no_zlib_is_told() -> None:
+    """Flagged as compressed, and not so: an error that names the queue."""
+    with pytest.raises(RecordError, match="not zlib"):
+        columns().batch(stored(0, b"not compressed", sys_flag=SysFlag.COMPRESSED), 1)

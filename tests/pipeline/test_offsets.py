@@ -1,0 +1,43 @@
+"""Offsets as plain values: checkpoints, shares of a micro-batch, slices of queues."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.pipeline.offsets import Offsets, from_checkpoint, share, to_checkpoint
+from lockstep.pipeline.slices import split_slices
+from lockstep.protocol.model import MessageQueue
+
+QUEUES = st.builds(MessageQueue, st.sampled_from("ab"), st.sampled_from(("x", "y")), st.integers(0, 9))
+NUMBERS = st.integers(0, 2**40)
+
+
+@given(st.dictionaries(QUEUES, NUMBERS))
+def test_a_checkpoint_gives_back_what_was_put_in(offsets: Offsets) -> None:
+    """In any order of queues, and equal offsets are equal dicts in equal order."""
+    stored = to_checkpoint(offsets)
+    assert from_checkpoint(stored) == offsets
+    assert str(to_checkpoint(dict(reversed(offsets.items())))) == str(stored)
+
+
+@given(st.dictionaries(QUEUES, st.tuples(NUMBERS, st.integers(0, 10_000)), min_size=1), st.integers(1, 5_000))
+def test_shares_are_the_limit_and_no_more(waiting: dict[MessageQueue, tuple[int, int]], limit: int) -> None:
+    """A micro-batch has exactly as many messages as it may, none from where there is none."""
+    begin = {queue: first for queue, (first, _) in waiting.items()}
+    ends = {queue: first + count for queue, (first, count) in waiting.items()}
+    shared = share(begin, ends, limit)
+    assert sum(shared[queue] - begin[queue] for queue in ends) == min(limit, sum(n for _, n in waiting.values()))
+    assert all(begin[queue] <= shared[queue] <= ends[queue] for queue in ends)
+
+
+@given(st.dictionaries(QUEUES, st.tuples(NUMBERS, st.integers(1, 10_000)), min_size=1, max_size=8), st.integers(1, 40))
+def test_slices_are_the_queues(waiting: dict[MessageQueue, tuple[int, int]], wanted: int) -> None:
+    """Joined they are what was cut, each has a message, and they are as many as asked for where there is so much."""
+    ranges = [(queue, first, first + count) for queue, (first, count) in waiting.items()]
+    parts = list(split_slices(ranges, wanted))
+    joined: dict[MessageQueue, tuple[int, int]] = {}
+    for queue, start, end in parts:
+        assert start < end
+        assert queue not in joined or joined[queue][1] == start
+        joined[queue] = (joined.get(queue, (start,))[0], end)
+    assert joined == {queue: (start, end) for queue, start, end in ranges}
+    assert len(parts) >= min(wanted, sum(count for _, count in waiting.values()))

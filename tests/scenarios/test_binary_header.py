@@ -1,0 +1,21 @@
+"""Stories under RocketMQ's binary header too, by which a client of ours speaks to any RocketMQ (wire.md 1.3)."""
+
+import pytest
+
+from lockstep.client import SerializeType
+from tests.scenarios import test_listener_answers, test_sends, test_takeover
+from tests.scenarios.scenario import STORIES
+
+_MODULES = [module.__name__.rpartition(".")[2] for module in (test_listener_answers, test_sends, test_takeover)]
+_CHOSEN = [name for name in STORIES if f"test_{name.partition('.')[0]}" in _MODULES][::4]
+
+
+@pytest.mark.parametrize("name", _CHOSEN)
+def test_a_story_in_binary(name: str) -> None:
+    """Sends, locks, pulls, commits and dead letters mean in one encoding what they mean in the others."""
+    STORIES[name].run(SerializeType.ROCKETMQ)
+
+
+def test_there_are_stories() -> None:
+    """What is chosen exists."""
+    assert len(_CHOSEN) >= 5

@@ -1,0 +1,62 @@
+"""The verdict of `make pipeline`: a run that was right passes, and each thing that may be wrong fails it by name."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from pipeline_judge import Expected, Verdict, faults, print_verdict
+from rich.console import Console
+
+from lockstep.pipeline.report import Spoilt
+from tests.pipeline.report_findings import clean
+
+EXPECTED = Expected(1200, 77, 1200)
+FOUND = [Spoilt("swap: two", ("nonmonotonic-poll",), ["nonmonotonic-poll"])]
+
+
+def verdict(misplaced: int = 0, spoilt: list[Spoilt] | None = None, **summary: Any) -> Verdict:
+    """Of a run that was right but for what is given."""
+    findings = clean()
+    findings.summary |= summary
+    return Verdict(findings, misplaced, FOUND if spoilt is None else spoilt, Path("report.html"))
+
+
+def test_a_right_run_has_no_fault() -> None:
+    """And is said to be in order."""
+    shown = StringIO()
+    assert print_verdict(verdict(), EXPECTED, 12.0, Console(file=shown, width=200))
+    assert faults(verdict(), EXPECTED) == []
+    assert "every aircraft's story was handled in order" in shown.getvalue()
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"lost": 3}, "3 events were lost"),
+    ({"violations": 1}, "order was violated"),
+    ({"misplaced": 2}, "2 events were stored out of their aircraft's order"),
+    ({"sent": 1199}, "1,199 events are in the topic instead of 1,200"),
+    ({"handled": 1198}, "1,198 events were handled instead of 1,200"),
+    ({"keys": 76}, "the stories of 76 keys were checked instead of 77"),
+    ({"broken_lines": 1}, "1 lines of the traces are no records"),
+    ({"handovers": 0}, "no queue changed hands"),
+    ({"spoilt": []}, "nothing was spoilt"),
+    ({"spoilt": [*FOUND, Spoilt("drop", ("lost-write",), [])]}, "spoilt traces passed: drop"),
+    ({"spoilt": [Spoilt("tear", ("a torn line",), ["a torn line", "overlap"])]}, "spoilt traces passed: tear"),
+]
+
+
+@pytest.mark.parametrize(("what", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_each_fault_is_named(what: dict[str, Any], said: str) -> None:
+    """Alone, and the run has failed."""
+    shown = StringIO()
+    assert faults(verdict(**what), EXPECTED) == [said]
+    assert not print_verdict(verdict(**what), EXPECTED, 12.0, Console(file=shown, width=200))
+    assert f"failed: {said}" in shown.getvalue()
+
+
+def test_what_the_sink_counted_counts() -> None:
+    """Fewer sent than there were events fails the run."""
+    assert faults(verdict(), EXPECTED._replace(sent=1199)) == ["1,199 events were sent instead of 1,200"]
