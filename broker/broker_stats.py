@@ -8,16 +8,11 @@ from collections import deque
 from typing import Final, NamedTuple, Protocol
 
 from lockstep.protocol.admin_bodies import BrokerStatsData, BrokerStatsItem
+from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
 
 __all__ = ["SAMPLE_INTERVAL_MS", "BrokerStats", "Counted", "Rates", "Totals"]
 
-SAMPLE_INTERVAL_MS: Final = 10_000
-_HOUR_SAMPLE_MS: Final = 600_000
-_DAY_SAMPLE_MS: Final = 3_600_000
 _DAY_MS: Final = 86_400_000
-_MINUTE_SAMPLES: Final = 7
-_HOUR_SAMPLES: Final = 7
-_DAY_SAMPLES: Final = 25
 _RATE_WINDOWS_MS: Final = (10_000, 60_000, 600_000)
 
 
@@ -31,37 +26,13 @@ class Counted(Protocol):
         """The size of messages as they are stored; of those that are left."""
 
 
-class _Window:
-    """The last samples of one value: (epoch ms, sum, times)."""
-
-    __slots__ = ("interval_ms", "samples")
-
-    def __init__(self, interval_ms: int, sample_count: int) -> None:
-        self.interval_ms = interval_ms
-        self.samples: deque[tuple[int, int, int]] = deque(maxlen=sample_count)
-
-    def sample(self, now_ms: int, value: int, times: int) -> None:
-        if not self.samples:
-            self.samples.append((now_ms - self.interval_ms, 0, 0))
-        self.samples.append((now_ms, value, times))
-
-    def item(self) -> BrokerStatsItem:
-        if not self.samples:
-            return BrokerStatsItem()
-        (first_ms, first, first_times), (last_ms, last, last_times) = self.samples[0], self.samples[-1]
-        total, times = last - first, last_times - first_times
-        return BrokerStatsItem(total, total * 1000 / (last_ms - first_ms), total / times if times else 0.0)
-
-
 class _Item:
     __slots__ = ("day", "hour", "minute", "times", "value")
 
     def __init__(self) -> None:
         self.value = 0
         self.times = 0
-        self.minute = _Window(SAMPLE_INTERVAL_MS, _MINUTE_SAMPLES)
-        self.hour = _Window(_HOUR_SAMPLE_MS, _HOUR_SAMPLES)
-        self.day = _Window(_DAY_SAMPLE_MS, _DAY_SAMPLES)
+        self.minute, self.hour, self.day = StatsWindow.minute(), StatsWindow.hour(), StatsWindow.day()
 
     def add(self, value: int, times: int) -> None:
         self.value += value
@@ -101,7 +72,7 @@ class BrokerStats:
         self._totals = Totals()
         self._history: deque[tuple[int, Totals]] = deque([(now_ms, self._totals)], _RATE_WINDOWS_MS[-1] // 10_000 + 2)
         self._mornings: list[tuple[int, Totals]] = [(now_ms, self._totals)] * 2  # of yesterday and of today
-        self._hour_sampled_ms = self._day_sampled_ms = now_ms
+        self._sample_times = SampleTimes(now_ms)
         self.missed = 0
         self.started_ms = now_ms
 
@@ -171,16 +142,13 @@ class BrokerStats:
         self._history.append((now_ms, totals))
         if now_ms // _DAY_MS > self._mornings[1][0] // _DAY_MS:  # days are those of UTC
             self._mornings = [self._mornings[1], (now_ms, totals)]
-        is_hour = now_ms - self._hour_sampled_ms >= _HOUR_SAMPLE_MS
-        is_day = now_ms - self._day_sampled_ms >= _DAY_SAMPLE_MS
+        is_hour, is_day = self._sample_times.due(now_ms)
         for item in self._items.values():
             item.minute.sample(now_ms, item.value, item.times)
             if is_hour:
                 item.hour.sample(now_ms, item.value, item.times)
             if is_day:
                 item.day.sample(now_ms, item.value, item.times)
-        self._hour_sampled_ms = now_ms if is_hour else self._hour_sampled_ms
-        self._day_sampled_ms = now_ms if is_day else self._day_sampled_ms
 
     # Questions -----------------------------------------------------------------------------------------------
 
@@ -188,11 +156,13 @@ class BrokerStats:
         """None for what nothing was ever counted of."""
         self.count()
         item = self._items.get((name, key))
-        return BrokerStatsData(item.minute.item(), item.hour.item(), item.day.item()) if item is not None else None
+        if item is None:
+            return None
+        return BrokerStatsData(*(BrokerStatsItem(*w.snapshot()) for w in (item.minute, item.hour, item.day)))
 
     def group_get_tps(self, topic: str, group: str) -> float:
         item = self._items.get(("GROUP_GET_NUMS", f"{topic}@{group}"))
-        return item.minute.item().tps if item is not None else 0.0
+        return item.minute.snapshot().tps if item is not None else 0.0
 
     def mornings(self) -> tuple[Totals, Totals]:
         """As the last two days began, or since the start."""

@@ -7,7 +7,7 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.instance import BrokerCall, MQClientInstance
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.admin_headers import (
     ConsumeMessageDirectlyRequestHeader,
@@ -43,7 +43,7 @@ class BrokerCalls:
         config: ConsumerConfig,
         table: Mapping[MessageQueue, ProcessQueue],
         *,
-        offsets: RemoteBrokerOffsetStore,
+        offsets: OffsetStore,
         stats: ConsumeStats,
         directly: ConsumeDirectly,
         subscriptions: Callable[[], list[SubscriptionData]],
@@ -81,13 +81,12 @@ class BrokerCalls:
         refusal = self._stranger(command, header.consumer_group)
         if refusal is not None:
             return refusal
-        now_ms = self._runtime.now_ms()
         subscriptions = sorted(self._subscriptions())
         info = ConsumerRunningInfo(
             self._properties(),
             tuple(subscriptions),
             {queue: self._table[queue].info(self._offsets.in_memory(queue)) for queue in sorted(self._table)},
-            {data.topic: self._stats.status(data.topic, now_ms) for data in subscriptions},
+            {data.topic: self._stats.status(data.topic) for data in subscriptions},
             self._runtime.stacks()[:_JSTACK_MAX] if header.jstack_enable else None,
         )
         return _reply(command, info)

@@ -96,24 +96,3 @@ async def test_what_cannot_be_read_is_refused(stage: Stage) -> None:
         with pytest.raises(BodyError):
             asked(R.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequestHeader("tower"), body)
     assert asked.resets == []
-
-
-def test_rates_are_those_of_the_last_minute() -> None:
-    """Means and rates are taken over the samples of a minute, failures over those of an hour."""
-    stats = ConsumeStats(0)
-    for second in range(10, 121, 10):
-        stats.pulled("T", 30, 6)
-        for _ in range(10):
-            stats.of("T").consumed(1, 5, failed=False)
-        if second <= 20:
-            stats.of("T").consumed(2, 105, failed=True)
-        stats.sample(second * 1000)
-    status = stats.status("T", 120_000)
-    assert (status.pull_rt, status.consume_rt, status.consume_failed_tps) == (6.0, 5.0, 0.0)
-    assert status.pull_tps == pytest.approx(3.0)
-    assert status.consume_ok_tps == pytest.approx(1.0)
-    assert status.consume_failed_msgs == 4
-    for second in range(130, 3800, 10):
-        stats.sample(second * 1000)
-    assert stats.status("T", 3_800_000).consume_failed_msgs == 0
-    assert stats.status("other", 0).consume_rt == 0.0
