@@ -38,10 +38,22 @@ class TraceWriter:
         self._write([{**self._head(event), **_queue(queue), **fields}])
 
     def handled(
-        self, queue: MessageQueue, period: int, messages: Sequence[MessageExt], status: str, begin: tuple[int, int]
+        self,
+        queue: MessageQueue,
+        period: int,
+        messages: Sequence[MessageExt],
+        status: str,
+        begin: tuple[int, int],
+        *,
+        ordering: str | None = None,
     ) -> None:
-        """One record a message of a listener call; `begin` is (wall_ms, mono_ns) before the call."""
+        """One record a message of a listener call; `begin` is (wall_ms, mono_ns) before the call.
+
+        `ordering` is what the call keeps in order, "key" or "none"; None is the whole queue.
+        """
         head = {**self._head("handled"), **_queue(queue), "period": period, "status": status}
+        if ordering is not None:
+            head["ordering"] = ordering
         head["begin_wall_ms"], head["begin_mono_ns"] = begin
         self._write([
             {
