@@ -45,6 +45,20 @@ class Routes:
         """Where the broker's master is, as far as the routes fetched so far say."""
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
+    def reading_address(self, broker_name: str, broker_id: int = MASTER_ID) -> tuple[str, int] | None:
+        """Where to pull from, and its broker id: the one asked for, or else whichever there is.
+
+        In RocketMQ's order: for a slave that is gone the one with the next id, then the lowest id of all. So a master
+        that is gone is replaced by a slave (wire.md 12.6).
+        """
+        by_id = self._brokers.get(broker_name)
+        if not by_id:
+            return None
+        if broker_id not in by_id:
+            next_id = broker_id + 1
+            broker_id = next_id if broker_id != MASTER_ID and next_id in by_id else min(by_id)
+        return by_id[broker_id], broker_id
+
     def broker_addresses(self, *, masters_only: bool) -> list[str]:
         return [
             address

@@ -1,0 +1,155 @@
+"""One pull: from which broker, with which flags, and what its answer means; for every consumer (wire.md 6, 12.6).
+
+A broker answers each pull with the id of the broker that the next one should go to: 0, the master, or a slave when
+the messages are no longer in the master's memory. It is remembered for each queue. A slave stores no offsets, so a
+pull that goes to one carries none.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from lockstep.client.errors import NoRouteError
+from lockstep.client.instance import MQClientInstance
+from lockstep.protocol.codes import MASTER_ID, PullSysFlag, RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.errors import RemotingError, RequestRefused
+
+__all__ = ["PullCalls", "PullRequest", "PullResult", "PullSource", "PullStatus"]
+
+_COMMIT, _SUSPEND, _SUBSCRIPTION = (
+    int(flag) for flag in (PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUSPEND, PullSysFlag.SUBSCRIPTION)
+)
+
+
+class PullStatus(Enum):
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+_STATUSES = {
+    int(ResponseCode.SUCCESS): PullStatus.FOUND,
+    int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MSG,
+    int(ResponseCode.PULL_RETRY_IMMEDIATELY): PullStatus.NO_MATCHED_MSG,
+    int(ResponseCode.PULL_OFFSET_MOVED): PullStatus.OFFSET_ILLEGAL,
+}
+
+
+class PullResult(NamedTuple):
+    """`messages` may be empty when FOUND: the filter of this client took all of them."""
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[MessageExt]
+
+
+class PullSource(NamedTuple):
+    address: str
+    is_slave: bool
+
+
+class PullRequest(NamedTuple):
+    """`sys_flag` are bits of PullSysFlag; `suspend_ms` how long the broker may hold it, `timeout_ms` how long we wait.
+
+    `commit_offset` counts with the bit COMMIT_OFFSET only; `sub_version` is that of the subscription as brokers
+    were told of it, 0 where its text goes along.
+    """
+
+    queue: MessageQueue
+    subscription: SubscriptionData
+    offset: int
+    max_messages: int
+    sys_flag: int = _SUSPEND
+    commit_offset: int = 0
+    sub_version: int = 0
+    suspend_ms: int = 15_000
+    timeout_ms: int = 30_000
+
+    @property
+    def commits(self) -> bool:
+        return bool(self.sys_flag & _COMMIT)
+
+    def to_slave(self) -> "PullRequest":
+        return self._replace(sys_flag=self.sys_flag & ~_COMMIT, commit_offset=0)
+
+
+class PullCalls:
+    """The pulls of one group's member. `source` says where the next pull of a queue goes, `call` makes it."""
+
+    def __init__(self, instance: MQClientInstance, group: str) -> None:
+        self._instance = instance
+        self._group = group
+        self._suggested: dict[MessageQueue, int] = {}  # pullFromWhichNode; the master is not noted
+
+    def source(self, queue: MessageQueue) -> PullSource:
+        """Raises NoRouteError when no route names a broker of that name yet."""
+        broker_id = self._suggested.get(queue, MASTER_ID)
+        found = self._instance.routes.reading_address(queue.broker_name, broker_id)
+        if found is None:
+            raise NoRouteError(f"no route names broker {queue.broker_name!r}")
+        address, found_id = found
+        return PullSource(address, found_id != MASTER_ID)
+
+    async def endpoint(self, queue: MessageQueue, source: PullSource) -> Endpoint:
+        """A connection to it. Raises ConnectFailed, after which a queue of a slave's is its master's again."""
+        dialer = self._instance.dialer
+        try:
+            return dialer.open_endpoint(source.address) or await dialer.endpoint(source.address)
+        except RemotingError:
+            self._suggested.pop(queue, None)
+            raise
+
+    def forget(self, queue: MessageQueue) -> None:
+        self._suggested.pop(queue, None)
+
+    async def call(self, request: PullRequest, source: PullSource, endpoint: Endpoint) -> PullResult:
+        """Raises RemotingError, ProtocolError."""
+        queue, subscription = request.queue, request.subscription
+        if source.is_slave:
+            request = request.to_slave()
+        with_text = bool(request.sys_flag & _SUBSCRIPTION)
+        header = PullMessageRequestHeader(
+            self._group,
+            queue.topic,
+            queue.queue_id,
+            request.offset,
+            request.max_messages,
+            request.sys_flag,
+            request.commit_offset,
+            request.suspend_ms,
+            request.sub_version,
+            subscription.sub_string if with_text else None,
+            subscription.expression_type if with_text else None,
+        )
+        command = RemotingCommand(RequestCode.PULL_MESSAGE, header)
+        try:
+            reply = await endpoint.request_nowait(command, request.timeout_ms)
+        except RemotingError:
+            self._suggested.pop(queue, None)
+            raise
+        return self._read(reply, request, endpoint.address)
+
+    def _read(self, reply: RemotingCommand, request: PullRequest, address: str) -> PullResult:
+        queue, subscription = request.queue, request.subscription
+        status = _STATUSES.get(reply.code)
+        if status is None:
+            self._suggested.pop(queue, None)  # a slave that cannot answer may not be asked for ever
+            raise RequestRefused(address, request_name(RequestCode.PULL_MESSAGE), reply.code, reply.remark)
+        bounds = reply.decode_header(PullMessageResponseHeader)
+        if bounds.suggest_which_broker_id != MASTER_ID:
+            self._suggested[queue] = bounds.suggest_which_broker_id
+        elif self._suggested:
+            self._suggested.pop(queue, None)
+        messages = decode_messages(reply.body, queue.broker_name) if status is PullStatus.FOUND else []
+        if messages and subscription.tags_set and not subscription.class_filter_mode:
+            wanted = subscription.tags_set  # the broker matched hashes only; untagged messages are dropped
+            messages = [message for message in messages if message.tags in wanted]
+        return PullResult(status, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset, messages)
