@@ -9,7 +9,15 @@ from lockstep.remoting.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lockstep.client.admin import AdminClient, NotLockstepError
-    from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
+    from lockstep.client.allocate import (
+        AllocateByConfig,
+        AllocateMessageQueueStrategy,
+        allocate_averagely,
+        allocate_averagely_by_circle,
+        strategy_name,
+    )
+    from lockstep.client.allocate_by_hash import AllocateByConsistentHash
+    from lockstep.client.allocate_rooms import AllocateByMachineRoom, AllocateMachineRoomNearby
     from lockstep.client.config import ClientConfig, ConsumerConfig, ProducerConfig
     from lockstep.client.errors import (
         ClientError,
@@ -19,22 +27,36 @@ if TYPE_CHECKING:
         SendOutcome,
         TopicNotFoundError,
     )
-    from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, OrderlyListener
+    from lockstep.client.listener import (
+        ConcurrentListener,
+        ConsumeConcurrentlyContext,
+        ConsumeConcurrentlyStatus,
+        ConsumeOrderlyContext,
+        ConsumeOrderlyStatus,
+        OrderlyListener,
+    )
     from lockstep.client.plugin_broker import LockstepBroker
     from lockstep.client.producer import Producer
     from lockstep.client.push_consumer import PushConsumer
     from lockstep.client.selector import MessageQueueSelector, select_by_hash
     from lockstep.client.send_request import SendResult
     from lockstep.protocol.codes import SerializeType
-    from lockstep.protocol.heartbeat import ConsumeFromWhere
+    from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.message import MessageExt
     from lockstep.protocol.model import Message, MessageQueue
 
 __all__ = [
     "AdminClient",
+    "AllocateByConfig",
+    "AllocateByConsistentHash",
+    "AllocateByMachineRoom",
+    "AllocateMachineRoomNearby",
     "AllocateMessageQueueStrategy",
     "ClientConfig",
     "ClientError",
+    "ConcurrentListener",
+    "ConsumeConcurrentlyContext",
+    "ConsumeConcurrentlyStatus",
     "ConsumeFromWhere",
     "ConsumeOrderlyContext",
     "ConsumeOrderlyStatus",
@@ -43,6 +65,7 @@ __all__ = [
     "LockstepBroker",
     "Message",
     "MessageExt",
+    "MessageModel",
     "MessageQueue",
     "MessageQueueSelector",
     "NoRouteError",
@@ -57,22 +80,31 @@ __all__ = [
     "SerializeType",
     "TopicNotFoundError",
     "allocate_averagely",
+    "allocate_averagely_by_circle",
     "select_by_hash",
+    "strategy_name",
 ]
 
 EXPORTS = {
     "lockstep.client.admin": "AdminClient NotLockstepError",
-    "lockstep.client.allocate": "AllocateMessageQueueStrategy allocate_averagely",
+    "lockstep.client.allocate": (
+        "AllocateByConfig AllocateMessageQueueStrategy allocate_averagely allocate_averagely_by_circle strategy_name"
+    ),
+    "lockstep.client.allocate_by_hash": "AllocateByConsistentHash",
+    "lockstep.client.allocate_rooms": "AllocateByMachineRoom AllocateMachineRoomNearby",
     "lockstep.client.config": "ClientConfig ConsumerConfig ProducerConfig",
     "lockstep.client.errors": "ClientError ConsumerError NoRouteError SendError SendOutcome TopicNotFoundError",
-    "lockstep.client.listener": "ConsumeOrderlyContext ConsumeOrderlyStatus OrderlyListener",
+    "lockstep.client.listener": (
+        "ConcurrentListener ConsumeConcurrentlyContext ConsumeConcurrentlyStatus"
+        " ConsumeOrderlyContext ConsumeOrderlyStatus OrderlyListener"
+    ),
     "lockstep.client.plugin_broker": "LockstepBroker",
     "lockstep.client.producer": "Producer",
     "lockstep.client.push_consumer": "PushConsumer",
     "lockstep.client.selector": "MessageQueueSelector select_by_hash",
     "lockstep.client.send_request": "SendResult",
     "lockstep.protocol.codes": "SerializeType",
-    "lockstep.protocol.heartbeat": "ConsumeFromWhere",
+    "lockstep.protocol.heartbeat": "ConsumeFromWhere MessageModel",
     "lockstep.protocol.message": "MessageExt",
     "lockstep.protocol.model": "Message MessageQueue",
 }

@@ -1,10 +1,15 @@
 """One message handed to the listener because an administrator said so, beside pulls and offsets (wire.md 2.5)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Any, Final
 
-from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
+from lockstep.client.listener import (
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyContext,
+    ConsumeOrderlyStatus,
+    ListenerCall,
+)
 from lockstep.protocol import properties as names
 from lockstep.protocol.client_bodies import CMResult, ConsumeMessageDirectlyResult
 from lockstep.protocol.message import MessageExt
@@ -15,11 +20,13 @@ from lockstep.remoting.runtime import Runtime
 __all__ = ["ConsumeDirectly"]
 
 _S = ConsumeOrderlyStatus
-_RESULTS: Final = {
+_RESULTS: Final[Mapping[Any, CMResult]] = {
     _S.SUCCESS: CMResult.CR_SUCCESS,
     _S.COMMIT: CMResult.CR_COMMIT,
     _S.ROLLBACK: CMResult.CR_ROLLBACK,
     _S.SUSPEND_CURRENT_QUEUE_A_MOMENT: CMResult.CR_LATER,
+    ConsumeConcurrentlyStatus.CONSUME_SUCCESS: CMResult.CR_SUCCESS,
+    ConsumeConcurrentlyStatus.RECONSUME_LATER: CMResult.CR_LATER,
 }
 
 
@@ -30,7 +37,7 @@ class ConsumeDirectly:
         self,
         runtime: Runtime,
         group: str,
-        call: ListenerCall,
+        call: ListenerCall[Any],
         between_runs: Callable[[MessageQueue], AbstractAsyncContextManager[None]],
     ) -> None:
         self._runtime = runtime
@@ -43,10 +50,12 @@ class ConsumeDirectly:
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
         if queue.topic == retry_topic(self._group):
             message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
-        context = ConsumeOrderlyContext(queue)
+        context = self._call.contract.new_context(queue)
         async with self._between_runs(queue):
             began_ms = self._runtime.now_ms()
             outcome = await self._call([message], context)
             spent_ms = self._runtime.now_ms() - began_ms
         result = CMResult.CR_THROW_EXCEPTION if outcome.raised else _RESULTS[outcome.status]
-        return ConsumeMessageDirectlyResult(True, bool(context.auto_commit), result, outcome.error, spent_ms)
+        orderly = isinstance(context, ConsumeOrderlyContext)
+        auto_commit = bool(context.auto_commit) if isinstance(context, ConsumeOrderlyContext) else True
+        return ConsumeMessageDirectlyResult(orderly, auto_commit, result, outcome.error, spent_ms)

@@ -14,16 +14,16 @@ from lockstep.client.consume_stats import ConsumeStats, TopicTotals
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.queue_locks import Locks
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.runtime import Runtime, WorkerPool
 
 __all__ = ["ConsumeMessageOrderlyService"]
 
@@ -43,11 +43,12 @@ class ConsumeMessageOrderlyService:
         *,
         runtime: Runtime,
         config: ConsumerConfig,
-        call: ListenerCall,
-        locks: QueueLocks,
-        offsets: RemoteBrokerOffsetStore,
+        call: ListenerCall[ConsumeOrderlyStatus],
+        locks: Locks,
+        offsets: OffsetStore,
         dead_letters: DeadLetters,
         stats: ConsumeStats,
+        pool: WorkerPool,
         trace: TraceWriter | None,
         log: EventLog,
     ) -> None:
@@ -58,6 +59,7 @@ class ConsumeMessageOrderlyService:
         self._offsets = offsets
         self._dead_letters = dead_letters
         self._stats = stats
+        self._pool = pool
         self._trace = trace
         self._log = log
         self._gates: dict[MessageQueue, asyncio.Lock] = {}
@@ -77,15 +79,21 @@ class ConsumeMessageOrderlyService:
 
     # Tasks ---------------------------------------------------------------------------------------------------
 
-    def submit(self, process_queue: ProcessQueue) -> None:
-        """Start consuming; the caller was told to by `put_messages`."""
+    def start(self) -> None:
+        pass
+
+    def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        if process_queue.put_messages(messages):
+            self._start(process_queue)
+
+    def _start(self, process_queue: ProcessQueue) -> None:
         if self._stopped or process_queue in self._running:
             return
         task = self._runtime.create_task(self._consume(process_queue), name=f"consume {process_queue.queue}")
         self._running[process_queue] = task
 
     def _submit_later(self, process_queue: ProcessQueue, delay_ms: int) -> None:
-        self._runtime.call_later_ms(delay_ms, self.submit, process_queue)
+        self._runtime.call_later_ms(delay_ms, self._start, process_queue)
 
     @asynccontextmanager
     async def between_runs(self, queue: MessageQueue) -> AsyncIterator[None]:
@@ -98,6 +106,9 @@ class ConsumeMessageOrderlyService:
             self._wanted[queue] -= 1
             if not self._wanted[queue]:
                 del self._wanted[queue]
+
+    def set_consume_thread_count(self, count: int) -> None:
+        self._pool.resize(count)
 
     async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
         """Take no more messages; the queues whose listener did not return within `timeout_ms`."""

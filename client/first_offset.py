@@ -2,7 +2,7 @@
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader, SearchOffsetRequestHeader
@@ -24,7 +24,7 @@ class FirstOffset:
     later maximum: messages that came between are skipped (wire.md 14, #10955). Once is enough and exact.
     """
 
-    def __init__(self, instance: MQClientInstance, config: ConsumerConfig, offsets: RemoteBrokerOffsetStore) -> None:
+    def __init__(self, instance: MQClientInstance, config: ConsumerConfig, offsets: OffsetStore) -> None:
         self._instance = instance
         self._offsets = offsets
         self._from_where = config.consume_from_where
@@ -37,7 +37,7 @@ class FirstOffset:
     async def __call__(self, process_queue: ProcessQueue) -> int:
         """Raises RemotingError, NoRouteError; the caller tries again."""
         queue = process_queue.queue
-        stored = await self._offsets.read_from_broker(queue)
+        stored = await self._offsets.read(queue)
         if stored >= 0:
             return stored
         is_retry = is_retry_topic(queue.topic)

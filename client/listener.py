@@ -1,18 +1,36 @@
-"""The listener contract (docs/order.md 2) and what a listener's answer means (wire.md 12.7)."""
+"""The listener contract (docs/order.md 2) and what a listener's answer means (wire.md 12.7, 12.8)."""
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import WorkerPool
 
-__all__ = ["ConsumeOrderlyContext", "ConsumeOrderlyStatus", "Listener", "ListenerCall", "OrderlyListener", "Outcome"]
+__all__ = [
+    "CONCURRENT",
+    "ORDERLY",
+    "AnyListener",
+    "ConcurrentListener",
+    "ConsumeConcurrentlyContext",
+    "ConsumeConcurrentlyStatus",
+    "ConsumeOrderlyContext",
+    "ConsumeOrderlyStatus",
+    "Contract",
+    "Listener",
+    "ListenerCall",
+    "ListenerContext",
+    "OrderlyListener",
+    "Outcome",
+]
+
+ACK_ALL: Final = 2**31 - 1
+S = TypeVar("S", bound=Enum)
 
 
 class ConsumeOrderlyStatus(Enum):
@@ -31,38 +49,97 @@ class ConsumeOrderlyContext:
     suspend_current_queue_time_ms: int = -1
 
 
-Listener = Callable[[list[MessageExt], ConsumeOrderlyContext], Any]
+class ConsumeConcurrentlyStatus(Enum):
+    CONSUME_SUCCESS = "CONSUME_SUCCESS"
+    RECONSUME_LATER = "RECONSUME_LATER"  # goes back to the broker, which delivers it again after a delay
+
+
+@dataclass(slots=True)
+class ConsumeConcurrentlyContext:
+    """What a listener without order is told, and may set.
+
+    `delay_level_when_next_consume`: 0 leaves it to the broker (3 + the times it was tried), a negative one makes a
+    dead letter at once, others are delay levels. `ack_index`: after CONSUME_SUCCESS, the last message of the batch
+    that counts as handled, from 0; those behind it go back.
+    """
+
+    message_queue: MessageQueue
+    delay_level_when_next_consume: int = 0
+    ack_index: int = ACK_ALL
+
+
+class ListenerContext(Protocol):
+    message_queue: MessageQueue
+
+
+Listener = Callable[[list[MessageExt], Any], Any]
 OrderlyListener = Callable[
     [list[MessageExt], ConsumeOrderlyContext],
     ConsumeOrderlyStatus | Awaitable[ConsumeOrderlyStatus | None] | None,
 ]
+ConcurrentListener = Callable[
+    [list[MessageExt], ConsumeConcurrentlyContext],
+    ConsumeConcurrentlyStatus | Awaitable[ConsumeConcurrentlyStatus],
+]
+AnyListener = OrderlyListener | ConcurrentListener
 
-_SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+
+@dataclass(frozen=True, slots=True)
+class Contract(Generic[S]):
+    """What a kind of listener is given and may answer. `nothing` is what None means; None: it is no answer."""
+
+    statuses: type[S]
+    nothing: S | None
+    failure: S
+    consequence: str
+    allowed: str
+    new_context: Callable[[MessageQueue], ListenerContext]
 
 
-class Outcome(NamedTuple):
+ORDERLY: Final = Contract(
+    ConsumeOrderlyStatus,
+    ConsumeOrderlyStatus.SUCCESS,
+    ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT,
+    "queue suspended",
+    "None or a ConsumeOrderlyStatus",
+    ConsumeOrderlyContext,
+)
+CONCURRENT: Final = Contract(
+    ConsumeConcurrentlyStatus,
+    None,
+    ConsumeConcurrentlyStatus.RECONSUME_LATER,
+    "messages consumed again later",
+    "a ConsumeConcurrentlyStatus",
+    ConsumeConcurrentlyContext,
+)
+
+
+class Outcome(NamedTuple, Generic[S]):
     """What came of a call: `error` says what was wrong with it, `raised` whether that was an exception."""
 
-    status: ConsumeOrderlyStatus
+    status: S
     error: str | None = None
     raised: bool = False
 
 
-class ListenerCall:
+class ListenerCall(Generic[S]):
     """Calls a listener, `async def` on the loop and plain on the pool, and turns whatever comes back into an `Outcome`.
 
-    None is SUCCESS; an exception is SUSPEND; anything else is SUSPEND with an error that names it.
+    An exception, and an answer that the contract does not know, is the contract's failure, with an error that names it.
     """
 
-    def __init__(self, listener: OrderlyListener, pool: WorkerPool, log: EventLog) -> None:
+    def __init__(self, listener: AnyListener, pool: WorkerPool, log: EventLog, contract: Contract[S]) -> None:
         self._listener: Listener = listener
         self._pool = pool
         self._log = log
+        self.contract = contract
+        self._outcomes = {status: Outcome(status) for status in contract.statuses}
         self._is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
 
-    async def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Outcome:
+    async def __call__(self, messages: list[MessageExt], context: ListenerContext) -> Outcome[S]:
+        contract, first_offset = self.contract, messages[0].queue_offset  # a listener may empty its list
         try:
             if self._is_async:
                 result = await self._listener(messages, context)
@@ -73,28 +150,24 @@ class ListenerCall:
                 raise  # not the listener's: this client is taken down
             reason = f"{type(error).__name__}: {error}"
             self._log.warning(
-                "listener failed: queue suspended",
+                f"listener failed: {contract.consequence}",
                 queue=str(context.message_queue),
-                offset=messages[0].queue_offset,
+                offset=first_offset,
                 error=reason,
             )
-            return Outcome(_SUSPEND, reason, raised=True)
-        if result is None:
-            return _SUCCEEDED
-        if type(result) is ConsumeOrderlyStatus:
-            return _OUTCOMES[result]
-        returned = f"{type(result).__name__} {result!r:.80}"
+            return Outcome(contract.failure, reason, raised=True)
+        if result is None and contract.nothing is not None:
+            return self._outcomes[contract.nothing]
+        if type(result) is contract.statuses:
+            return self._outcomes[result]
+        returned = "None" if result is None else f"{type(result).__name__} {result!r:.80}"
         self._log.error(
-            "listener returned nonsense: queue suspended",
+            f"listener returned nonsense: {contract.consequence}",
             queue=str(context.message_queue),
             returned=returned,
-            allowed="None or a ConsumeOrderlyStatus",
+            allowed=contract.allowed,
         )
-        return Outcome(_SUSPEND, f"the listener returned {returned}")
-
-
-_OUTCOMES = {status: Outcome(status) for status in ConsumeOrderlyStatus}
-_SUCCEEDED = _OUTCOMES[ConsumeOrderlyStatus.SUCCESS]
+        return Outcome(contract.failure, f"the listener returned {returned}")
 
 
 def _being_cancelled() -> bool:

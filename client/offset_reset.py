@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.queue_locks import Locks
 from lockstep.client.rebalance import Rebalance
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
@@ -23,8 +23,8 @@ class OffsetReset:
         self,
         instance: MQClientInstance,
         table: dict[MessageQueue, ProcessQueue],
-        locks: QueueLocks,
-        offsets: RemoteBrokerOffsetStore,
+        locks: Locks,
+        offsets: OffsetStore,
         rebalance: Rebalance,
         *,
         done: Callable[[], None],

@@ -1,6 +1,7 @@
 """Consume offsets as a clustering client keeps them: in memory, stored on the broker (wire.md 8.3, 12.9)."""
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from lockstep.client.instance import MQClientInstance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -13,9 +14,26 @@ from lockstep.protocol.headers import (
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["NO_OFFSET", "RemoteBrokerOffsetStore"]
+__all__ = ["NO_OFFSET", "OffsetStore", "RemoteBrokerOffsetStore"]
 
 NO_OFFSET = -1
+
+
+class OffsetStore(Protocol):
+    """Where a consumer has got to in each queue: a copy in memory, kept for the next start elsewhere."""
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None: ...
+
+    def in_memory(self, queue: MessageQueue) -> int:
+        """NO_OFFSET when it is not known."""
+
+    def forget(self, queue: MessageQueue) -> None: ...
+
+    async def read(self, queue: MessageQueue) -> int:
+        """The kept offset, or NO_OFFSET. Raises RemotingError, NoRouteError; the caller tries again."""
+
+    def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
+        """Keep the offsets of `queues` that are known; `before_sending` is told of each."""
 
 
 class RemoteBrokerOffsetStore:
@@ -34,7 +52,7 @@ class RemoteBrokerOffsetStore:
     def forget(self, queue: MessageQueue) -> None:
         self._offsets.pop(queue, None)
 
-    async def read_from_broker(self, queue: MessageQueue) -> int:
+    async def read(self, queue: MessageQueue) -> int:
         """The stored offset, or NO_OFFSET.
 
         Only QUERY_NOT_FOUND means "none". Java takes any error code for it, and so may jump to the end when a

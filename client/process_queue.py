@@ -20,15 +20,24 @@ __all__ = ["ProcessQueue"]
 class ProcessQueue:
     """`period` numbers the ownership periods of one client; `locked_ms` is when the lock it has was asked for.
 
-    Times are epoch milliseconds.
+    Where no lock is needed (`needs_lock`) it counts as held. Times are epoch milliseconds.
     """
 
-    def __init__(self, queue: MessageQueue, period: int, now_ms: int, *, locked_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        queue: MessageQueue,
+        period: int,
+        now_ms: int,
+        *,
+        locked_ms: int | None = None,
+        needs_lock: bool = True,
+    ) -> None:
         self.queue = queue
         self.period = period
         self.dropped = False
         self.outlived_lock = False  # it was lost, or may have been, and won back
-        self.locked = locked_ms is not None
+        self.needs_lock = needs_lock
+        self.locked = locked_ms is not None and needs_lock
         self.last_lock_ms = now_ms if locked_ms is None else locked_ms
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
@@ -141,7 +150,7 @@ class ProcessQueue:
 
     def holds_lock(self, now_ms: int, lock_max_live_time_ms: int) -> bool:
         """Does this client still believe in its lock? It must stop before the broker gives the queue away."""
-        return self.locked and now_ms - self.last_lock_ms <= lock_max_live_time_ms
+        return not self.needs_lock or (self.locked and now_ms - self.last_lock_ms <= lock_max_live_time_ms)
 
     def pull_expired(self, now_ms: int, pull_max_idle_ms: int) -> bool:
         return now_ms - self.last_pull_ms > pull_max_idle_ms

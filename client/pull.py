@@ -8,7 +8,7 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.errors import ClientError
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, request_name
@@ -42,18 +42,18 @@ class PullResult(NamedTuple):
 
 
 class PullLoop:
-    """`subscription(topic)` is the present one; `submit` starts consumption; `offset_illegal` takes the queue out."""
+    """`subscription(topic)` is the present one; `submit` takes what was pulled, `offset_illegal` a queue out."""
 
     def __init__(
         self,
         instance: MQClientInstance,
         group: str,
         config: ConsumerConfig,
-        offsets: RemoteBrokerOffsetStore,
+        offsets: OffsetStore,
         *,
         subscription: Callable[[str], SubscriptionData | None],
         first_offset: Callable[[ProcessQueue], Awaitable[int]],
-        submit: Callable[[ProcessQueue], None],
+        submit: Callable[[ProcessQueue, list[MessageExt]], None],
         offset_illegal: Callable[[ProcessQueue], Awaitable[None]],
         stats: ConsumeStats,
         trace: TraceWriter | None,
@@ -159,8 +159,7 @@ class PullLoop:
         if result.messages:
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
             self._stats.pulled(process_queue.queue.topic, len(result.messages), waited_ms)
-            if process_queue.put_messages(result.messages):
-                self._submit(process_queue)
+            self._submit(process_queue, result.messages)
         elif result.code == ResponseCode.PULL_OFFSET_MOVED:
             process_queue.dropped = True
             self._instance.log.warning(

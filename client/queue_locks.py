@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
@@ -16,9 +17,52 @@ from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import TimerHandle
+from lockstep.remoting.runtime import Runtime, TimerHandle
 
-__all__ = ["QueueLocks"]
+__all__ = ["Locks", "NoLocks", "QueueLocks"]
+
+
+class Locks(Protocol):
+    """What a rebalance and a consume service ask of the broker's locks."""
+
+    @property
+    def needed(self) -> bool:
+        """Is a queue consumed only under its lock?"""
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]: ...
+    async def lock_all(self) -> None: ...
+    async def lock_all_over(self, address: str, endpoint: Endpoint) -> None: ...
+    def unlock_one_way(self, queue: MessageQueue) -> None: ...
+    def unlock_later(self, queue: MessageQueue) -> None: ...
+    async def unlock_all(self, queues: Iterable[MessageQueue]) -> None: ...
+
+
+class NoLocks:
+    """For consumption without order and for broadcasting: nobody is asked, everything is granted (wire.md 12.3)."""
+
+    needed = False
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        now_ms = self._runtime.now_ms()
+        return dict.fromkeys(queues, now_ms)
+
+    async def lock_all(self) -> None:
+        pass
+
+    async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
+        pass
+
+    def unlock_one_way(self, queue: MessageQueue) -> None:
+        pass
+
+    def unlock_later(self, queue: MessageQueue) -> None:
+        pass
+
+    async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
+        pass
 
 
 class QueueLocks:
@@ -29,6 +73,8 @@ class QueueLocks:
     with it all the same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a
     new one.
     """
+
+    needed = True
 
     def __init__(
         self,

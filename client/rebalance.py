@@ -6,9 +6,9 @@ from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.queue_locks import Locks
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.bodies import ConsumerIdList, TopicRouteData
 from lockstep.protocol.body_codec import decode_body
@@ -33,8 +33,8 @@ class Rebalance:
         config: ConsumerConfig,
         table: dict[MessageQueue, ProcessQueue],
         *,
-        locks: QueueLocks,
-        offsets: RemoteBrokerOffsetStore,
+        locks: Locks,
+        offsets: OffsetStore,
         strategy: AllocateMessageQueueStrategy,
         topics: Callable[[], list[str]],
         on_added: Callable[[ProcessQueue], None],
@@ -133,7 +133,9 @@ class Rebalance:
         """Its first offset is fixed by the first pull, under this lock."""
         self._offsets.forget(queue)
         self._periods += 1
-        process_queue = ProcessQueue(queue, self._periods, self._runtime.now_ms(), locked_ms=locked_ms)
+        process_queue = ProcessQueue(
+            queue, self._periods, self._runtime.now_ms(), locked_ms=locked_ms, needs_lock=self._locks.needed
+        )
         self._table[queue] = process_queue
         self._log.info("queue acquired", queue=str(queue), period=process_queue.period)
         if self._trace is not None:

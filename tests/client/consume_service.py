@@ -9,7 +9,7 @@ from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.client.listener import ListenerCall
+from lockstep.client.listener import ORDERLY, ListenerCall
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import QueueLocks
@@ -43,14 +43,16 @@ class Service:
         self.lock_answers: list[bool] = []
         self.lock_asked: list[int] = []
         self.log = stage.log
+        pool = stage.client.new_worker_pool("p", 1)
         self.service = ConsumeMessageOrderlyService(
             runtime=stage.client,
             config=self.config,
-            call=ListenerCall(self._listen, stage.client.new_worker_pool("p", 1), stage.log),
+            call=ListenerCall(self._listen, pool, stage.log, ORDERLY),
             locks=cast("QueueLocks", self),
             offsets=cast("RemoteBrokerOffsetStore", self),
             dead_letters=cast("DeadLetters", self),
             stats=ConsumeStats(0),
+            pool=pool,
             trace=trace,
             log=stage.log,
         )
@@ -85,8 +87,7 @@ class Service:
 
     # What tests do
     def put(self, *offsets: int) -> None:
-        if self.queue.put_messages(messages_at(*offsets)):
-            self.service.submit(self.queue)
+        self.service.submit(self.queue, messages_at(*offsets))
 
     async def quiet(self, duration_ms: int = 500) -> None:
         await self.stage.world.sleep_ms(duration_ms)

@@ -184,7 +184,6 @@ async def test_a_retried_message_has_its_first_topic(stage: Stage) -> None:
     topics: list[str] = []
     service = Service(stage, lambda messages, _: topics.append(messages[0].topic))
     service.queue = ProcessQueue(queue_at(0, topic="%RETRY%g"), 1, 0, locked_ms=stage.client.now_ms())
-    if service.queue.put_messages([message_at(0, RETRY_TOPIC="Aircraft")]):
-        service.service.submit(service.queue)
+    service.service.submit(service.queue, [message_at(0, RETRY_TOPIC="Aircraft")])
     await service.quiet()
     assert topics == ["Aircraft"]

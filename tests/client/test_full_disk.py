@@ -7,7 +7,7 @@ from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, M
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
-from lockstep.client.listener import ListenerCall
+from lockstep.client.listener import ORDERLY, ListenerCall
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
@@ -56,7 +56,7 @@ async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_
         RemoteBrokerOffsetStore(instance, "tower"),
         subscription=lambda topic: SubscriptionData.parse(topic, "*"),
         first_offset=first_offset,
-        submit=lambda _: None,
+        submit=lambda _queue, _messages: None,
         offset_illegal=offset_illegal,
         stats=ConsumeStats(0),
         trace=FullDisk(stage.client, "trace", instance.client_id, "tower"),
@@ -99,19 +99,20 @@ async def test_a_lock_that_cannot_be_recorded_is_asked_for_again(stage: Stage) -
     async def listen(messages: list[MessageExt], _: ConsumeOrderlyContext) -> None:
         handled.extend(message.queue_offset for message in messages)
 
+    pool = stage.client.new_worker_pool("p", 1)
     service = ConsumeMessageOrderlyService(
         runtime=stage.client,
         config=config,
-        call=ListenerCall(listen, stage.client.new_worker_pool("p", 1), stage.log),
+        call=ListenerCall(listen, pool, stage.log, ORDERLY),
         locks=cast("QueueLocks", locks),
         offsets=RemoteBrokerOffsetStore(instance, "tower"),
         dead_letters=DeadLetters(instance, "tower", config, None),
         stats=ConsumeStats(0),
+        pool=pool,
         trace=None,
         log=stage.log,
     )
-    assert locks.process_queue.put_messages(messages_at(0, 1))
-    service.submit(locks.process_queue)
+    service.submit(locks.process_queue, messages_at(0, 1))
     await stage.world.sleep_ms(4_000)
     assert locks.asked_ms == [100, 3_200]
     assert handled == [0, 1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt, MessageQueue
-from lockstep.client.listener import ListenerCall
+from lockstep.client.listener import ORDERLY, ListenerCall
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.client.messages import messages_at
 from tests.remoting.helpers import RecordingLog
@@ -20,7 +20,7 @@ QUEUE = MessageQueue("T", "broker-a", 3)
 async def call(listener: Any, log: RecordingLog | None = None) -> ConsumeOrderlyStatus:
     pool = AsyncioRuntime().new_worker_pool("listener", 2)
     try:
-        outcome = await ListenerCall(listener, pool, log or RecordingLog())(
+        outcome = await ListenerCall(listener, pool, log or RecordingLog(), ORDERLY)(
             messages_at(7), ConsumeOrderlyContext(QUEUE)
         )
         return outcome.status

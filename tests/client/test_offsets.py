@@ -61,9 +61,9 @@ async def test_reading_from_the_broker(stage: Stage) -> None:
     """The stored offset, remembered; QUERY_NOT_FOUND alone means that there is none."""
     broker, offsets = await store_on(stage)
     broker.answers(QUERY, OffsetResponseHeader(41), NONE)
-    assert await offsets.read_from_broker(queue_at(2)) == 41
+    assert await offsets.read(queue_at(2)) == 41
     assert offsets.in_memory(queue_at(2)) == 41
-    assert await offsets.read_from_broker(queue_at(3)) == NO_OFFSET
+    assert await offsets.read(queue_at(3)) == NO_OFFSET
     assert offsets.in_memory(queue_at(3)) == NO_OFFSET
     asked = broker.requests(QUERY)[0].decode_header(QueryConsumerOffsetRequestHeader)
     assert asked == (GROUP, TOPIC, 2)
@@ -78,7 +78,7 @@ def test_other_codes_are_errors(code: ResponseCode) -> None:
         broker, offsets = await store_on(stage)
         broker.answers(QUERY, code)
         with pytest.raises(RequestRefused):
-            await offsets.read_from_broker(queue_at(0))
+            await offsets.read(queue_at(0))
 
     play()
 
@@ -89,11 +89,11 @@ async def test_a_silent_and_an_absent_broker_are_errors(stage: Stage) -> None:
     broker, offsets = await store_on(stage)
     broker.answers(QUERY, None)
     with pytest.raises(RequestTimeout):
-        await offsets.read_from_broker(queue_at(0))
+        await offsets.read(queue_at(0))
     broker.stop()
     await stage.world.sleep_ms(10)
     with pytest.raises(ConnectFailed):
-        await offsets.read_from_broker(queue_at(0))
+        await offsets.read(queue_at(0))
 
 
 @on_stage
@@ -101,7 +101,7 @@ async def test_persist_tells_the_broker_one_way(stage: Stage) -> None:
     """Of those asked for the known ones, each announced before it is sent."""
     broker, offsets = await store_on(stage)
     broker.answers(QUERY, NONE)
-    await offsets.read_from_broker(queue_at(0))
+    await offsets.read(queue_at(0))
     for queue_id in range(3):
         offsets.update(queue_at(queue_id), 10 + queue_id)
     told: list[tuple[MessageQueue, int]] = []

@@ -15,6 +15,7 @@ from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import MessageExt
 from lockstep.remoting.errors import RequestRefused
 from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
@@ -43,7 +44,7 @@ class Pulling:
             self.offsets,
             subscription=lambda _topic: self.subscription,
             first_offset=lambda process_queue: self.first_offset(process_queue),
-            submit=self.submitted.append,
+            submit=self._submit,
             offset_illegal=self._illegal,
             stats=ConsumeStats(0),
             trace=None,
@@ -51,6 +52,10 @@ class Pulling:
 
     async def _begin_at_5(self, _: ProcessQueue) -> int:
         return 5
+
+    def _submit(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        if process_queue.put_messages(messages):
+            self.submitted.append(process_queue)
 
     async def _illegal(self, process_queue: ProcessQueue) -> None:
         self.illegal.append(process_queue.next_offset)

@@ -1,0 +1,57 @@
+"""What a consume service is: it takes what was pulled and calls the listener, in its own order or without one.
+
+There is one for each value of a consumer's `ordering`; `orderings` has the table.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.listener import ListenerCall
+from lockstep.client.offset_store import OffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.queue_locks import Locks
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.heartbeat import MessageModel
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.runtime import WorkerPool
+
+__all__ = ["ConsumeService", "ServiceParts"]
+
+
+class ConsumeService(Protocol):
+    def start(self) -> None:
+        """Begin what is repeated; there is nothing to consume yet."""
+
+    def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        """Put pulled messages into their process queue, and consume them."""
+
+    def between_runs(self, queue: MessageQueue) -> AbstractAsyncContextManager[None]:
+        """In it an administrator's message may be handed to the listener beside those of `queue`."""
+
+    def set_consume_thread_count(self, count: int) -> None:
+        """From now on so many listener calls at a time."""
+
+    async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
+        """Take no more messages; the queues whose listener did not return within `timeout_ms`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """What a consumer has to make its service of."""
+
+    instance: MQClientInstance
+    group: str
+    config: ConsumerConfig
+    message_model: MessageModel
+    call: ListenerCall[Any]
+    pool: WorkerPool
+    locks: Locks
+    offsets: OffsetStore
+    stats: ConsumeStats
+    trace: TraceWriter | None

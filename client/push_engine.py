@@ -1,0 +1,233 @@
+"""What a started PushConsumer runs on: its parts, put together, and the work that goes from one to another."""
+
+import asyncio
+from typing import NamedTuple
+
+from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.broker_calls import BrokerCalls
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_directly import ConsumeDirectly
+from lockstep.client.consume_service import ServiceParts
+from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.first_offset import FirstOffset
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.listener import AnyListener, ListenerCall
+from lockstep.client.offset_reset import OffsetReset
+from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
+from lockstep.client.orderings import OrderingRow
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.pull import PullLoop
+from lockstep.client.queue_locks import Locks, NoLocks, QueueLocks
+from lockstep.client.rebalance import Rebalance
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.endpoint import Endpoint
+
+__all__ = ["PushEngine", "PushOptions"]
+
+
+class PushOptions(NamedTuple):
+    """What the user chose."""
+
+    group: str
+    config: ConsumerConfig
+    listener: AnyListener
+    ordering: OrderingRow
+    message_model: MessageModel
+    strategy: AllocateMessageQueueStrategy
+
+
+class PushEngine:
+    """`subscriptions` is the consumer's own, by topic."""
+
+    def __init__(
+        self,
+        instance: MQClientInstance,
+        options: PushOptions,
+        subscriptions: dict[str, SubscriptionData],
+        trace: TraceWriter | None,
+    ) -> None:
+        group, config, runtime = options.group, options.config, instance.runtime
+        self._instance = instance
+        self._runtime = runtime
+        self._log = instance.log
+        self._config = config
+        self._subscriptions = subscriptions
+        self._trace = trace
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self._wake = asyncio.Event()
+        self._rebalancing: asyncio.Task[None] | None = None
+        self._pulling: dict[ProcessQueue, asyncio.Task[None]] = {}
+        self._stopping = False
+
+        self._pool = runtime.new_worker_pool(f"{group} listener", config.consume_thread_count)
+        self._offsets = self._new_offset_store(options)
+        self._locks = self._new_locks(options)
+        self._stats = ConsumeStats(runtime.now_ms())
+        call = ListenerCall(options.listener, self._pool, self._log, options.ordering.contract)
+        self.service = options.ordering.new_service(
+            ServiceParts(
+                instance=instance,
+                group=group,
+                config=config,
+                message_model=options.message_model,
+                call=call,
+                pool=self._pool,
+                locks=self._locks,
+                offsets=self._offsets,
+                stats=self._stats,
+                trace=trace,
+            )
+        )
+        self._pulls = PullLoop(
+            instance,
+            group,
+            config,
+            self._offsets,
+            subscription=subscriptions.get,
+            first_offset=FirstOffset(instance, config, self._offsets),
+            submit=self.service.submit,
+            offset_illegal=self._offset_illegal,
+            stats=self._stats,
+            trace=trace,
+        )
+        self._rebalance = Rebalance(
+            instance,
+            group,
+            config,
+            self.table,
+            locks=self._locks,
+            offsets=self._offsets,
+            strategy=options.strategy,
+            topics=lambda: list(subscriptions),
+            on_added=self._start_pulling,
+            on_changed=self._queues_changed,
+            trace=trace,
+        )
+        self._reset = OffsetReset(
+            instance, self.table, self._locks, self._offsets, self._rebalance, done=self._wake.set, trace=trace
+        )
+        calls = BrokerCalls(
+            instance,
+            group,
+            config,
+            self.table,
+            offsets=self._offsets,
+            stats=self._stats,
+            directly=ConsumeDirectly(runtime, group, call, self.service.between_runs),
+            subscriptions=lambda: list(subscriptions.values()),
+            reset=self._reset.start,
+        )
+        instance.serve(calls.handlers)
+
+    def _new_offset_store(self, options: PushOptions) -> OffsetStore:
+        return RemoteBrokerOffsetStore(self._instance, options.group)
+
+    def _new_locks(self, options: PushOptions) -> Locks:
+        """A broadcasting consumer shares its queues with nobody of its group: it needs no lock, in any order."""
+        if options.ordering.needs_lock and options.message_model is MessageModel.CLUSTERING:
+            return QueueLocks(self._instance, options.group, self._config, self.table, self._trace, self._lock_won_back)
+        return NoLocks(self._runtime)
+
+    # Life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        config, schedule = self._config, self._instance.schedule
+        self._instance.start()
+        self.service.start()
+        schedule.every(
+            config.lock_interval_ms, self._locks.lock_all, first_ms=config.lock_first_delay_ms, name="lock all"
+        )
+        persist_ms = config.persist_consumer_offset_interval_ms
+        schedule.every(persist_ms, self._persist_all, first_ms=persist_ms, name="persist offsets")
+        schedule.every(SAMPLE_INTERVAL_MS, self._sample, first_ms=SAMPLE_INTERVAL_MS, name="statistics")
+        self._rebalancing = self._runtime.create_task(self._rebalance_forever(), name="rebalance")
+
+    async def stop(self) -> list[ProcessQueue]:
+        """Let running listeners end, store offsets, unlock; the queues whose listener is stuck.
+
+        Offsets are stored before the locks go, so that the next owner starts where this one ended.
+        """
+        self._stopping = True
+        self._reset.stop()
+        if self._rebalancing is not None:
+            self._wake.set()
+            await self._rebalancing  # to the end of its round: a lock on its way must come into the table, to be freed
+        await self._instance.schedule.stop()
+        stuck = await self.service.stop(self._config.await_termination_ms)
+        for process_queue in stuck:
+            self._log.error(
+                "listener stuck: left running, its queue stays locked until the lock expires",
+                queue=str(process_queue.queue),
+                waited_ms=self._config.await_termination_ms,
+            )
+        held = [queue for queue, process_queue in self.table.items() if process_queue not in stuck]
+        try:
+            await self._persist_all()
+            for process_queue in self.table.values():
+                self._rebalance.drop(process_queue, "shutdown")
+        except OSError as error:  # of the trace: what it cannot record is not committed, and the locks go all the same
+            self._log.error("trace not written", error=str(error))
+        for process_queue in self.table.values():
+            process_queue.dropped = True
+        for task in list(self._pulling.values()):
+            task.cancel()
+        await self._locks.unlock_all(held)
+        return stuck
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def rebalance_soon(self) -> None:
+        self._wake.set()
+
+    async def broker_connected(self, address: str, endpoint: Endpoint) -> None:
+        """A broker that restarted has no locks: renew at once what we hold, before somebody else takes it."""
+        if self.table and not self._stopping:
+            await self._locks.lock_all_over(address, endpoint)
+            self._wake.set()
+
+    # Work ----------------------------------------------------------------------------------------------------
+
+    async def _rebalance_forever(self) -> None:
+        """At the start, every 20 s, and at once when the group's members changed."""
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                await self._rebalance.run()
+            except Exception as error:
+                self._log.error("rebalance failed", error=f"{type(error).__name__}: {error}")
+            try:
+                await asyncio.wait_for(self._wake.wait(), self._config.rebalance_interval_ms / 1000)
+            except TimeoutError:
+                pass
+
+    def _start_pulling(self, process_queue: ProcessQueue) -> None:
+        task = self._runtime.create_task(self._pulls.run(process_queue), name=f"pull {process_queue.queue}")
+        self._pulling[process_queue] = task
+        task.add_done_callback(lambda _: self._pulling.pop(process_queue, None))
+
+    async def _queues_changed(self, topic: str) -> None:
+        """The topic's subscription gets a new version and the brokers hear of it at once (wire.md 12.3)."""
+        now_ms = self._runtime.now_ms()
+        self._subscriptions[topic] = self._subscriptions[topic]._replace(sub_version=now_ms)
+        await self._instance.heartbeat_all()
+
+    def _lock_won_back(self, process_queue: ProcessQueue) -> None:
+        self._rebalance.drop(process_queue, "its lock had run out: it begins anew")
+        self._wake.set()
+
+    async def _persist_all(self) -> None:
+        """Offsets of queues that this client still owns; a stale owner's must not overwrite its successor's."""
+        now_ms, live_ms = self._runtime.now_ms(), self._config.lock_max_live_time_ms
+        owned = [pq for pq in self.table.values() if not pq.dropped and pq.holds_lock(now_ms, live_ms)]
+        self._rebalance.persist(owned)
+
+    async def _offset_illegal(self, process_queue: ProcessQueue) -> None:
+        """10 s later the broker's offset is taken and stored, and the queue may be acquired again (wire.md 12.6)."""
+        await asyncio.sleep(self._config.offset_illegal_delay_ms / 1000)
+        await self._reset.restart({process_queue: process_queue.next_offset})
+
+    async def _sample(self) -> None:
+        self._stats.sample(self._runtime.now_ms())
