@@ -1,10 +1,21 @@
-"""Strategies that share a topic's queues among the members of a group (wire.md 12.4). Sorted in, disjoint out."""
+"""Strategies that share a topic's queues among the members of a group (wire.md 12.4). Sorted in, disjoint out.
 
-from collections.abc import Callable, Sequence
+A strategy is any callable of this form; those that need to be told something are objects. All members must use the
+same one, or two of them claim one queue and another stays without an owner.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["AllocateMessageQueueStrategy", "allocate_averagely"]
+__all__ = [
+    "AllocateByConfig",
+    "AllocateMessageQueueStrategy",
+    "allocate_averagely",
+    "allocate_averagely_by_circle",
+    "strategy_name",
+]
 
 AllocateMessageQueueStrategy = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """`(group, client_id, sorted queues, sorted client ids) -> the queues of client_id`."""
@@ -20,3 +31,46 @@ def allocate_averagely(
     size, longer = divmod(len(queues), members)
     start = index * size + min(index, longer)
     return list(queues[start : start + size + (index < longer)])
+
+
+def allocate_averagely_by_circle(
+    _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+) -> list[MessageQueue]:
+    """AVG_BY_CIRCLE: queues are dealt out one by one, as cards are. A client that is not a member gets none."""
+    if client_id not in client_ids:
+        return []
+    return list(queues[client_ids.index(client_id) :: len(client_ids)])
+
+
+class AllocateByConfig:
+    """CONFIG: the queues that somebody wrote down for this member, whoever else is there.
+
+    Of each topic those named of it, of a topic that is not named none: who consumes concurrently names the queues of
+    `%RETRY%group` for one member. Nobody but the writer sees to it that every queue has an owner.
+    """
+
+    name: Final = "CONFIG"
+
+    def __init__(self, queues: Collection[MessageQueue]) -> None:
+        self.queues = sorted(set(queues))
+
+    def __call__(
+        self, _group: str, _client_id: str, queues: Sequence[MessageQueue], _client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        topics = {queue.topic for queue in queues}
+        return [queue for queue in self.queues if queue.topic in topics]
+
+
+_NAMES: Final[tuple[tuple[AllocateMessageQueueStrategy, str], ...]] = (
+    (allocate_averagely, "AVG"),
+    (allocate_averagely_by_circle, "AVG_BY_CIRCLE"),
+)
+
+
+def strategy_name(strategy: AllocateMessageQueueStrategy) -> str:
+    """RocketMQ's name of it; of a user's own its `name`, or that of the function or class."""
+    for known, name in _NAMES:
+        if strategy is known:
+            return name
+    own = getattr(strategy, "name", None) or getattr(strategy, "__name__", type(strategy).__name__)
+    return str(own)
