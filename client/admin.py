@@ -1,95 +1,52 @@
-"""AdminClient: what tools ask brokers and name servers."""
+"""AdminClient: what tools ask brokers and name servers. Here topics and offsets; the rest is in its bases."""
 
-from typing import Any, TypeVar
+from typing import Any, Final
 
-from lockstep.client.config import ClientConfig
-from lockstep.client.errors import ClientError, NoRouteError, TopicNotFoundError
-from lockstep.client.instance import MQClientInstance, name_server_addresses
-from lockstep.client.lifecycle import Lifecycle
-from lockstep.protocol.bodies import (
-    BrokerData,
-    ClusterInfo,
-    ConsumerGroupList,
-    ConsumerIdList,
-    LockTableBody,
-    LockTableRow,
-    TopicList,
-    TopicRouteData,
+from lockstep.client.admin_base import NotLockstepError
+from lockstep.client.admin_groups import GroupAdmin
+from lockstep.client.admin_messages import MessageAdmin
+from lockstep.client.errors import ClientError, NoRouteError
+from lockstep.protocol.admin_bodies import TopicOffset, TopicStatsTable
+from lockstep.protocol.admin_headers import (
+    DeleteTopicInNameServerRequestHeader,
+    DeleteTopicRequestHeader,
+    ResetOffsetRequestHeader,
+    TopicRequestHeader,
 )
-from lockstep.protocol.body_codec import WireBody, decode_body
-from lockstep.protocol.codes import Permission, RequestCode, ResponseCode, request_name
-from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.bodies import TopicList
+from lockstep.protocol.client_bodies import ResetOffsetBody
+from lockstep.protocol.codes import Permission, RequestCode, ResponseCode
 from lockstep.protocol.headers import (
     CreateTopicRequestHeader,
-    GetConsumerListByGroupRequestHeader,
-    ListLocksRequestHeader,
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueueRequestHeader,
     SearchOffsetRequestHeader,
+    TimestampResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC, check_topic
-from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
-from lockstep.remoting.logs import EventLog, StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["AdminClient", "NotLockstepError"]
 
-B = TypeVar("B", bound=WireBody)
+_END: Final = -1  # of a queue, where a reset names a time
 
 
-class NotLockstepError(ClientError):
-    """The broker is not a Lockstep broker and has no such call."""
-
-
-class AdminClient(Lifecycle):
+class AdminClient(GroupAdmin, MessageAdmin):
     """`async with AdminClient(name_server="127.0.0.1:9876") as admin: await admin.list_locks()`
 
     Every call raises RemotingError when a broker does not answer or refuses, NoRouteError when no name server
     answers or none knows the topic.
     """
 
-    def __init__(
-        self,
-        *,
-        name_server: str | None = None,
-        config: ClientConfig | None = None,
-        runtime: Runtime | None = None,
-        log: EventLog | None = None,
-    ) -> None:
-        self._name_servers = name_server_addresses(name_server)
-        self._config = config or ClientConfig()
-        self._runtime = runtime
-        self._log = log or StdlibLog("lockstep.client")
-        self._instance: MQClientInstance | None = None
-
-    async def start(self) -> None:
-        runtime = self._runtime or AsyncioRuntime()
-        self._instance = MQClientInstance(runtime, self._name_servers, self._config, self._log)
-
-    async def shutdown(self) -> None:
-        if self._instance is not None:
-            self._instance.dialer.close()
-
     # Topics --------------------------------------------------------------------------------------------------
-
-    async def brokers(self) -> list[BrokerData]:
-        info = await self._started().routes.ask_for(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO)
-        return list(info.brokers)
 
     async def topics(self) -> list[str]:
         """Every topic the name server knows, sorted; system, retry and dead-letter topics among them."""
         names = await self._started().routes.ask_for(TopicList, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(names.topic_list)
-
-    async def route(self, topic: str) -> TopicRouteData:
-        route = await self._started().routes.fetch(topic)
-        if route is None:
-            raise TopicNotFoundError(f"topic {topic!r} does not exist")
-        return route
 
     async def create_topic(self, topic: str, queues: int = 4, *, broker_name: str | None = None) -> None:
         """Make a topic, or change its number of queues, on one broker or on all. Raises LocalProtocolError too."""
@@ -104,6 +61,30 @@ class AdminClient(Lifecycle):
         for broker in chosen:
             assert broker.master_addr is not None
             await self._ask(broker.master_addr, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def delete_topic(self, topic: str) -> None:
+        """From every broker that has it, and from the name server. Raises TopicNotFoundError."""
+        for address in (await self._masters_by_name(topic)).values():
+            await self._ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
+        header = DeleteTopicInNameServerRequestHeader(topic)
+        for server in self._name_servers:
+            await self._ask(str(server), RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+
+    async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
+        """Least and next offset of each queue, and when its last message was stored."""
+        found: dict[MessageQueue, TopicOffset] = {}
+        for address in (await self._masters_by_name(topic)).values():
+            header = TopicRequestHeader(topic)
+            found |= (
+                await self._ask_for(TopicStatsTable, address, RequestCode.GET_TOPIC_STATS_INFO, header)
+            ).offset_table
+        return {queue: found[queue] for queue in sorted(found)}
+
+    async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
+        """Epoch ms of the first message that is still there, -1 without one."""
+        header = QueueRequestHeader(queue.topic, queue.queue_id)
+        reply = await self._ask(await self._master_of(queue), RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        return reply.decode_header(TimestampResponseHeader).timestamp
 
     # Offsets -------------------------------------------------------------------------------------------------
 
@@ -132,82 +113,26 @@ class AdminClient(Lifecycle):
         header = UpdateConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id, offset)
         await self._ask(await self._master_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
+    async def reset_offsets(
+        self, group: str, topic: str, timestamp_ms: int = _END, *, force: bool = True
+    ) -> dict[MessageQueue, int] | None:
+        """Have the members told to go on at a time, -1 for the end; where each queue will (222, wire.md 2.4).
+
+        Without `force` no queue goes forward. None when no member is online: then nothing has changed, and
+        `update_consumer_offset` does it. Raises RequestRefused, as for a group that never committed on a queue.
+        """
+        header = ResetOffsetRequestHeader(topic, group, timestamp_ms, force)
+        told: dict[MessageQueue, int] | None = None
+        for address in (await self._masters_by_name(topic)).values():
+            try:
+                body = await self._ask_for(ResetOffsetBody, address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            except RequestRefused as error:
+                if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                    continue
+                raise
+            told = (told or {}) | dict(body.offset_table)
+        return told
+
     async def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
         reply = await self._ask(await self._master_of(queue), code, header)
         return reply.decode_header(OffsetResponseHeader).offset
-
-    # Groups and locks ----------------------------------------------------------------------------------------
-
-    async def consumer_ids(self, group: str) -> list[str]:
-        """Client ids of the group's members, sorted, from every broker."""
-        header = GetConsumerListByGroupRequestHeader(group)
-        found: dict[str, None] = {}
-        for address in await self._masters():
-            try:
-                body = await self._ask_for(ConsumerIdList, address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-            except RequestRefused:
-                continue  # the broker knows no member
-            found.update(dict.fromkeys(body.consumer_id_list))
-        return sorted(found)
-
-    async def groups(self) -> dict[str, list[str]]:
-        """Consumer groups, online or with offsets stored, and their topics. Raises NotLockstepError."""
-        merged: dict[str, dict[str, None]] = {}
-        for address in await self._masters():
-            await self._require_lockstep(address)
-            body = await self._ask_for(ConsumerGroupList, address, RequestCode.LIST_CONSUMER_GROUPS)
-            for group, topics in body.groups.items():
-                merged.setdefault(group, {}).update(dict.fromkeys(topics))
-        return {group: sorted(merged[group]) for group in sorted(merged)}
-
-    async def list_locks(self, group: str | None = None) -> list[LockTableRow]:
-        """The lock tables of all brokers, sorted by group and queue. Raises NotLockstepError."""
-        rows: list[LockTableRow] = []
-        for address in await self._masters():
-            await self._require_lockstep(address)
-            header = ListLocksRequestHeader(group)
-            rows += (await self._ask_for(LockTableBody, address, RequestCode.LIST_LOCKS, header)).rows
-        return sorted(rows, key=lambda row: (row.consumer_group, row.queue))
-
-    # Calls ---------------------------------------------------------------------------------------------------
-
-    async def _masters(self) -> list[str]:
-        addresses = [broker.master_addr for broker in await self.brokers()]
-        return [address for address in addresses if address is not None]
-
-    async def _master_of(self, queue: MessageQueue) -> str:
-        instance = self._started()
-        if instance.routes.master_address(queue.broker_name) is None:
-            await self.route(queue.topic)
-        return instance.address_of(queue.broker_name)
-
-    async def _require_lockstep(self, address: str) -> None:
-        """Ask what only a Lockstep broker answers of one that agreed to be one."""
-        endpoint = await self._started().dialer.endpoint(address)
-        if not endpoint.agreed:
-            probe = GetConsumerListByGroupRequestHeader("lockstep-probe")  # any call settles the encoding
-            await self._reply(endpoint, RequestCode.GET_CONSUMER_LIST_BY_GROUP, probe)
-        if not endpoint.agreed:
-            raise NotLockstepError(f"the broker at {address} is not a Lockstep broker and has no such call")
-
-    async def _ask(self, address: str, code: RequestCode, header: tuple[Any, ...] | None = None) -> RemotingCommand:
-        """Raises RequestRefused for any code but SUCCESS."""
-        endpoint = await self._started().dialer.endpoint(address)
-        reply = await self._reply(endpoint, code, header)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
-        return reply
-
-    async def _reply(self, endpoint: Endpoint, code: RequestCode, header: tuple[Any, ...] | None) -> RemotingCommand:
-        return await endpoint.request(RemotingCommand(code, header), self._config.request_timeout_ms)
-
-    async def _ask_for(
-        self, body_class: type[B], address: str, code: RequestCode, header: tuple[Any, ...] | None = None
-    ) -> B:
-        reply = await self._ask(address, code, header)
-        return decode_body(body_class, reply.body, reply.serialize_type)
-
-    def _started(self) -> MQClientInstance:
-        if self._instance is None:
-            raise ClientError("this admin client is not started; use `async with` or await start()")
-        return self._instance

@@ -1,0 +1,121 @@
+"""How the admin client asks: a connection to each broker, its routes, and one error for whatever is refused."""
+
+from typing import Any, TypeVar
+
+from lockstep.client.config import ClientConfig
+from lockstep.client.errors import ClientError, TopicNotFoundError
+from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.lifecycle import Lifecycle
+from lockstep.protocol.bodies import BrokerData, ClusterInfo, TopicRouteData
+from lockstep.protocol.body_codec import WireBody, decode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.logs import EventLog, StdlibLog
+from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+
+__all__ = ["AdminBase", "NotLockstepError"]
+
+B = TypeVar("B", bound=WireBody)
+
+
+class NotLockstepError(ClientError):
+    """The broker is not a Lockstep broker and has no such call."""
+
+
+class AdminBase(Lifecycle):
+    """Brokers, routes, and calls of one broker."""
+
+    def __init__(
+        self,
+        *,
+        name_server: str | None = None,
+        config: ClientConfig | None = None,
+        runtime: Runtime | None = None,
+        log: EventLog | None = None,
+    ) -> None:
+        self._name_servers = name_server_addresses(name_server)
+        self._config = config or ClientConfig()
+        self._runtime = runtime
+        self._log = log or StdlibLog("lockstep.client")
+        self._instance: MQClientInstance | None = None
+
+    async def start(self) -> None:
+        runtime = self._runtime or AsyncioRuntime()
+        self._instance = MQClientInstance(runtime, self._name_servers, self._config, self._log)
+
+    async def shutdown(self) -> None:
+        if self._instance is not None:
+            self._instance.dialer.close()
+
+    async def brokers(self) -> list[BrokerData]:
+        info = await self._started().routes.ask_for(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO)
+        return list(info.brokers)
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Raises TopicNotFoundError."""
+        route = await self._started().routes.fetch(topic)
+        if route is None:
+            raise TopicNotFoundError(f"topic {topic!r} does not exist")
+        return route
+
+    # Calls ---------------------------------------------------------------------------------------------------
+
+    async def _masters(self) -> list[str]:
+        addresses = [broker.master_addr for broker in await self.brokers()]
+        return [address for address in addresses if address is not None]
+
+    async def _masters_by_name(self, topic: str) -> dict[str, str]:
+        """Broker name -> address, of those that have the topic."""
+        datas = sorted((await self.route(topic)).broker_datas, key=lambda data: data.broker_name)
+        return {data.broker_name: data.master_addr for data in datas if data.master_addr is not None}
+
+    async def _master_of(self, queue: MessageQueue) -> str:
+        instance = self._started()
+        if instance.routes.master_address(queue.broker_name) is None:
+            await self.route(queue.topic)
+        return instance.address_of(queue.broker_name)
+
+    async def _require_lockstep(self, address: str) -> None:
+        """Ask what only a Lockstep broker answers of one that agreed to be one."""
+        endpoint = await self._started().dialer.endpoint(address)
+        if not endpoint.agreed:
+            probe = GetConsumerListByGroupRequestHeader("lockstep-probe")  # any call settles the encoding
+            await self._reply(endpoint, RequestCode.GET_CONSUMER_LIST_BY_GROUP, probe)
+        if not endpoint.agreed:
+            raise NotLockstepError(f"the broker at {address} is not a Lockstep broker and has no such call")
+
+    async def _ask(
+        self, address: str, code: RequestCode, header: tuple[Any, ...] | None = None, *, timeout_ms: int | None = None
+    ) -> RemotingCommand:
+        """Raises RequestRefused for any code but SUCCESS."""
+        endpoint = await self._started().dialer.endpoint(address)
+        reply = await self._reply(endpoint, code, header, timeout_ms)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
+        return reply
+
+    async def _reply(
+        self, endpoint: Endpoint, code: RequestCode, header: tuple[Any, ...] | None, timeout_ms: int | None = None
+    ) -> RemotingCommand:
+        return await endpoint.request(RemotingCommand(code, header), timeout_ms or self._config.request_timeout_ms)
+
+    async def _ask_for(
+        self,
+        body_class: type[B],
+        address: str,
+        code: RequestCode,
+        header: tuple[Any, ...] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> B:
+        reply = await self._ask(address, code, header, timeout_ms=timeout_ms)
+        return decode_body(body_class, reply.body, reply.serialize_type)
+
+    def _started(self) -> MQClientInstance:
+        if self._instance is None:
+            raise ClientError("this admin client is not started; use `async with` or await start()")
+        return self._instance

@@ -1,0 +1,155 @@
+"""The admin client's consumer groups: members, how far they are, what each is doing (wire.md 2.2, 2.4)."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from lockstep.client.admin_base import AdminBase
+from lockstep.protocol.admin_bodies import ConsumeStats, GroupList, OffsetWrapper
+from lockstep.protocol.admin_headers import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerGroupRequestHeader,
+    ConsumeStatsRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    TopicRequestHeader,
+)
+from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow
+from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.config_bodies import ConsumerOffsetTable
+from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader, ListLocksRequestHeader
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RequestRefused
+
+__all__ = ["GroupAdmin", "GroupProgress"]
+
+_FORWARDED_TIMEOUT_MS: Final = 12_000  # the broker waits 10 s for the consumer's answer
+
+
+class GroupProgress(NamedTuple):
+    """Of each queue that a group has offsets of, by topic; `consume_tps` is the brokers' count of what it pulls."""
+
+    offsets: Mapping[MessageQueue, OffsetWrapper]
+    consume_tps: float
+
+
+class GroupAdmin(AdminBase):
+    async def consumer_ids(self, group: str) -> list[str]:
+        """Client ids of the group's members, sorted, from every broker."""
+        header = GetConsumerListByGroupRequestHeader(group)
+        found: dict[str, None] = {}
+        for address in await self._masters():
+            try:
+                body = await self._ask_for(ConsumerIdList, address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+            except RequestRefused:
+                continue  # the broker knows no member
+            found.update(dict.fromkeys(body.consumer_id_list))
+        return sorted(found)
+
+    async def groups(self) -> dict[str, list[str]]:
+        """Consumer groups, online or with offsets stored, and their topics. Raises NotLockstepError."""
+        merged: dict[str, dict[str, None]] = {}
+        for address in await self._masters():
+            await self._require_lockstep(address)
+            body = await self._ask_for(ConsumerGroupList, address, RequestCode.LIST_CONSUMER_GROUPS)
+            for group, topics in body.groups.items():
+                merged.setdefault(group, {}).update(dict.fromkeys(topics))
+        return {group: sorted(merged[group]) for group in sorted(merged)}
+
+    async def groups_with_offsets(self) -> dict[str, list[str]]:
+        """Groups that any broker, Apache's too, has offsets of, and their topics."""
+        merged: dict[str, set[str]] = {}
+        for address in await self._masters():
+            body = await self._ask_for(ConsumerOffsetTable, address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+            for name in body.offset_table:
+                topic, _, group = name.partition("@")
+                merged.setdefault(group, set()).add(topic)
+        return {group: sorted(merged[group]) for group in sorted(merged)}
+
+    async def groups_of(self, topic: str) -> list[str]:
+        """Those that are online with the topic, or have offsets of it."""
+        found: set[str] = set()
+        for address in (await self._masters_by_name(topic)).values():
+            body = await self._ask_for(
+                GroupList, address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequestHeader(topic)
+            )
+            found.update(body.group_list)
+        return sorted(found)
+
+    async def members(self, group: str) -> ConsumerConnection | None:
+        """Who is online, from every broker, and how they consume; None when nobody is."""
+        found: list[ConsumerConnection] = []
+        for address in await self._masters():
+            header = ConsumerGroupRequestHeader(group)
+            code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+            try:
+                found.append(await self._ask_for(ConsumerConnection, address, code, header))
+            except RequestRefused as error:
+                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    raise
+        if not found:
+            return None
+        by_id = {connection.client_id: connection for body in found for connection in body.connection_set}
+        subscriptions = {topic: data for body in found for topic, data in body.subscription_table.items()}
+        return found[0]._replace(
+            connection_set=tuple(by_id[client_id] for client_id in sorted(by_id)), subscription_table=subscriptions
+        )
+
+    async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
+        """What a member does, asked of it through a broker that it is connected to. Raises RequestRefused."""
+        header = GetConsumerRunningInfoRequestHeader(group, client_id, stacks)
+        refused: RequestRefused | None = None
+        for address in await self._masters():
+            try:
+                return await self._ask_for(
+                    ConsumerRunningInfo,
+                    address,
+                    RequestCode.GET_CONSUMER_RUNNING_INFO,
+                    header,
+                    timeout_ms=_FORWARDED_TIMEOUT_MS,
+                )
+            except RequestRefused as error:
+                refused = error
+        raise refused or RequestRefused("no broker", "GET_CONSUMER_RUNNING_INFO", ResponseCode.SYSTEM_ERROR, None)
+
+    async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
+        """How far the group is, by the brokers' statistics; a topic it no longer subscribes to is left out."""
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        tps = 0.0
+        for address in await self._masters():
+            header = ConsumeStatsRequestHeader(group, topic)
+            try:
+                body = await self._ask_for(ConsumeStats, address, RequestCode.GET_CONSUME_STATS, header)
+            except RequestRefused:
+                continue  # a broker that the topic is not on says so
+            table |= body.offset_table
+            tps += body.consume_tps
+        return GroupProgress(table, tps)
+
+    async def consume_directly(self, message: MessageExt, group: str, client_id: str) -> ConsumeMessageDirectlyResult:
+        """Have a member's listener called with a stored message, beside offsets (309). Raises RequestRefused."""
+        header = ConsumeMessageDirectlyRequestHeader(group, client_id, message.offset_message_id)
+        queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
+        return await self._ask_for(
+            ConsumeMessageDirectlyResult,
+            await self._master_of(queue),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY,
+            header,
+            timeout_ms=_FORWARDED_TIMEOUT_MS,
+        )
+
+    async def delete_group(self, group: str, *, remove_offsets: bool = True) -> None:
+        """Forget its settings, and its offsets, on every broker; one that is not there is no error."""
+        header = DeleteSubscriptionGroupRequestHeader(group, remove_offsets)
+        for address in await self._masters():
+            await self._ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def list_locks(self, group: str | None = None) -> list[LockTableRow]:
+        """The lock tables of all brokers, sorted by group and queue. Raises NotLockstepError."""
+        rows: list[LockTableRow] = []
+        for address in await self._masters():
+            await self._require_lockstep(address)
+            header = ListLocksRequestHeader(group)
+            rows += (await self._ask_for(LockTableBody, address, RequestCode.LIST_LOCKS, header)).rows
+        return sorted(rows, key=lambda row: (row.consumer_group, row.queue))
