@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
@@ -10,35 +9,18 @@ from lockstep.client.errors import ClientError
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.pull_call import PullCalls, PullRequest, PullResult, PullSource, PullStatus
 from lockstep.client.trace import TraceWriter
-from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, request_name
-from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.errors import ProtocolError
-from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.message import MessageExt
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
-__all__ = ["PullLoop", "PullResult"]
+__all__ = ["PullLoop"]
 
 _COMMIT, _SUSPEND = int(PullSysFlag.COMMIT_OFFSET), int(PullSysFlag.SUSPEND)
-_ANSWERS = frozenset({
-    ResponseCode.SUCCESS,
-    ResponseCode.PULL_NOT_FOUND,
-    ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ResponseCode.PULL_OFFSET_MOVED,
-})  # fmt: skip
-
-
-class PullResult(NamedTuple):
-    """`code` is one of SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED."""
-
-    code: int
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    messages: list[MessageExt]
 
 
 class PullLoop:
@@ -60,7 +42,7 @@ class PullLoop:
     ) -> None:
         self._instance = instance
         self._runtime = instance.runtime
-        self._group = group
+        self._calls = PullCalls(instance, group)
         self._config = config
         self._offsets = offsets
         self._subscription = subscription
@@ -78,11 +60,13 @@ class PullLoop:
             if await self._flow_controlled(process_queue):
                 continue
             try:
-                endpoint = await self._endpoint(process_queue)  # a new connection renews the lock, or learns it is lost
+                source = self._calls.source(process_queue.queue)
+                # A new connection renews the lock, or learns that it is lost.
+                endpoint = await self._calls.endpoint(process_queue.queue, source)
                 if not await self._positioned(process_queue):
                     await asyncio.sleep(config.pull_delay_when_exception_ms / 1000)
                     continue
-                result = await self._pull(process_queue, endpoint)
+                result = await self._pull(process_queue, source, endpoint)
                 await self._take(process_queue, result)
             except Exception as error:  # of the network, or of a trace that cannot be written: the queue goes on
                 await self._after_failure(process_queue, error)
@@ -116,41 +100,28 @@ class PullLoop:
         process_queue.positioned = True
         return True
 
-    async def _endpoint(self, process_queue: ProcessQueue) -> Endpoint:
-        address = self._instance.address_of(process_queue.queue.broker_name)
-        return self._instance.dialer.open_endpoint(address) or await self._instance.dialer.endpoint(address)
-
-    async def _pull(self, process_queue: ProcessQueue, endpoint: Endpoint) -> PullResult:
+    async def _pull(self, process_queue: ProcessQueue, source: PullSource, endpoint: Endpoint) -> PullResult:
         """Raises RemotingError, ProtocolError, ClientError."""
         queue, config = process_queue.queue, self._config
         subscription = self._subscription(queue.topic)
         if subscription is None:
             raise ClientError(f"topic {queue.topic!r} is not subscribed any more")
         commit_offset = self._offsets.in_memory(queue)
-        commits = commit_offset > 0
-        header = PullMessageRequestHeader(
-            self._group,
-            queue.topic,
-            queue.queue_id,
+        commits = commit_offset > 0 and not source.is_slave
+        request = PullRequest(
+            queue,
+            subscription,
             process_queue.next_offset,
             config.pull_batch_size,
             _SUSPEND | _COMMIT if commits else _SUSPEND,
             commit_offset if commits else 0,
-            config.pull_suspend_ms,
             subscription.sub_version,
+            config.pull_suspend_ms,
+            config.pull_timeout_ms,
         )
         if commits and self._trace is not None:
             self._trace.queue_event("committed", queue, period=process_queue.period, offset=commit_offset)
-        command = RemotingCommand(RequestCode.PULL_MESSAGE, header)
-        reply = await endpoint.request_nowait(command, config.pull_timeout_ms)
-        if reply.code not in _ANSWERS:
-            raise RequestRefused(endpoint.address, request_name(command.code), reply.code, reply.remark)
-        bounds = reply.decode_header(PullMessageResponseHeader)
-        messages = decode_messages(reply.body, queue.broker_name) if reply.code == ResponseCode.SUCCESS else []
-        if messages and subscription.tags_set and not subscription.class_filter_mode:
-            wanted = subscription.tags_set  # the broker matched hashes only; untagged messages are dropped
-            messages = [message for message in messages if message.tags in wanted]
-        return PullResult(reply.code, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset, messages)
+        return await self._calls.call(request, source, endpoint)
 
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
         if process_queue.dropped:
@@ -160,7 +131,7 @@ class PullLoop:
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
             self._stats.pulled(process_queue.queue.topic, len(result.messages), waited_ms)
             self._submit(process_queue, result.messages)
-        elif result.code == ResponseCode.PULL_OFFSET_MOVED:
+        elif result.status is PullStatus.OFFSET_ILLEGAL:
             process_queue.dropped = True
             self._instance.log.warning(
                 "offset illegal: queue taken out",
@@ -170,7 +141,7 @@ class PullLoop:
                 max_offset=result.max_offset,
             )
             await self._offset_illegal(process_queue)
-        elif result.code != ResponseCode.SUCCESS and process_queue.is_empty:
+        elif result.status is not PullStatus.FOUND and process_queue.is_empty:
             self._offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
 
     async def _after_failure(self, process_queue: ProcessQueue, error: Exception) -> None:

@@ -18,6 +18,7 @@ from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.remoting.errors import RequestRefused
 from tests.client.messages import stored_bytes
+from tests.client.slaves import pulls_of, replicated, serves
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
 PULL = RequestCode.PULL_MESSAGE
@@ -319,3 +320,23 @@ async def test_what_comes_for_a_dropped_queue_is_its_next_owners(stage: Stage) -
     await running
     assert it.queue.is_empty
     assert it.submitted == []
+
+
+@on_stage
+async def test_a_slave_is_read_as_the_broker_suggests(stage: Stage) -> None:
+    """The next pull of the queue goes there, without an offset to commit; while the slave is gone the master serves."""
+    master, slave = await replicated(stage, "slave")
+    serves(master, 1, suggests=1)
+    serves(slave, 1, suggests=1, last=8)
+    it = Pulling(stage, master, ConsumerConfig(), "*")
+    await it.instance.routes.fetch(TOPIC)
+    it.offsets.update(queue_at(0), 6)
+    running = stage.client.create_task(it.loop.run(it.queue), name="pull")
+    await stage.world.sleep_ms(50)
+    assert [pull.queue_offset for pull in it.pulls] == [5]
+    assert [(pull.queue_offset, pull.sys_flag) for pull in pulls_of(slave)] == [(6, 2), (7, 2), (8, 2)]
+    slave.stop()
+    await stage.world.sleep_ms(1100)
+    assert [pull.queue_offset for pull in it.pulls][:2] == [5, 8]
+    assert it.pulls[1].commit_offset == 6
+    running.cancel()
