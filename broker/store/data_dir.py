@@ -17,6 +17,7 @@ from lockstep.protocol.store_layout import (
     parse_file_name,
 )
 from lockstep.remoting.storage import FileLock, Storage
+from lockstep.remoting.whole_files import replace_file, replace_file_keeping_backup
 
 __all__ = ["DataDir"]
 
@@ -107,7 +108,7 @@ class DataDir:
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Raises OSError."""
         path = f"{self.folder}/{CHECKPOINT}"
-        self._write_new(path, encode_checkpoint(checkpoint))
+        replace_file(self._storage, path, encode_checkpoint(checkpoint))
         self._storage.sync_dir(self.folder)
 
     def read_config(self, name: str) -> list[tuple[str, bytes]]:
@@ -122,23 +123,4 @@ class DataDir:
 
     def write_config(self, name: str, content: bytes) -> None:
         """In one instant, on disk when it returns; what was there before is kept as the older copy. Raises OSError."""
-        path = f"{self.folder}/{CONFIG}/{name}"
-        try:
-            before = self._storage.read_file(path)
-        except FileNotFoundError:
-            before = b""
-        if before != content:  # else it may be there in name only: the last attempt failed behind the renaming
-            if before:
-                self._write_new(path + _BACKUP, before)
-            self._write_new(path, content)
-        self._storage.sync_dir(f"{self.folder}/{CONFIG}")
-
-    def _write_new(self, path: str, content: bytes) -> None:
-        file = self._storage.open_file(path + _NEW, create=True)
-        try:
-            file.set_size(0)
-            file.write_at(0, content)
-            file.sync()
-        finally:
-            file.close()
-        self._storage.rename(path + _NEW, path)
+        replace_file_keeping_backup(self._storage, f"{self.folder}/{CONFIG}/{name}", content)
