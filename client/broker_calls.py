@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from lockstep.client.config import ConsumerConfig
+from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.instance import BrokerCall, MQClientInstance
@@ -34,20 +34,23 @@ _JSTACK_MAX: Final = 1024 * 1024  # characters
 
 
 class BrokerCalls:
-    """`reset(topic, offsets)` begins a reset; `subscriptions()` are the present ones."""
+    """`subscriptions()` are the present ones; `reset(topic, offsets)` begins a reset.
+
+    A consumer that pulls by itself has no listener and is not reset: as in RocketMQ it then does not know the group.
+    """
 
     def __init__(
         self,
         instance: MQClientInstance,
         group: str,
-        config: ConsumerConfig,
+        config: ClientConfig,
         table: Mapping[MessageQueue, ProcessQueue],
         *,
         offsets: OffsetStore,
         stats: ConsumeStats,
-        directly: ConsumeDirectly,
         subscriptions: Callable[[], list[SubscriptionData]],
-        reset: Callable[[str, Mapping[MessageQueue, int]], None],
+        directly: ConsumeDirectly | None = None,
+        reset: Callable[[str, Mapping[MessageQueue, int]], None] | None = None,
     ) -> None:
         self._instance = instance
         self._runtime = instance.runtime
@@ -68,11 +71,7 @@ class BrokerCalls:
         }
 
     def _stranger(self, command: RemotingCommand, group: str) -> RemotingCommand | None:
-        if group == self._group:
-            return None
-        return command.reply(
-            ResponseCode.SYSTEM_ERROR, remark=f"The Consumer Group <{group}> not exist in this consumer"
-        )
+        return None if group == self._group else _unknown(command, group)
 
     # Running info --------------------------------------------------------------------------------------------
 
@@ -92,15 +91,19 @@ class BrokerCalls:
         return _reply(command, info)
 
     def _properties(self) -> dict[str, str]:
-        return as_properties(self._config) | {
+        config = self._config
+        properties = as_properties(config) | {
             "PROP_CLIENT_VERSION": version_name(PROTOCOL_VERSION),
-            "PROP_CONSUMEORDERLY": "true",
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-            "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.name,
+            "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.name,
             "PROP_NAMESERVER_ADDR": self._instance.name_servers_text,
-            "PROP_THREADPOOL_CORE_SIZE": str(self._config.consume_thread_count),
             "consumerGroup": self._group,
         }
+        if isinstance(config, ConsumerConfig):
+            properties["PROP_CONSUME_TYPE"] = ConsumeType.CONSUME_PASSIVELY.name
+            properties["PROP_CONSUMEORDERLY"] = "true"
+            properties["PROP_THREADPOOL_CORE_SIZE"] = str(config.consume_thread_count)
+        return properties
 
     # Offsets -------------------------------------------------------------------------------------------------
 
@@ -121,7 +124,7 @@ class BrokerCalls:
         self._instance.log.info(
             "told to reset offsets", group=header.group, topic=header.topic, queues=len(body.offset_table)
         )
-        if header.group == self._group:
+        if header.group == self._group and self._reset is not None:
             self._reset(header.topic, body.offset_table)
         return None
 
@@ -135,15 +138,25 @@ class BrokerCalls:
         messages = decode_messages(command.body, header.broker_name or "")
         if len(messages) != 1:
             raise BodyError(f"one message is expected, not {len(messages)}")
-        self._runtime.create_task(self._consume_and_reply(endpoint, command, messages[0]), name="consume directly")
+        if self._directly is None:
+            return _unknown(command, header.consumer_group)
+        answering = _consume_and_reply(self._directly, endpoint, command, messages[0])
+        self._runtime.create_task(answering, name="consume directly")
         return None
 
-    async def _consume_and_reply(self, endpoint: Endpoint, command: RemotingCommand, message: MessageExt) -> None:
-        try:
-            reply = _reply(command, await self._directly(message))
-        except Exception as error:
-            reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-        endpoint.reply(reply)
+
+async def _consume_and_reply(
+    directly: ConsumeDirectly, endpoint: Endpoint, command: RemotingCommand, message: MessageExt
+) -> None:
+    try:
+        reply = _reply(command, await directly(message))
+    except Exception as error:
+        reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+    endpoint.reply(reply)
+
+
+def _unknown(command: RemotingCommand, group: str) -> RemotingCommand:
+    return command.reply(ResponseCode.SYSTEM_ERROR, remark=f"The Consumer Group <{group}> not exist in this consumer")
 
 
 def _reply(command: RemotingCommand, body: WireBody | Any) -> RemotingCommand:
