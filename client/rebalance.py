@@ -24,7 +24,10 @@ _LISTENER_WAIT_MS = 1000
 
 
 class Rebalance:
-    """`table` is the consumer's process queues; `on_added` starts pulling, `on_changed(topic)` tells the brokers."""
+    """`table` is the consumer's process queues; `on_added` starts pulling, `on_changed(topic)` tells the brokers.
+
+    `on_dropped` may still set the offset that is stored then.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Rebalance:
         on_added: Callable[[ProcessQueue], None],
         on_changed: Callable[[str], Awaitable[None]],
         trace: TraceWriter | None,
+        on_dropped: Callable[[ProcessQueue], None] | None = None,
     ) -> None:
         self._instance = instance
         self._runtime = instance.runtime
@@ -54,6 +58,7 @@ class Rebalance:
         self._on_added = on_added
         self._on_changed = on_changed
         self._trace = trace
+        self._on_dropped = on_dropped
         self._periods = 0
 
     async def run(self) -> None:
@@ -182,3 +187,5 @@ class Rebalance:
             self._log.info("queue dropped", queue=str(queue), why=why, period=period)
             if self._trace is not None:
                 self._trace.queue_event("dropped", queue, period=period, why=why)
+            if self._on_dropped is not None:
+                self._on_dropped(process_queue)
