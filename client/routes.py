@@ -59,6 +59,10 @@ class Routes:
             broker_id = next_id if broker_id != MASTER_ID and next_id in by_id else min(by_id)
         return by_id[broker_id], broker_id
 
+    def broker_name_at(self, address: str) -> str | None:
+        """The name of the broker that has this address, as far as the routes fetched so far say."""
+        return next((name for name, by_id in self._brokers.items() if address in by_id.values()), None)
+
     def broker_addresses(self, *, masters_only: bool) -> list[str]:
         return [
             address

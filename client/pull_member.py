@@ -1,0 +1,218 @@
+"""What the consumers that pull by themselves have in common: membership of a group, queues to share, offsets.
+
+Such a member says CONSUME_ACTIVELY in its heartbeats, takes no locks, has no retry topic, and is offered queues by the
+same rebalance as others; what it does with them is its owner's affair (wire.md 12.10).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.broker_calls import BrokerCalls
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.pull_call import PullCalls
+from lockstep.client.pull_config import PullConsumerConfig, member_config
+from lockstep.client.queue_locks import NoLocks
+from lockstep.client.queue_queries import QueueQueries
+from lockstep.client.rebalance import Rebalance
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.settings import Address
+
+__all__ = ["MemberOptions", "PullMember"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """What the user chose."""
+
+    group: str
+    name_servers: tuple[Address, ...]
+    config: PullConsumerConfig
+    message_model: MessageModel
+    strategy: AllocateMessageQueueStrategy
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+
+
+class PullMember:
+    """A started member; `subscriptions`, by topic, are its owner's, and `table` its queues, however it came to them.
+
+    `on_acquired` and `on_dropped` hear of the queues that a rebalance gives and takes, `on_changed(topic)` of the end
+    of a round in which there were any. `to_persist()` names the queues whose offsets are kept every 5 s.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        options: MemberOptions,
+        log: EventLog,
+        subscriptions: dict[str, SubscriptionData],
+        *,
+        on_acquired: Callable[[ProcessQueue], None],
+        on_dropped: Callable[[ProcessQueue], None],
+        on_changed: Callable[[str], None],
+        to_persist: Callable[[], Iterable[MessageQueue]],
+    ) -> None:
+        self.runtime = runtime
+        self.log = log
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.config: ConsumerConfig = member_config(options.config)
+        self._options = options
+        self._subscriptions = subscriptions
+        self._on_changed = on_changed
+        self._to_persist = to_persist
+        self._wake = asyncio.Event()
+        self._round = asyncio.Lock()
+        self._rebalancing: asyncio.Task[None] | None = None
+        self._stopping = False
+        self.instance = instance = MQClientInstance(
+            runtime,
+            options.name_servers,
+            options.config,
+            log,
+            consumer_data=self._consumer_data,
+            on_ids_changed=lambda _group: self._wake.set(),
+        )
+        self.offsets = self._new_offset_store()
+        self.calls = PullCalls(instance, options.group)
+        self.queries = QueueQueries(instance)
+        self.stats = ConsumeStats(runtime.now_ms())
+        self._rebalance = Rebalance(
+            instance,
+            options.group,
+            self.config,
+            self.table,
+            locks=NoLocks(runtime),
+            offsets=self.offsets,
+            strategy=options.strategy,
+            topics=lambda: list(subscriptions),
+            on_added=on_acquired,
+            on_dropped=on_dropped,
+            on_changed=self._queues_changed,
+            trace=None,
+        )
+        calls = BrokerCalls(
+            instance,
+            options.group,
+            options.config,
+            self.table,
+            offsets=self.offsets,
+            stats=self.stats,
+            subscriptions=lambda: list(subscriptions.values()),
+        )
+        instance.serve(calls.handlers)
+
+    def _new_offset_store(self) -> OffsetStore:
+        return RemoteBrokerOffsetStore(self.instance, self._options.group)
+
+    # Life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Raises NoRouteError when no name server answers; the caller shuts down then."""
+        await self.offsets.load()
+        for topic in list(self._subscriptions):
+            await self.instance.routes.fetch(topic)
+        await self.instance.heartbeat_all()
+        persist_ms, schedule = self._options.config.persist_consumer_offset_interval_ms, self.instance.schedule
+        self.instance.start()
+        schedule.every(persist_ms, self._persist_all, first_ms=persist_ms, name="persist offsets")
+        schedule.every(SAMPLE_INTERVAL_MS, self._sample, first_ms=SAMPLE_INTERVAL_MS, name="statistics")
+        self._rebalancing = self.runtime.create_task(self._rebalance_forever(), name="rebalance")
+
+    async def stop(self) -> None:
+        """No round of the rebalance runs any more, nor anything else that is repeated."""
+        self._stopping = True
+        if self._rebalancing is not None:
+            self._wake.set()
+            await self._rebalancing
+        await self.instance.schedule.stop()
+
+    async def leave(self) -> None:
+        """After `stop`: store the offsets, unregister, close."""
+        await self._persist_all()
+        for process_queue in self.table.values():
+            process_queue.dropped = True
+        await self.offsets.close()
+        await self.instance.shutdown(self._options.group)
+
+    # Subscriptions -------------------------------------------------------------------------------------------
+
+    async def join(self, topic: str) -> None:
+        """After its subscription was added: the brokers hear of it, and its queues are shared out."""
+        await self.instance.routes.fetch(topic)
+        await self.instance.heartbeat_all()
+        await self.rebalance_now()
+
+    async def rebalance_now(self) -> None:
+        """One round; when it returns, `table` is what it says."""
+        async with self._round:
+            await self._rebalance.run()
+
+    def rebalance_soon(self) -> None:
+        self._wake.set()
+
+    def _consumer_data(self) -> ConsumerData:
+        return ConsumerData(
+            self._options.group,
+            ConsumeType.CONSUME_ACTIVELY,
+            self._options.message_model,
+            self._options.consume_from_where,
+            tuple(self._subscriptions.values()),
+        )
+
+    async def _rebalance_forever(self) -> None:
+        """At the start, every 20 s, and at once when the group's members changed."""
+        while not self._stopping:
+            self._wake.clear()
+            await self.rebalance_now()
+            try:
+                await asyncio.wait_for(self._wake.wait(), self._options.config.rebalance_interval_ms / 1000)
+            except TimeoutError:
+                pass
+
+    async def _queues_changed(self, topic: str) -> None:
+        """The subscription gets a new version and the brokers hear of it at once, as in any member (wire.md 12.3)."""
+        subscription = self._subscriptions.get(topic)
+        if subscription is not None:
+            self._subscriptions[topic] = subscription._replace(sub_version=self.runtime.now_ms())
+        self._on_changed(topic)
+        await self.instance.heartbeat_all()
+
+    # Offsets -------------------------------------------------------------------------------------------------
+
+    async def store_now(self, queues: Iterable[MessageQueue]) -> None:
+        """Keep the offsets of these queues, and return when it is done. Raises RemotingError, NoRouteError."""
+        known = [(queue, offset) for queue in queues if (offset := self.offsets.in_memory(queue)) >= 0]
+        if self._options.message_model is MessageModel.BROADCASTING:
+            self.offsets.persist([queue for queue, _ in known], _untraced)
+            return
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        for queue, offset in known:
+            header = UpdateConsumerOffsetRequestHeader(self._options.group, queue.topic, queue.queue_id, offset)
+            reply = await self.instance.call(queue.broker_name, code, header)
+            if reply.code != ResponseCode.SUCCESS:
+                raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
+
+    def store_soon(self, queues: Iterable[MessageQueue]) -> None:
+        """Keep them without waiting for it."""
+        self.offsets.persist(queues, _untraced)
+
+    async def _persist_all(self) -> None:
+        self.store_soon(self._to_persist())
+
+    async def _sample(self) -> None:
+        self.stats.sample(self.runtime.now_ms())
+
+
+def _untraced(_queue: MessageQueue, _offset: int) -> None:
+    pass

@@ -1,0 +1,83 @@
+"""What any client may ask of a topic's queues: where they begin and end, and when (wire.md 2.2, 8.2)."""
+
+from typing import Any
+
+from lockstep.client.admin_messages import id_address
+from lockstep.client.errors import TopicNotFoundError
+from lockstep.client.instance import MQClientInstance
+from lockstep.protocol.admin_headers import ViewMessageRequestHeader
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import RemoteProtocolError
+from lockstep.protocol.headers import (
+    OffsetResponseHeader,
+    QueueRequestHeader,
+    SearchOffsetRequestHeader,
+    TimestampResponseHeader,
+)
+from lockstep.protocol.ids import decode_offset_message_id
+from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RequestRefused
+
+__all__ = ["QueueQueries"]
+
+
+class QueueQueries:
+    """Each asks the queue's master. Raises RemotingError, NoRouteError; RequestRefused when the broker will not."""
+
+    def __init__(self, instance: MQClientInstance) -> None:
+        self._instance = instance
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The topic's readable queues as the name server names them now, sorted. Raises TopicNotFoundError."""
+        route = await self._instance.routes.fetch(topic)
+        queues = route.readable_queues(topic) if route is not None else []
+        if not queues:
+            raise TopicNotFoundError(f"topic {topic!r} has no queue to read from")
+        return queues
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset the next message will get."""
+        return await self._offset(queue, RequestCode.GET_MAX_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at `timestamp_ms` (epoch) or later, as brokers search it."""
+        header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
+        return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
+        """When the queue's first message was stored, in epoch ms; -1 when there is none."""
+        header = QueueRequestHeader(queue.topic, queue.queue_id)
+        reply = await self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        return reply.decode_header(TimestampResponseHeader).timestamp
+
+    async def view_message(self, offset_message_id: str) -> MessageExt:
+        """From the broker that the id names. Raises ValueError for another kind of id."""
+        address = id_address(offset_message_id)
+        code = RequestCode.VIEW_MESSAGE_BY_ID
+        header = ViewMessageRequestHeader(decode_offset_message_id(offset_message_id).commit_log_offset)
+        reply = await self._instance.call_address(address, code, header)
+        _must_succeed(reply, address, code)
+        messages = decode_messages(reply.body, self._instance.routes.broker_name_at(address) or "")
+        if len(messages) != 1:
+            raise RemoteProtocolError(f"{address} answered with {len(messages)} messages for one id")
+        return messages[0]
+
+    async def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
+        return (await self._ask(queue, code, header)).decode_header(OffsetResponseHeader).offset
+
+    async def _ask(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> RemotingCommand:
+        if self._instance.routes.master_address(queue.broker_name) is None:
+            await self._instance.routes.fetch(queue.topic)
+        reply = await self._instance.call(queue.broker_name, code, header)
+        _must_succeed(reply, queue.broker_name, code)
+        return reply
+
+
+def _must_succeed(reply: RemotingCommand, peer: str, code: RequestCode) -> None:
+    if reply.code != ResponseCode.SUCCESS:
+        raise RequestRefused(peer, request_name(code), reply.code, reply.remark)
