@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lockstep.client.cli_message_commands import message
 from lockstep.client.cli_options import Group, NameServer, Output, Properties, Verbose, Work
 from lockstep.client.cli_output import OutputFormat, UsageError, unbuffered
 from lockstep.client.cli_store_commands import store
@@ -30,6 +31,7 @@ app = _typer(
 topics = _typer("Topics: list, create.")
 groups = _typer("Consumer groups: list, describe (owner, offsets and lag of each queue).")
 locks = _typer("Queue locks: list, watch. Of Lockstep brokers only: RocketMQ has no such call.")
+app.add_typer(message, name="message")
 app.add_typer(topics, name="topic")
 app.add_typer(groups, name="group")
 app.add_typer(locks, name="lock")

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from lockstep.client.admin import AdminClient, NotLockstepError
 from lockstep.client.cli_format import format_json, parse_format
-from lockstep.client.cli_options import configured, timestamp_ms
+from lockstep.client.cli_options import configured
 from lockstep.client.cli_output import CliError, StderrLog, counted, note, progress, seconds, write_out
+from lockstep.client.cli_time import moment_ms
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
@@ -52,8 +53,8 @@ async def consume(options: ConsumeOptions) -> None:
     check_topic(options.topic)
     check_group(options.group)
     SubscriptionData.parse(options.topic, options.tags)
-    config = _config(options)
     runtime = AsyncioRuntime()
+    config = _config(options, runtime.now_ms())
     printer = _Printer(options, asyncio.get_running_loop())
     log = StderrLog(verbose=options.verbose)
     async with AsyncExitStack() as stack:
@@ -81,12 +82,14 @@ async def consume(options: ConsumeOptions) -> None:
     printer.raise_failure()
 
 
-def _config(options: ConsumeOptions) -> ConsumerConfig:
+def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
     """The listener is one thread, so that a reader who does not read stops the printing and not the renewals."""
     from_where = _FROM.get(options.begin, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
+    known = options.begin in _FROM
+    begin_ms = None if known else moment_ms(options.begin, "--from", now_ms, others="first, last, ")
     config = ConsumerConfig(
         consume_from_where=from_where,
-        consume_timestamp_ms=None if options.begin in _FROM else timestamp_ms(options.begin),
+        consume_timestamp_ms=begin_ms,
         consume_message_batch_max_size=_BATCH,
     )
     if options.lock_live_ms is not None:

@@ -1,14 +1,14 @@
-"""How `lockstep consume` prints a message: a JSON object, or a format string in kcat's words."""
+"""How commands print a message: a JSON object, a line for a person, or a format string in kcat's words."""
 
 import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from lockstep.client.cli_output import UsageError, json_line
+from lockstep.client.cli_output import UsageError, date_time, json_line
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY
 
-__all__ = ["MessageFormat", "format_json", "parse_format"]
+__all__ = ["MessageFormat", "format_json", "format_line", "message_row", "parse_format", "printable"]
 
 MessageFormat = Callable[[MessageExt], bytes]
 T = TypeVar("T")
@@ -16,8 +16,8 @@ T = TypeVar("T")
 _OURS = RESERVED_PROPERTIES | {SHARDING_KEY}
 
 
-def format_json(message: MessageExt) -> bytes:
-    """One line, which `lockstep produce --envelope` reads. A body that is no UTF-8 is "body_base64", not "body"."""
+def message_row(message: MessageExt) -> dict[str, Any]:
+    """What `lockstep produce --envelope` reads. A body that is no UTF-8 is "body_base64", not "body"."""
     row: dict[str, Any] = {
         "topic": message.topic,
         "broker": message.broker_name,
@@ -38,7 +38,27 @@ def format_json(message: MessageExt) -> bytes:
         row["body"] = message.body.decode("utf-8")
     except UnicodeDecodeError:
         row["body_base64"] = base64.b64encode(message.body).decode("ascii")
-    return json_line(row).encode("utf-8", "replace") + b"\n"
+    return row
+
+
+def format_json(message: MessageExt) -> bytes:
+    """One line."""
+    return json_line(message_row(message)).encode("utf-8", "replace") + b"\n"
+
+
+def format_line(message: MessageExt) -> bytes:
+    """When and where it was stored, its key and tag, and the body, for a person."""
+    place = f"{message.broker_name}:{message.queue_id}  {message.queue_offset}"
+    words = f"{message.sharding_key or '-'}  {message.tags or '-'}  {printable(message.body)}"
+    return f"{date_time(message.store_timestamp)}  {place}  {words}\n".encode("utf-8", "replace")
+
+
+def printable(body: bytes) -> str:
+    """As text in which no character steers a terminal or ends the line."""
+    text = body.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join([letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text])
 
 
 def _text(value: str | None) -> bytes:

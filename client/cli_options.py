@@ -1,7 +1,6 @@
 """The options that several commands have, and how their texts are read."""
 
 from collections.abc import Callable, Coroutine
-from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -9,7 +8,7 @@ import typer
 from lockstep.client.cli_output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
-__all__ = ["Group", "NameServer", "Output", "Properties", "Verbose", "Work", "configured", "timestamp_ms"]
+__all__ = ["Group", "NameServer", "Output", "Properties", "Verbose", "Work", "configured"]
 
 C = TypeVar("C")
 # What a command returns: what runs on the event loop, or plain work, which a signal ends as it ends any program.
@@ -48,15 +47,3 @@ def configured(config: C, properties: list[str] | None) -> C:
             raise UsageError(f"-D {text!r}: write -D name=value")
         pairs[name] = value
     return with_properties(config, pairs)
-
-
-def timestamp_ms(text: str) -> int:
-    """Epoch milliseconds, or a date and time, local unless it names a zone. Raises UsageError."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"--from {text!r}: give first, last, epoch milliseconds, or a time such as 2013-01-01T05:15:00Z"
-        ) from None

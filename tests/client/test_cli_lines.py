@@ -11,7 +11,6 @@ from lockstep.client.cli_format import format_json, parse_format
 from lockstep.client.cli_lines import BadLine, Line, LineFormat, LineReader
 from lockstep.client.cli_live import LiveLocks
 from lockstep.client.cli_lock_changes import Change, ChangeKind, changes
-from lockstep.client.cli_options import timestamp_ms
 from lockstep.client.cli_output import UsageError, seconds
 from lockstep.protocol.bodies import LockTableRow
 from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
@@ -189,19 +188,6 @@ def test_an_unknown_format_letter_lists_the_known_ones(text: str) -> None:
     """A wrong format is refused before anything is consumed."""
     with pytest.raises(UsageError, match="allowed are"):
         parse_format(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1357017300000", 1357017300000),
-        ("2013-01-01T05:15:00Z", 1357017300000),
-        ("2013-01-01T06:15+01:00", 1357017300000),
-    ],
-)
-def test_a_time_is_epoch_milliseconds_or_iso(text: str, expected: int) -> None:
-    """Zones are honoured."""
-    assert timestamp_ms(text) == expected
 
 
 def test_durations_are_readable() -> None:

@@ -1,0 +1,181 @@
+"""`lockstep message get` and `find`: one message by its id, or those of a key or a place."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lockstep.client.admin import AdminClient
+from lockstep.client.admin_messages import id_address
+from lockstep.client.cli_format import message_row, printable
+from lockstep.client.cli_output import (
+    CliError,
+    OutputFormat,
+    StderrLog,
+    UsageError,
+    counted,
+    date_time,
+    json_line,
+    note,
+    print_rows,
+    write_out,
+)
+from lockstep.client.cli_queues import find_queue, readable_queues
+from lockstep.client.cli_time import moment_ms
+from lockstep.client.message_track import MessageTrack, track_message
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.names import check_topic
+from lockstep.remoting.errors import ConnectFailed
+from lockstep.remoting.runtime import AsyncioRuntime
+
+__all__ = ["FindOptions", "find_messages", "get_message"]
+
+_BODY_SHOWN = 60  # characters of a body in a table of several messages
+_COLUMNS = ("stored", "queue", "offset", "key", "tags", "keys", "msg_id", "body")
+
+# get ---------------------------------------------------------------------------------------------------------
+
+
+async def get_message(name_server: str, message_id: str, topic: str | None, output: OutputFormat) -> None:
+    """By an offset message id, or by a message's own id and its topic; and which groups have consumed it.
+
+    Raises CliError when nobody has it, UsageError for what is no id.
+    """
+    if topic is not None:
+        check_topic(topic)
+    async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
+        messages = await _messages_of(admin, message_id, topic)
+        for message in messages:
+            _print_one(message, await track_message(admin, message), output)
+
+
+async def _messages_of(admin: AdminClient, message_id: str, topic: str | None) -> list[MessageExt]:
+    """Several when a producer's retry stored a message twice under its id."""
+    if topic is not None and (found := await admin.query_messages(topic, message_id, unique=True)):
+        return found
+    try:
+        address = id_address(message_id)
+    except ValueError:
+        if topic is not None:
+            raise CliError(f"no message of topic {topic!r} has the id {message_id}") from None
+        raise UsageError(
+            f"{message_id!r} is no offset message id, which names a broker in 32 or 56 hex digits; "
+            f"a message is found by its own id (msg_id) with --topic"
+        ) from None
+    try:
+        return [await admin.view_message(message_id)]
+    except ConnectFailed as error:
+        raise CliError(f"{error}; {address} is the broker that the id names") from None
+
+
+def _print_one(message: MessageExt, tracks: list[MessageTrack], output: OutputFormat) -> None:
+    groups = [{"group": track.consumer_group, "state": track.track_type.value} for track in tracks]
+    row = message_row(message)
+    if output is OutputFormat.JSON:
+        row |= _details(message) | {"consumed_by": groups}
+        write_out(json_line(row).encode("utf-8", "replace") + b"\n")
+        return
+    shown = {name: value for name, value in row.items() if name not in ("body", "body_base64", "properties")}
+    shown |= _details(message) | row.get("properties", {}) | {"body": printable(message.body)}
+    rows = [{"what": name.replace("_", " "), "value": _shown(name, value)} for name, value in shown.items()]
+    print_rows(("what", "value"), rows, output)
+    if groups:
+        write_out(b"\n")
+        print_rows(("group", "state"), groups, output)
+    for track in tracks:
+        if track.reason is not None:
+            note(f"group {track.consumer_group}: {track.reason}")
+
+
+def _details(message: MessageExt) -> dict[str, Any]:
+    return {
+        "offset_message_id": message.offset_message_id,
+        "commit_log_offset": message.commit_log_offset,
+        "stored_bytes": message.stored_bytes,
+        "born_timestamp": message.born_timestamp,
+        "born_host": _host(message.born_host),
+        "store_host": _host(message.store_host),
+        "reconsume_times": message.reconsume_times,
+        "sys_flag": message.sys_flag,
+    }
+
+
+def _host(place: tuple[bytes, int]) -> str:
+    from ipaddress import ip_address  # here: start-up counts
+
+    host = ip_address(place[0])
+    return f"[{host}]:{place[1]}" if host.version == 6 else f"{host}:{place[1]}"
+
+
+def _shown(name: str, value: object) -> str | None:
+    if name.endswith("_timestamp") and isinstance(value, int):
+        return date_time(value)
+    return None if value is None else str(value)  # numbers too, as they are typed elsewhere
+
+
+# find --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindOptions:
+    """By `key`, between two times, or at `offset` of `queue`."""
+
+    name_server: str
+    topic: str
+    key: str | None
+    begin: str | None
+    end: str | None
+    count_max: int
+    queue: str | None
+    offset: int | None
+    output: OutputFormat
+
+
+async def find_messages(options: FindOptions) -> None:
+    """Raises CliError when there is none."""
+    check_topic(options.topic)
+    now_ms = AsyncioRuntime().now_ms()
+    begin_ms = moment_ms(options.begin, "--begin", now_ms) if options.begin is not None else 0
+    end_ms = moment_ms(options.end, "--end", now_ms) if options.end is not None else 2**63 - 1
+    if begin_ms > end_ms:
+        raise UsageError("--begin is after --end")
+    async with AdminClient(name_server=options.name_server, log=StderrLog(verbose=False)) as admin:
+        if options.key is None:
+            messages = [await _message_at(admin, options)]
+        else:
+            messages = await admin.query_messages(
+                options.topic, options.key, begin_ms=begin_ms, end_ms=end_ms, count_max=options.count_max
+            )
+    if not messages:
+        raise CliError(f"no message of topic {options.topic!r} has the key {options.key!r} in that time")
+    if options.output is OutputFormat.JSON:
+        print_rows((), [message_row(message) | _details(message) for message in messages], options.output)
+        return
+    print_rows(_COLUMNS, [_table_row(message) for message in messages], options.output)
+    if options.key is not None and len(messages) == options.count_max:
+        note(f"the newest {counted(options.count_max, 'message')}; --max and --end find others")
+
+
+async def _message_at(admin: AdminClient, options: FindOptions) -> MessageExt:
+    assert options.queue is not None
+    assert options.offset is not None
+    queue = find_queue(options.queue, await readable_queues(admin, options.topic))
+    found = await admin.read_queue(queue, options.offset, count_max=1)
+    messages = [message for message in found.messages if message.queue_offset == options.offset]
+    if not messages:
+        low, high = await admin.min_offset(queue), await admin.max_offset(queue)
+        has = f"{low} to {high - 1}" if high > low else "none"
+        raise CliError(f"queue {queue} has no message at offset {options.offset}; it has {has}")
+    return messages[0]
+
+
+def _table_row(message: MessageExt) -> dict[str, Any]:
+    body = printable(message.body)
+    return {
+        "stored": date_time(message.store_timestamp),
+        "queue": f"{message.broker_name}:{message.queue_id}",
+        "offset": message.queue_offset,
+        "key": message.sharding_key,
+        "tags": message.tags,
+        "keys": message.keys,
+        "msg_id": message.msg_id,
+        "body": body if len(body) <= _BODY_SHOWN else body[: _BODY_SHOWN - 1] + "…",
+    }

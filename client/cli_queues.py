@@ -1,0 +1,37 @@
+"""Queues and offsets as commands name them: BROKER:N."""
+
+from collections.abc import Sequence
+
+from lockstep.client.admin import AdminClient
+from lockstep.client.cli_output import CliError, UsageError
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_topic
+
+__all__ = ["find_queue", "readable_queues"]
+
+
+async def readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
+    """Raises LocalProtocolError, TopicNotFoundError; CliError for a topic without a queue to read."""
+    check_topic(topic)
+    queues = (await admin.route(topic)).readable_queues(topic)
+    if not queues:
+        raise CliError(f"topic {topic!r} has no queue that may be read")
+    return queues
+
+
+def find_queue(text: str, queues: Sequence[MessageQueue]) -> MessageQueue:
+    """The queue that "BROKER:N" names, or "N" where there is one broker. Raises UsageError, CliError."""
+    broker, _, number = text.rpartition(":")
+    if not (number.isascii() and number.isdigit()):
+        raise UsageError(f"--queue {text!r}: write BROKER:N, as in {queues[0].broker_name}:{queues[0].queue_id}")
+    found = [queue for queue in queues if queue.queue_id == int(number) and broker in ("", queue.broker_name)]
+    if len(found) > 1:
+        names = ", ".join(f"{queue.broker_name}:{number}" for queue in found)
+        raise UsageError(f"--queue {text!r}: several brokers have one; write one of {names}")
+    if not found:
+        brokers: dict[str, int] = {}
+        for queue in queues:
+            brokers[queue.broker_name] = max(brokers.get(queue.broker_name, 0), queue.queue_id)
+        known = ", ".join(f"{name}:0 to {name}:{last}" for name, last in brokers.items())
+        raise CliError(f"topic {queues[0].topic!r} has no queue {text}; it has {known}")
+    return found[0]

@@ -1,0 +1,212 @@
+"""`lockstep message tail`: the last messages of a topic, and with --follow those that come. No group is joined."""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lockstep.client.admin import AdminClient
+from lockstep.client.cli_format import MessageFormat, format_json, format_line, parse_format
+from lockstep.client.cli_output import OutputFormat, StderrLog, note, write_out
+from lockstep.client.cli_queues import find_queue, readable_queues
+from lockstep.client.cli_time import moment_ms
+from lockstep.client.errors import NoRouteError
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_topic
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+
+__all__ = ["TailOptions", "tail_messages"]
+
+_LAST: Final = 10  # shown without --from and --count
+_WAIT_MS: Final = 15_000
+_AGAIN_S: Final = 1.0
+_IDLE_MS, _IDLE_S = 100, 0.2  # a broker that does not hold pulls is not asked without end
+_ROUTE_EVERY_S: Final = 10.0
+
+Bounds = Mapping[MessageQueue, tuple[int, int]]  # least and next offset
+
+
+@dataclass(frozen=True, kw_only=True)
+class TailOptions:
+    name_server: str
+    topic: str
+    tags: str
+    queue: str | None
+    begin: str | None  # first, last or a time; None for the last `count`
+    count: int | None
+    follow: bool
+    format: str | None
+    output: OutputFormat
+
+
+async def tail_messages(options: TailOptions) -> None:
+    """In order of the time they were stored at; what comes later, each queue in its order. Raises CliError."""
+    check_topic(options.topic)
+    SubscriptionData.parse(options.topic, options.tags)
+    runtime = AsyncioRuntime()
+    begin_ms: int | None = None
+    if options.begin not in (None, "first", "last"):
+        begin_ms = moment_ms(options.begin or "", "--from", runtime.now_ms(), others="first, last, ")
+    async with AdminClient(name_server=options.name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin:
+        queues = await readable_queues(admin, options.topic)
+        if options.queue is not None:
+            queues = [find_queue(options.queue, queues)]
+        stats = await admin.topic_stats(options.topic)
+        bounds = {queue: stats[queue][:2] if queue in stats else (0, 0) for queue in queues}
+        tail = _Tail(admin, runtime, options)
+        await tail.show_stored(bounds, begin_ms)
+        if options.follow and not tail.full():
+            await tail.follow({queue: end for queue, (_, end) in bounds.items()})
+
+
+class _Tail:
+    def __init__(self, admin: AdminClient, runtime: Runtime, options: TailOptions) -> None:
+        self._admin = admin
+        self._runtime = runtime
+        self._options = options
+        self._format = _format(options)
+        self._left = options.count if options.begin is not None else None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._silent = False
+
+    def full(self) -> bool:
+        """--count is reached."""
+        return self._left == 0
+
+    def _show(self, message: MessageExt) -> None:
+        write_out(self._format(message))
+        if self._left is not None:
+            self._left -= 1
+
+    # What is stored ------------------------------------------------------------------------------------------
+
+    async def show_stored(self, bounds: Bounds, begin_ms: int | None) -> None:
+        begin = self._options.begin
+        if begin is None:
+            for message in await self._last(bounds, self._options.count or _LAST):
+                self._show(message)
+            return
+        if begin == "last":
+            return
+        if begin_ms is not None:  # the search may end before the time (wire.md 8.2)
+            starts = {queue: await self._admin.search_offset(queue, begin_ms) for queue in bounds}
+            bounds = {queue: (max(low, starts[queue]), end) for queue, (low, end) in bounds.items()}
+        async for message in self._merged(bounds):
+            if message.store_timestamp >= (begin_ms or 0):
+                self._show(message)
+                if self.full():
+                    return
+
+    async def _last(self, bounds: Bounds, count: int) -> list[MessageExt]:
+        """Of each queue the last `count`, looked for further and further back; of these, the last by time."""
+        found: list[MessageExt] = []
+        for queue, (low, end) in bounds.items():
+            of_queue: list[MessageExt] = []
+            window, high = count, end
+            while high > low and len(of_queue) < count:
+                start = max(low, high - window)
+                of_queue = [message async for message in self._read(queue, start, high)] + of_queue
+                high, window = start, window * 2
+            found += of_queue[-count:]
+        return sorted(found, key=_by_time)[-count:]
+
+    async def _merged(self, bounds: Bounds) -> AsyncIterator[MessageExt]:
+        """The queues' messages in order of time, each queue's in its own order."""
+        heads: list[tuple[int, MessageQueue, MessageExt]] = []
+        readers = {queue: self._read(queue, low, end) for queue, (low, end) in bounds.items()}
+
+        async def advance(queue: MessageQueue) -> None:
+            message = await anext(readers[queue], None)
+            if message is not None:
+                heapq.heappush(heads, (message.store_timestamp, queue, message))
+
+        for queue in readers:
+            await advance(queue)
+        while heads:
+            _, queue, message = heapq.heappop(heads)
+            yield message
+            await advance(queue)
+
+    async def _read(self, queue: MessageQueue, offset: int, end: int) -> AsyncIterator[MessageExt]:
+        while offset < end:
+            found = await self._admin.read_queue(queue, offset, expression=self._options.tags)
+            messages = deque(found.messages)
+            while messages and messages[0].queue_offset < end:
+                yield messages.popleft()
+            if found.next_offset <= offset:
+                return
+            offset = found.next_offset
+
+    # What comes ----------------------------------------------------------------------------------------------
+
+    async def follow(self, positions: Mapping[MessageQueue, int]) -> None:
+        """Until --count. A broker that goes away is waited for."""
+        try:
+            for queue, offset in positions.items():
+                self._start(str(queue), self._follow(queue, offset))
+            if self._options.queue is None:
+                self._start("routes", self._find_new_queues(set(positions)))
+            await self._ended
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks[name] = self._runtime.create_task(work, name=f"tail {name}")
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and not self._ended.done():
+            error = task.exception()
+            if error is not None:
+                self._ended.set_exception(error)
+            elif self.full():
+                self._ended.set_result(None)
+
+    async def _follow(self, queue: MessageQueue, offset: int) -> None:
+        while not self.full():
+            asked_ns = self._runtime.monotonic_ns()
+            try:
+                found = await self._admin.read_queue(queue, offset, expression=self._options.tags, wait_ms=_WAIT_MS)
+            except (RemotingError, NoRouteError) as error:
+                if not self._silent:  # once for all queues
+                    note(f"{error}; asking again")
+                self._silent = True
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            self._silent = False
+            for message in found.messages:
+                if self.full():
+                    return
+                self._show(message)
+            offset = found.next_offset
+            if not found.messages and self._runtime.monotonic_ns() - asked_ns < _IDLE_MS * 1_000_000:
+                await asyncio.sleep(_IDLE_S)
+
+    async def _find_new_queues(self, known: set[MessageQueue]) -> None:
+        while True:
+            await asyncio.sleep(_ROUTE_EVERY_S)
+            try:
+                queues = await readable_queues(self._admin, self._options.topic)
+            except (RemotingError, NoRouteError):
+                continue  # those who follow the queues say so
+            for queue in queues:
+                if queue not in known:
+                    known.add(queue)
+                    self._start(str(queue), self._follow(queue, 0))
+
+
+def _format(options: TailOptions) -> MessageFormat:
+    if options.format is not None:
+        return parse_format(options.format)
+    return format_json if options.output is OutputFormat.JSON else format_line
+
+
+def _by_time(message: MessageExt) -> tuple[int, str, int, int]:
+    return message.store_timestamp, message.broker_name, message.queue_id, message.queue_offset

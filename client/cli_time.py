@@ -1,0 +1,36 @@
+"""How commands read a time: epoch milliseconds, a date, or how long ago."""
+
+import re
+from datetime import datetime
+
+from lockstep.client.cli_output import UsageError
+
+__all__ = ["TIMES", "moment_ms"]
+
+TIMES = "epoch milliseconds, a time such as 2026-01-31T12:00 or 2026-01-31T12:00:00Z, or '10m ago'"
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_AGO = re.compile(r"((?:\d+(?:ms|s|m|h|d)\s*)+)(?:ago)?")
+_PART = re.compile(r"(\d+)(ms|s|m|h|d)")
+_MOST_MS = 2**63 - 1
+
+
+def moment_ms(text: str, option: str, now_ms: int, *, others: str = "") -> int:
+    """`others` are the words that the option takes besides. A date is local unless it has a zone. Raises UsageError."""
+    found = _read(text.strip(), now_ms)
+    if found is None or not 0 <= found <= _MOST_MS:
+        raise UsageError(f"{option} {text!r}: give {others}{TIMES}")
+    return found
+
+
+def _read(text: str, now_ms: int) -> int | None:
+    if text == "now":
+        return now_ms
+    if text.isascii() and text.isdigit():
+        return int(text[:20])  # longer is too late all the same
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now_ms - sum(int(count[:18]) * _UNITS_MS[unit] for count, unit in _PART.findall(ago[1]))
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,61 @@
+"""Which groups have consumed a message, by their offsets: RocketMQ's messageTrackDetail (wire.md 2.8)."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from lockstep.client.admin import AdminClient
+from lockstep.protocol.client_bodies import ConsumerConnection
+from lockstep.protocol.heartbeat import ConsumeType, MessageModel
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RequestRefused
+
+__all__ = ["MessageTrack", "TrackType", "track_message"]
+
+
+class TrackType(Enum):
+    CONSUMED = "CONSUMED"
+    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"  # the group is past it and does not subscribe to its tag
+    CONSUME_BROADCASTING = "CONSUME_BROADCASTING"  # each member has an offset of its own, which no broker knows
+    PULL = "PULL"  # the group pulls by itself and says nothing of what it has handled
+    NOT_CONSUME_YET = "NOT_CONSUME_YET"
+    NOT_ONLINE = "NOT_ONLINE"
+    UNKNOWN = "UNKNOWN"
+
+
+class MessageTrack(NamedTuple):
+    consumer_group: str
+    track_type: TrackType
+    reason: str | None = None  # why it is unknown
+
+
+async def track_message(admin: AdminClient, message: MessageExt) -> list[MessageTrack]:
+    """For each group of the message's topic. Offsets tell: one that was reset may say what is not so."""
+    tracks = []
+    for group in await admin.groups_of(message.topic):
+        try:
+            tracks.append(MessageTrack(group, await _track_type(admin, message, group)))
+        except RequestRefused as error:
+            tracks.append(MessageTrack(group, TrackType.UNKNOWN, str(error)))
+    return tracks
+
+
+async def _track_type(admin: AdminClient, message: MessageExt, group: str) -> TrackType:
+    members = await admin.members(group)
+    if members is None:
+        return TrackType.NOT_ONLINE
+    if members.consume_type is ConsumeType.CONSUME_ACTIVELY:
+        return TrackType.PULL
+    if members.message_model is MessageModel.BROADCASTING:
+        return TrackType.CONSUME_BROADCASTING
+    queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
+    offsets = (await admin.progress(group, message.topic)).offsets.get(queue)
+    if offsets is None or offsets.consumer_offset <= message.queue_offset:
+        return TrackType.NOT_CONSUME_YET
+    return TrackType.CONSUMED if _wants(members, message) else TrackType.CONSUMED_BUT_FILTERED
+
+
+def _wants(members: ConsumerConnection, message: MessageExt) -> bool:
+    """Whether the tag is one of those subscribed to; an expression of another kind has no set of tags."""
+    subscription = members.subscription_table.get(message.topic)
+    return subscription is None or not subscription.tags_set or message.tags in subscription.tags_set
