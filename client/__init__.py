@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lockstep.client.producer import Producer
     from lockstep.client.push_consumer import PushConsumer
     from lockstep.client.selector import MessageQueueSelector, select_by_hash
-    from lockstep.client.send_request import SendResult
+    from lockstep.client.send_result import SendResult
     from lockstep.protocol.codes import SerializeType
     from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.message import MessageExt
@@ -102,7 +102,7 @@ EXPORTS = {
     "lockstep.client.producer": "Producer",
     "lockstep.client.push_consumer": "PushConsumer",
     "lockstep.client.selector": "MessageQueueSelector select_by_hash",
-    "lockstep.client.send_request": "SendResult",
+    "lockstep.client.send_result": "SendResult",
     "lockstep.protocol.codes": "SerializeType",
     "lockstep.protocol.heartbeat": "ConsumeFromWhere MessageModel",
     "lockstep.protocol.message": "MessageExt",

@@ -11,7 +11,7 @@ from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counte
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError, SendError, SendOutcome
 from lockstep.client.producer import Producer
-from lockstep.client.send_request import SendResult
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_topic

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from lockstep.protocol.codes import BODY_BYTES_MAX, SerializeType
 from lockstep.protocol.heartbeat import ConsumeFromWhere
+from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.remoting.settings import SettingError, setting
 
-__all__ = ["ClientConfig", "ConsumerConfig", "ProducerConfig"]
+__all__ = ["DEFAULT_INSTANCE", "ClientConfig", "ConsumerConfig", "ProducerConfig"]
 
+DEFAULT_INSTANCE = "DEFAULT"
 _BROKER_LOCK_LIFE_MS = 60_000  # RocketMQ's, unless a broker is told otherwise (wire.md 7.2)
 
 
@@ -16,10 +18,12 @@ class ClientConfig:
     """What every client has.
 
     `serialize_type`: MSGPACK is what it asks Lockstep brokers for, others get JSON; JSON and ROCKETMQ, the binary
-    header, go to every broker and name server.
+    header, go to every broker and name server. `instance_name` is the second part of the client id; DEFAULT means one
+    of its own for every client, but for broadcasting consumers, whose offset files are found by it (wire.md 12.1).
     """
 
     serialize_type: SerializeType = setting(SerializeType.MSGPACK, name="rocketmq.serialize.type")  # noqa: RUF009 - a field
+    instance_name: str = setting(DEFAULT_INSTANCE, name="instanceName")
     connect_timeout_ms: int = 3000
     request_timeout_ms: int = setting(3000, name="mqClientApiTimeout")
     poll_name_server_interval_ms: int = setting(30_000, name="pollNameServerInterval")
@@ -27,6 +31,8 @@ class ClientConfig:
     idle_close_ms: int = 120_000
 
     def __post_init__(self) -> None:
+        if not self.instance_name or "/" in self.instance_name:
+            raise SettingError(f"instance_name must be a name without '/', not {self.instance_name!r}")
         for name, low, high in _RANGES:
             value = getattr(self, name, low)  # one table for all: not every client has every setting
             if not low <= value <= high:
@@ -35,13 +41,25 @@ class ClientConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """`retry_keyed`: a keyed send whose outcome is unknown is repeated in order, with the same UNIQ_KEY."""
+    """`retry_keyed`: a keyed send whose outcome is unknown is repeated in order, with the same UNIQ_KEY.
+
+    `compress_msg_body_over_howmuch` bytes of body are compressed, 0: never. `create_topic_key` is the topic whose
+    brokers make topics by sends. `check_request_hold_max` questions of brokers after transactions wait at most.
+    """
 
     send_timeout_ms: int = setting(3000, name="sendMsgTimeout")
     retry_times: int = setting(2, name="retryTimesWhenSendFailed")
     retry_keyed: bool = False
     body_bytes_max: int = setting(BODY_BYTES_MAX, name="maxMessageSize")
     default_topic_queue_nums: int = setting(4, name="defaultTopicQueueNums")
+    create_topic_key: str = setting(DEFAULT_TOPIC, name="createTopicKey")
+    compress_msg_body_over_howmuch: int = setting(4096, name="compressMsgBodyOverHowmuch")
+    retry_times_when_send_async_failed: int = setting(2, name="retryTimesWhenSendAsyncFailed")
+    retry_another_broker_when_not_store_ok: bool = setting(False, name="retryAnotherBrokerWhenNotStoreOK")
+    send_latency_fault_enable: bool = setting(False, name="sendLatencyFaultEnable")
+    local_transaction_thread_count: int = 20
+    check_thread_pool_size: int = setting(1, name="checkThreadPoolMaxSize")
+    check_request_hold_max: int = setting(2000, name="checkRequestHoldMax")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +70,8 @@ class ConsumerConfig(ClientConfig):
     consume_timestamp_ms: int | None = None  # for CONSUME_FROM_TIMESTAMP; default: 30 minutes before the start
     consume_message_batch_max_size: int = setting(1, name="consumeMessageBatchMaxSize")
     consume_thread_count: int = setting(20, name="consumeThreadMax")
-    max_reconsume_times: int = setting(-1, name="maxReconsumeTimes")  # -1: without end, as in orderly RocketMQ
+    max_reconsume_times: int = setting(-1, name="maxReconsumeTimes")  # -1: in order without end, else 16
+    consume_timeout_ms: int = 15 * 60 * 1000  # consumeTimeout, there in minutes
     suspend_current_queue_time_ms: int = setting(1000, name="suspendCurrentQueueTimeMillis")
     await_termination_ms: int = setting(5000, name="awaitTerminationMillisWhenShutdown")
 
@@ -60,11 +79,16 @@ class ConsumerConfig(ClientConfig):
     pull_interval_ms: int = setting(0, name="pullInterval")
     pull_threshold_for_queue: int = setting(1000, name="pullThresholdForQueue")
     pull_threshold_bytes_for_queue: int = 100 * 1024 * 1024  # pullThresholdSizeForQueue, there in MiB
+    # Of a topic, shared out among its queues of this client; -1: none, those for a queue hold.
+    pull_threshold_for_topic: int = setting(-1, name="pullThresholdForTopic")
+    pull_threshold_bytes_for_topic: int = -1  # pullThresholdSizeForTopic, there in MiB
+    consume_concurrently_max_span: int = setting(2000, name="consumeConcurrentlyMaxSpan")
     pull_suspend_ms: int = setting(15_000, name="brokerSuspendMaxTimeMillis")
     pull_timeout_ms: int = setting(30_000, name="consumerTimeoutMillisWhenSuspend")
     pull_max_idle_ms: int = setting(120_000, name="rocketmq.client.pull.pullMaxIdleTime")
     pull_delay_when_exception_ms: int = setting(1000, name="pullTimeDelayMillsWhenException")
     pull_delay_when_flow_control_ms: int = 50
+    pull_delay_when_suspended_ms: int = 1000
     pull_delay_when_broker_flow_control_ms: int = 20
     offset_illegal_delay_ms: int = 10_000
 
@@ -78,6 +102,9 @@ class ConsumerConfig(ClientConfig):
     unlock_delay_ms: int = setting(20_000, name="rocketmq.client.unlockDelayTimeMills")
     consume_continuously_max_ms: int = setting(60_000, name="rocketmq.client.maxTimeConsumeContinuously")
     persist_consumer_offset_interval_ms: int = setting(5_000, name="persistConsumerOffsetInterval")
+    persist_consumer_offset_first_ms: int = 10_000
+    # Where a broadcasting consumer keeps its offsets, in a folder of its client id.
+    local_offset_folder: str = setting("~/.rocketmq_offsets", name="rocketmq.client.localOffsetStoreDir")
 
     @property
     def lock_surely_held_ms(self) -> int:
@@ -111,24 +138,30 @@ class ConsumerConfig(ClientConfig):
             )
 
 
-# The first six are RocketMQ's (wire.md 12.2). A period of 0 would be a loop that never waits.
+# The first nine are RocketMQ's (wire.md 12.2). A period of 0 would be a loop that never waits.
 _INT32_MAX = 2**31 - 1
 _RANGES = (
     ("consume_message_batch_max_size", 1, 1024),
     ("pull_batch_size", 1, 1024),
     ("pull_threshold_for_queue", 1, 65535),
+    ("consume_concurrently_max_span", 1, 65535),
+    ("pull_threshold_for_topic", -1, 6_553_500),
+    ("pull_threshold_bytes_for_topic", -1, 102_400 * 1024 * 1024),
     ("pull_interval_ms", 0, 65535),
     ("consume_thread_count", 1, 1000),
     ("max_reconsume_times", -1, _INT32_MAX),
     *((name, 1, _INT32_MAX) for name in (
         "connect_timeout_ms", "request_timeout_ms", "poll_name_server_interval_ms", "heartbeat_broker_interval_ms",
         "idle_close_ms", "send_timeout_ms", "body_bytes_max", "default_topic_queue_nums",
+        "local_transaction_thread_count", "check_thread_pool_size", "check_request_hold_max",
         "pull_threshold_bytes_for_queue", "pull_timeout_ms", "pull_max_idle_ms", "pull_delay_when_exception_ms",
+        "pull_delay_when_suspended_ms", "consume_timeout_ms",
         "rebalance_interval_ms", "lock_interval_ms", "lock_timeout_ms", "consume_continuously_max_ms",
         "persist_consumer_offset_interval_ms",
     )),
     *((name, 0, _INT32_MAX) for name in (
-        "retry_times", "await_termination_ms", "pull_suspend_ms", "offset_illegal_delay_ms", "lock_first_delay_ms",
-        "broker_lock_max_live_time_ms", "unlock_delay_ms",
+        "retry_times", "retry_times_when_send_async_failed", "compress_msg_body_over_howmuch",
+        "await_termination_ms", "pull_suspend_ms", "offset_illegal_delay_ms", "lock_first_delay_ms",
+        "broker_lock_max_live_time_ms", "unlock_delay_ms", "persist_consumer_offset_first_ms",
     )),
 )  # fmt: skip

@@ -4,6 +4,10 @@
     ├── NoRouteError         no name server answered, or the topic has no queue to use
     │   └── TopicNotFoundError   the name servers answered: nobody knows the topic
     ├── SendError            a message was not sent, or nobody knows: `outcome` says which
+    ├── SendForbiddenError   a CheckForbiddenHook would not have it sent
+    ├── RequestTimeoutError  a request was sent, and nobody answered it in time
+    ├── DuplicateGroupError  another client of this process with the same client id is in the group
+    │   └── DuplicateConsumerGroupError   the same, and a ConsumerError
     └── ConsumerError        a consumer that cannot start, or is used in the wrong state
 
 Errors of one call to one broker are `lockstep.remoting.errors`: RequestRefused, RequestTimeout, ConnectionLost.
@@ -11,7 +15,18 @@ Errors of one call to one broker are `lockstep.remoting.errors`: RequestRefused,
 
 from enum import Enum
 
-__all__ = ["ClientError", "ConsumerError", "NoRouteError", "SendError", "SendOutcome", "TopicNotFoundError"]
+__all__ = [
+    "ClientError",
+    "ConsumerError",
+    "DuplicateConsumerGroupError",
+    "DuplicateGroupError",
+    "NoRouteError",
+    "RequestTimeoutError",
+    "SendError",
+    "SendForbiddenError",
+    "SendOutcome",
+    "TopicNotFoundError",
+]
 
 
 class SendOutcome(Enum):
@@ -33,6 +48,22 @@ class TopicNotFoundError(NoRouteError):
 
 
 class ConsumerError(ClientError):
+    pass
+
+
+class SendForbiddenError(ClientError):
+    pass
+
+
+class RequestTimeoutError(ClientError):
+    pass
+
+
+class DuplicateGroupError(ClientError):
+    pass
+
+
+class DuplicateConsumerGroupError(DuplicateGroupError, ConsumerError):
     pass
 
 

@@ -1,44 +1,59 @@
 """Producer: sends messages; those with a sharding key, a selector or a queue of their own stay in call order."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from lockstep.client.client_registry import GroupClaim, claim_group
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError
-from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.hook_calls import SendHooks
+from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
+from lockstep.client.instance import BrokerCall, MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.publish_queues import PublishQueues
+from lockstep.client.request_reply import Replies, RequestMessage
 from lockstep.client.selector import MessageQueueSelector, select_by_hash
 from lockstep.client.send_anywhere import AnywhereSender
 from lockstep.client.send_ordered import OrderedSender
-from lockstep.client.send_request import SendRequests, SendResult, common_sharding_key
+from lockstep.client.send_request import Outgoing, SendRequests, common_sharding_key
+from lockstep.client.send_result import SendResult
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host
+from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_group
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
-__all__ = ["Producer"]
+__all__ = ["Producer", "SendCallback"]
+
+SendCallback = Callable[[SendResult | None, Exception | None], object]
+"""`(result, error)`, one of them None, when a send has come to its end; called on the event loop."""
 
 
 class _Parts(NamedTuple):
     """What a started producer is made of."""
 
     instance: MQClientInstance
+    claim: GroupClaim
     requests: SendRequests
     queues: PublishQueues
     ordered: OrderedSender
     anywhere: AnywhereSender
+    replies: Replies
     trace: TraceWriter | None
 
 
 class Producer(Lifecycle):
     """`async with Producer("group", name_server="127.0.0.1:9876") as producer: await producer.send(message)`
 
-    `name_server` is "host:port[;host:port]" or, when absent, the environment's NAMESRV_ADDR. `trace` names a file
-    that gets a JSON line for every message sent or failed.
+    `name_server` is "host:port[;host:port]" or, when absent, the environment's NAMESRV_ADDR. `namespace` parts the
+    topics and groups of tenants: brokers know them as `namespace%name`, callers by their bare names. `trace` names a
+    file that gets a JSON line for every message sent or failed.
     """
 
     def __init__(
@@ -46,19 +61,24 @@ class Producer(Lifecycle):
         group: str,
         *,
         name_server: str | None = None,
+        namespace: str | None = None,
         config: ProducerConfig | None = None,
         trace: str | None = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
         check_group(group)
-        self.group = group
+        self._tenant = NamesOfTenant(namespace)
+        self.group = self._tenant.wrap(group)
+        check_group(self.group)
         self.config = config or ProducerConfig()
         self._name_servers = name_server_addresses(name_server)
         self._trace_path = trace
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
+        self._hooks = SendHooks(self.group, self._log, self._tenant)
         self._parts: _Parts | None = None
+        self._starting = 0  # sends that were called and have not begun: later ones must not overtake them
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -67,30 +87,55 @@ class Producer(Lifecycle):
             raise ClientError("this producer was started before; make a new one")
         config, runtime = self.config, self._runtime or AsyncioRuntime()
         instance = MQClientInstance(runtime, self._name_servers, config, self._log, producer_group=self.group)
-        identity = instance.identity
+        claim = claim_group(instance, "producer", self.group)
+        try:
+            self._parts = self._assemble(instance, claim, runtime)
+        except BaseException:
+            claim.release()
+            raise
+        instance.serve(self._broker_calls(self._parts))
+        instance.start()
+
+    def _assemble(self, instance: MQClientInstance, claim: GroupClaim, runtime: Runtime) -> _Parts:
+        config, identity = self.config, instance.identity
         keys = UniqueKeyMaker(pack_host(identity.host), identity.pid, identity.serial)
-        requests = SendRequests(self.group, config, instance.client_id, keys, runtime)
-        queues = PublishQueues(instance.routes, config.default_topic_queue_nums)
+        requests = SendRequests(
+            self.group, config, instance.client_id, keys, runtime, tenant=self._tenant, hooks=self._hooks
+        )
+        queues = PublishQueues(instance.routes, config.default_topic_queue_nums, config.create_topic_key)
         trace = TraceWriter(runtime, self._trace_path, instance.client_id, self.group) if self._trace_path else None
-        self._parts = _Parts(
+        return _Parts(
             instance,
+            claim,
             requests,
             queues,
             OrderedSender(instance, requests, config, trace),
             AnywhereSender(instance, requests, config, queues, trace),
+            Replies(instance),
             trace,
         )
-        instance.start()
+
+    def _broker_calls(self, parts: _Parts) -> Mapping[int, BrokerCall]:
+        return parts.replies.handlers
 
     async def shutdown(self) -> None:
         if self._parts is not None:
             await self._parts.instance.shutdown()
+            self._parts.claim.release()
+            self._parts.requests.close()
             if self._parts.trace is not None:
                 self._parts.trace.close()
 
     @property
     def client_id(self) -> str:
         return self._started().instance.client_id
+
+    def register_send_message_hook(self, hook: SendMessageHook) -> None:
+        """Called before and after each attempt to send."""
+        self._hooks.add_send(hook)
+
+    def register_check_forbidden_hook(self, hook: CheckForbiddenHook) -> None:
+        self._hooks.add_check_forbidden(hook)
 
     # Sending -------------------------------------------------------------------------------------------------
 
@@ -110,21 +155,91 @@ class Producer(Lifecycle):
         that queue in call order, however many sends are in flight, and is tried once. Without, queues take turns
         and other brokers are tried (`retry_times`).
 
-        Raises SendError (`outcome` says whether the message may be stored), NoRouteError, LocalProtocolError for a
-        message that must not be sent.
+        Raises SendError (`outcome` says whether the message may be stored), NoRouteError, SendForbiddenError,
+        LocalProtocolError for a message that must not be sent.
         """
         parts = self._parts or self._started()
+        if self._starting:
+            await self._after_those_called_before()
         key = sharding_key if sharding_key is not None else message.sharding_key
         outgoing = parts.requests.outgoing(message, key)
         timeout_ms = timeout_ms or self.config.send_timeout_ms
-        if selector is None and queue is None:
-            if key is None:
-                return await parts.anywhere.send(outgoing, timeout_ms)
-            queues = parts.queues.known(message.topic)
-            if queues is not None:  # the common case, without a coroutine of its own
-                return await parts.ordered.send(select_by_hash(queues, message, key), outgoing, timeout_ms)
-        chosen = await self._choose(message, key, selector, arg, queue)
+        queues = parts.queues.known(outgoing.topic) if key is not None and selector is None and queue is None else None
+        if queues is not None:  # the common case, without a coroutine of its own
+            result = await parts.ordered.send(select_by_hash(queues, message, key), outgoing, timeout_ms)
+        else:
+            result = await self._send(parts, message, outgoing, key, selector, arg, queue, timeout_ms)
+        return result._replace(queue=self._tenant.bare_queue(result.queue)) if self._tenant else result
+
+    async def _send(
+        self,
+        parts: _Parts,
+        message: Message,
+        outgoing: Outgoing,
+        key: str | None,
+        selector: MessageQueueSelector | None,
+        arg: Any,
+        queue: MessageQueue | None,
+        timeout_ms: int,
+    ) -> SendResult:
+        """Under the names that brokers know."""
+        if key is None and selector is None and queue is None:
+            return await parts.anywhere.send(outgoing, timeout_ms)
+        chosen = await self._choose(message, outgoing.topic, key, selector, arg, queue)
         return await parts.ordered.send(chosen, outgoing, timeout_ms)
+
+    def send_async(
+        self,
+        message: Message,
+        callback: SendCallback | None = None,
+        *,
+        sharding_key: str | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: Any = None,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> "asyncio.Task[SendResult]":
+        """Begin to send and go on; the task's result is `send`'s, and `callback` hears of it too.
+
+        A message that may go to any queue is tried again (`retry_times_when_send_async_failed`) when the network
+        failed, and not when a broker refused it. Order is kept among all kinds of sends. With a callback the task
+        need not be awaited. Nothing limits how many are under way but the caller.
+        """
+        parts = self._started()
+        self._starting += 1
+        chosen = (sharding_key if sharding_key is not None else message.sharding_key, selector, arg, queue)
+        sending = self._send_as_task(parts, message, chosen, timeout_ms or self.config.send_timeout_ms)
+        task = parts.instance.runtime.create_task(sending, name=f"send to {message.topic}")
+        asyncio.get_running_loop().call_soon(self._begun)  # after the task's first step, which takes its place
+        if callback is not None:
+            task.add_done_callback(partial(self._tell, callback))
+        return task
+
+    def _begun(self) -> None:
+        self._starting -= 1
+
+    async def _send_as_task(
+        self, parts: _Parts, message: Message, chosen: tuple[Any, ...], timeout_ms: int
+    ) -> SendResult:
+        key, selector, arg, queue = chosen
+        outgoing = parts.requests.outgoing(message, key)._replace(mode=CommunicationMode.ASYNC)
+        result = await self._send(parts, message, outgoing, key, selector, arg, queue, timeout_ms)
+        return result._replace(queue=self._tenant.bare_queue(result.queue))
+
+    def _tell(self, callback: SendCallback, task: "asyncio.Task[SendResult]") -> None:
+        error = ClientError("the send was cancelled") if task.cancelled() else task.exception()
+        try:
+            callback(None if error else task.result(), error if isinstance(error, Exception) else None)
+        except Exception as failure:
+            self._log.error("send callback failed", error=f"{type(failure).__name__}: {failure}")
+
+    async def _after_those_called_before(self) -> None:
+        """A task begins when the loop comes round to it, in the order of the calls; so does what waits here."""
+        self._starting += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._starting -= 1
 
     async def send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, queue: MessageQueue | None = None
@@ -136,49 +251,88 @@ class Producer(Lifecycle):
         The result's `queue_offset` is the first one, its `msg_id` all of them with commas between. Raises as `send`.
         """
         parts = self._started()
+        if self._starting:
+            await self._after_those_called_before()
         if sharding_key is None and queue is None:
             sharding_key = common_sharding_key(messages)
         outgoing = parts.requests.outgoing_batch(messages, sharding_key)
-        if sharding_key is None and queue is None:
-            return await parts.anywhere.send(outgoing, self.config.send_timeout_ms)
-        chosen = await self._choose(messages[0], sharding_key, None, None, queue)
-        return await parts.ordered.send(chosen, outgoing, self.config.send_timeout_ms)
+        timeout_ms = self.config.send_timeout_ms
+        result = await self._send(parts, messages[0], outgoing, sharding_key, None, None, queue, timeout_ms)
+        return result._replace(queue=self._tenant.bare_queue(result.queue))
 
     async def send_one_way(
         self, message: Message, *, sharding_key: str | None = None, queue: MessageQueue | None = None
     ) -> None:
         """Send without waiting for an answer: the message may be lost, and nobody will know."""
         parts = self._started()
+        if self._starting:
+            await self._after_those_called_before()
         key = sharding_key if sharding_key is not None else message.sharding_key
-        outgoing = parts.requests.outgoing(message, key)
+        outgoing = parts.requests.outgoing(message, key)._replace(mode=CommunicationMode.ONEWAY)
         if key is None and queue is None:
-            chosen = parts.anywhere.take_turns(await parts.queues.find(message.topic))
+            chosen = parts.anywhere.take_turns(await parts.queues.find(outgoing.topic))
         else:
-            chosen = await self._choose(message, key, None, None, queue)
+            chosen = await self._choose(message, outgoing.topic, key, None, None, queue)
         await parts.ordered.send_one_way(chosen, outgoing)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        sharding_key: str | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: Any = None,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> MessageExt:
+        """Send a message and wait for what its consumer answers with `reply_message`.
+
+        Raises RequestTimeoutError when it was sent and no answer came, and as `send`.
+        """
+        parts = self._started()
+        timeout_ms = timeout_ms or self.config.send_timeout_ms
+        runtime = parts.instance.runtime
+        deadline_ms = runtime.now_ms() + timeout_ms
+        correlation_id, answer = parts.replies.expect()
+        request = RequestMessage.of(message, correlation_id, parts.instance.client_id, timeout_ms)
+        try:
+            topics = (self._tenant.wrap(message.topic), self.config.create_topic_key)
+            await parts.replies.reachable(topics, timeout_ms)
+            remaining_ms = max(deadline_ms - runtime.now_ms(), 1)
+            await self.send_async(
+                request, sharding_key=sharding_key, selector=selector, arg=arg, queue=queue, timeout_ms=remaining_ms
+            )
+            return await parts.replies.answer(answer, message.topic, deadline_ms - runtime.now_ms(), timeout_ms)
+        finally:
+            parts.replies.forget(correlation_id)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The writable queues of a topic, sorted. Raises NoRouteError for a topic nobody knows."""
-        return await self._started().queues.find(topic)
+        found = await self._started().queues.find(self._tenant.wrap(topic))
+        return [self._tenant.bare_queue(queue) for queue in found]
 
     async def _choose(
         self,
         message: Message,
+        topic: str,
         key: str | None,
         selector: MessageQueueSelector | None,
         arg: Any,
         queue: MessageQueue | None,
     ) -> MessageQueue:
         """The route is asked for even when the queue is given: it says where that queue's broker is."""
-        queues = await self._started().queues.find_in_turn(message.topic)
+        tenant, queues = self._tenant, await self._started().queues.find_in_turn(topic)
         if queue is None and selector is None:
             return select_by_hash(queues, message, key)
         chosen: Any = queue
         if chosen is None and selector is not None:
-            chosen = selector(queues, message, key if arg is None else arg)
-        if not isinstance(chosen, MessageQueue) or chosen.topic != message.topic:
-            raise LocalProtocolError(f"a message of topic {message.topic!r} cannot go to {chosen!r:.200}")
-        return chosen
+            shown = [tenant.bare_queue(each) for each in queues] if tenant else queues
+            chosen = selector(shown, message, key if arg is None else arg)
+        if isinstance(chosen, MessageQueue):
+            real = tenant.wrap_queue(chosen)
+            if real.topic == topic:
+                return real
+        raise LocalProtocolError(f"a message of topic {message.topic!r} cannot go to {chosen!r:.200}")
 
     def _started(self) -> _Parts:
         if self._parts is None:

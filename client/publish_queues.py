@@ -21,10 +21,12 @@ class _Asking:
 
 
 class PublishQueues:
-    """`default_topic_queue_nums`: how many queues a topic gets that is made by sending to it."""
+    """`default_topic_queue_nums`: how many queues a topic gets that is made by sending to it; `create_topic_key` has
+    the brokers that make it."""
 
-    def __init__(self, routes: Routes, default_topic_queue_nums: int) -> None:
+    def __init__(self, routes: Routes, default_topic_queue_nums: int, create_topic_key: str = DEFAULT_TOPIC) -> None:
         self._routes = routes
+        self._create_topic_key = create_topic_key
         self._default_topic_queue_nums = default_topic_queue_nums
         self._queues: dict[str, list[MessageQueue]] = {}
         self._asking: dict[str, _Asking] = {}
@@ -81,7 +83,7 @@ class PublishQueues:
         if route is not None:
             queues = route.writable_queues(topic)
         else:
-            default = await self._routes.get(DEFAULT_TOPIC)
+            default = await self._routes.get(self._create_topic_key)
             limit = self._default_topic_queue_nums
             queues = [q for q in default.writable_queues(topic) if q.queue_id < limit] if default else []
         if not queues:

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
+from lockstep.client.fault_latency import FaultLatency
+from lockstep.client.hooks import CommunicationMode
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.publish_queues import PublishQueues
-from lockstep.client.send_request import Outgoing, SendRequests, SendResult, read_send_reply
+from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
+from lockstep.client.send_result import SEND_OK, SendResult
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
@@ -29,6 +32,8 @@ _RETRIED_CODES = frozenset({
 
 
 class AnywhereSender:
+    """`trace` may be None; then, and of half messages, nothing is recorded."""
+
     def __init__(
         self,
         instance: MQClientInstance,
@@ -38,48 +43,78 @@ class AnywhereSender:
         trace: TraceWriter | None,
     ) -> None:
         self._instance = instance
+        self._runtime = instance.runtime
         self._requests = requests
         self._config = config
         self._queues = queues
         self._trace = trace
         self._next_queue = instance.runtime.rng.randrange(_FIRST_QUEUE_MAX)
+        self._faults = FaultLatency(instance.runtime.rng) if config.send_latency_fault_enable else None
 
-    async def send(self, outgoing: Outgoing, timeout_ms: int) -> SendResult:
-        """Raises SendError, NoRouteError."""
-        deadline_ms = self._instance.runtime.now_ms() + timeout_ms
+    async def send(self, outgoing: Outgoing, timeout_ms: int, *, traced: bool = True) -> SendResult:
+        """Raises SendError, NoRouteError, SendForbiddenError.
+
+        An asynchronous send has a number of repeats of its own, and the broker's refusal is final.
+        """
+        trace = self._trace if traced else None
+        try:
+            result = await self._attempts(outgoing, timeout_ms)
+        except SendError as error:
+            if trace is not None:
+                trace.send_failed(outgoing, error.outcome)
+            raise
+        if trace is not None:
+            trace.sent(result, outgoing)
+        return result
+
+    async def _attempts(self, outgoing: Outgoing, timeout_ms: int) -> SendResult:
+        config, deadline_ms = self._config, self._runtime.now_ms() + timeout_ms
         queues = await self._queues.find(outgoing.topic)
+        if outgoing.uncompressed:
+            outgoing = await self._requests.compressed(outgoing)
+        waits = outgoing.mode is CommunicationMode.SYNC
         failed_broker: str | None = None
         last_error: SendError | None = None
-        for _ in range(1 + self._config.retry_times):
-            remaining_ms = deadline_ms - self._instance.runtime.now_ms()
+        stored: SendResult | None = None
+        for _ in range(1 + (config.retry_times if waits else config.retry_times_when_send_async_failed)):
+            remaining_ms = deadline_ms - self._runtime.now_ms()
             if remaining_ms <= 0:
                 break
             queue = self.take_turns(queues, avoid=failed_broker)
+            begin_ms = self._runtime.now_ms()
             try:
                 result = await self._attempt(queue, outgoing, remaining_ms)
             except SendError as error:
+                self._learn(queue, begin_ms, failed=True)
                 last_error, failed_broker = error.after(last_error), queue.broker_name
                 if error.outcome is SendOutcome.REFUSED:
-                    if error.code not in _RETRIED_CODES:
+                    if error.code not in _RETRIED_CODES or not waits:
                         break
                     if error.code == ResponseCode.TOPIC_NOT_EXIST:
                         self._queues.forget(outgoing.topic)
             else:
-                if self._trace is not None:
-                    self._trace.sent(result, outgoing)
-                return result
+                self._learn(queue, begin_ms)
+                if result.status == SEND_OK or not (waits and config.retry_another_broker_when_not_store_ok):
+                    return result
+                stored, failed_broker = result, queue.broker_name
+        if stored is not None:
+            return stored
         if last_error is None:
             last_error = SendError(f"no attempt within {timeout_ms} ms", SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
-        if self._trace is not None:
-            self._trace.send_failed(outgoing, last_error.outcome)
         raise last_error
 
     async def _attempt(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
+        requests = self._requests
         try:
             endpoint = await self._instance.dialer.endpoint(self._instance.address_of(queue.broker_name))
             if endpoint.write_paused:
                 await asyncio.wait_for(endpoint.writable(), timeout_ms / 1000)
-            future = endpoint.request_nowait(self._requests.command(queue, outgoing), timeout_ms)
+            context = requests.before_hooks(outgoing, queue, endpoint.address) if requests.hooks.active else None
+            command = requests.command(queue, outgoing)
+            if context is None:
+                future = endpoint.request_nowait(command, timeout_ms)
+            else:
+                future = requests.request_with_hooks(context, endpoint, command, timeout_ms, queue, outgoing)
         except (RemotingError, NoRouteError) as error:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
         except TimeoutError:
@@ -90,12 +125,26 @@ class AnywhereSender:
         except RemotingError as error:
             raise SendError(str(error), SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
 
+    # Which queue ---------------------------------------------------------------------------------------------
+
     def take_turns(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        """The next queue, of another broker than the one that just failed where there is one (wire.md 12.11)."""
+        """The next queue, of another broker than the one that just failed where there is one (wire.md 12.11).
+
+        With fault latency it is the next one of a broker that was neither slow nor failing lately.
+        """
+        if self._faults is not None:
+            return self._faults.choose(queues, self._turn, self._runtime.now_ms())
         for _ in queues:
-            self._next_queue += 1
-            queue = queues[self._next_queue % len(queues)]
+            queue = queues[self._turn() % len(queues)]
             if queue.broker_name != avoid:
                 return queue
+        return queues[self._turn() % len(queues)]
+
+    def _turn(self) -> int:
         self._next_queue += 1
-        return queues[self._next_queue % len(queues)]
+        return self._next_queue
+
+    def _learn(self, queue: MessageQueue, begin_ms: int, *, failed: bool = False) -> None:
+        if self._faults is not None:
+            now_ms = self._runtime.now_ms()
+            self._faults.update(queue.broker_name, now_ms - begin_ms, now_ms, failed=failed)

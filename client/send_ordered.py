@@ -7,7 +7,8 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.send_lane import LaneBrokenError, LaneNumber, SendLane
-from lockstep.client.send_request import Outgoing, SendRequests, SendResult, read_send_reply
+from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
+from lockstep.client.send_result import SendResult
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -46,7 +47,7 @@ class OrderedSender:
         endpoint = self._instance.dialer.open_endpoint(address) if address is not None else None
         failure = None
         # The common case, in one coroutine: nobody waits, and any number may be in flight.
-        if endpoint is not None and endpoint.agreed and not endpoint.write_paused:
+        if endpoint is not None and endpoint.agreed and not endpoint.write_paused and not outgoing.uncompressed:
             number = lane.depart_at_once(endpoint)
             if number is not None:
                 ticket = number.ticket
@@ -113,14 +114,17 @@ class OrderedSender:
         ticket = lane.ticket()
         lane.ground(ticket)
         try:
-            endpoint = await self._take_turn(lane, ticket, outgoing, self._config.send_timeout_ms)
+            endpoint, outgoing = await self._take_turn(lane, ticket, outgoing, self._config.send_timeout_ms)
         except LaneBrokenError:
             raise SendError(_BROKEN, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
         except SendError:
             lane.give_up(ticket)
             raise
         try:
+            context = self._requests.before_hooks(outgoing, queue, endpoint.address)
             endpoint.send_one_way(self._requests.command(queue, outgoing))
+            if context is not None:
+                self._requests.hooks.after(context, None)
         finally:
             lane.leave(ticket)  # without a number: nobody would hear that the broker refused it
             lane.release()
@@ -128,7 +132,7 @@ class OrderedSender:
     # One attempt ---------------------------------------------------------------------------------------------
 
     async def _attempt(self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int) -> SendResult:
-        endpoint = await self._take_turn(lane, ticket, outgoing, timeout_ms)
+        endpoint, outgoing = await self._take_turn(lane, ticket, outgoing, timeout_ms)
         alone = not endpoint.agreed
         try:
             number = lane.depart(ticket, endpoint)
@@ -140,17 +144,21 @@ class OrderedSender:
             lane.release()  # the next one may leave; the broker keeps them in order
         return await self._outcome(lane, number, future, outgoing, alone)
 
-    async def _take_turn(self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int) -> Endpoint:
-        """Have the lane's turn, and the connection to leave over.
+    async def _take_turn(
+        self, lane: SendLane, ticket: int, outgoing: Outgoing, timeout_ms: int
+    ) -> tuple[Endpoint, Outgoing]:
+        """Have the lane's turn, and the connection to leave over; a large body is compressed meanwhile.
 
         Raises LaneBrokenError, and SendError with the ticket still grounded; without the turn then.
         """
         while True:
             await lane.turn(ticket)
             try:
+                if outgoing.uncompressed:
+                    outgoing = await self._requests.compressed(outgoing)
                 endpoint = await self._open(lane.queue, outgoing, timeout_ms)
                 if lane.cleared(ticket, endpoint):
-                    return endpoint
+                    return endpoint, outgoing
             except SendError:
                 lane.release()
                 raise
@@ -175,9 +183,13 @@ class OrderedSender:
     def _transmit(
         self, lane: SendLane, number: LaneNumber, endpoint: Endpoint, outgoing: Outgoing, timeout_ms: int
     ) -> "asyncio.Future[RemotingCommand]":
+        requests = self._requests
         try:
-            command = self._requests.command(lane.queue, outgoing, number if endpoint.agreed else None)
-            return endpoint.request_nowait(command, timeout_ms)
+            context = requests.before_hooks(outgoing, lane.queue, endpoint.address) if requests.hooks.active else None
+            command = requests.command(lane.queue, outgoing, number if endpoint.agreed else None)
+            if context is None:
+                return endpoint.request_nowait(command, timeout_ms)
+            return requests.request_with_hooks(context, endpoint, command, timeout_ms, lane.queue, outgoing)
         except RemotingError as error:
             lane.broke(number)
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None

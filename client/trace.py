@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lockstep.client.errors import SendOutcome
-from lockstep.client.send_request import Outgoing, SendResult
+from lockstep.client.send_request import Outgoing
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.runtime import Runtime

@@ -11,7 +11,8 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.send_ordered import OrderedSender
-from lockstep.client.send_request import SendRequests, SendResult
+from lockstep.client.send_request import SendRequests
+from lockstep.client.send_result import SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader

@@ -1,0 +1,49 @@
+"""Which groups the clients of one process are in: under one client id, a group once (wire.md 12.2)."""
+
+import asyncio
+from typing import Final, Literal
+from weakref import WeakKeyDictionary
+
+from lockstep.client.errors import DuplicateConsumerGroupError, DuplicateGroupError
+from lockstep.client.instance import MQClientInstance
+
+__all__ = ["GroupClaim", "claim_group"]
+
+Kind = Literal["consumer", "producer"]
+_ERRORS: Final[dict[Kind, type[DuplicateGroupError]]] = {
+    "consumer": DuplicateConsumerGroupError,
+    "producer": DuplicateGroupError,
+}
+_Key = tuple[Kind, int, str, str]
+
+# By event loop: clients of two of them share nothing, and what one left behind ends with it.
+_CLAIMED: Final["WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, GroupClaim]]"] = WeakKeyDictionary()
+
+
+class GroupClaim:
+    """Held from a client's start to its shutdown."""
+
+    def __init__(self, claims: "dict[_Key, GroupClaim]", key: _Key) -> None:
+        self._claims = claims
+        self._key = key
+
+    def release(self) -> None:
+        if self._claims.get(self._key) is self:
+            del self._claims[self._key]
+
+
+def claim_group(instance: MQClientInstance, kind: Kind, group: str) -> GroupClaim:
+    """To be called on the loop. Raises DuplicateGroupError when another client of this process has the same client id
+    and is in the group already: brokers could not tell one from the other.
+
+    With instance names of their own, as clients have unless they are told otherwise, several may be in one group.
+    """
+    claims = _CLAIMED.setdefault(asyncio.get_running_loop(), {})
+    key: _Key = (kind, instance.identity.pid, instance.client_id, group)
+    if key in claims:
+        raise _ERRORS[kind](
+            f"the {kind} group {group!r} has been created before in this process under the client id "
+            f"{instance.client_id!r}: give it another group, or an instance_name of its own"
+        )
+    claim = claims[key] = GroupClaim(claims, key)
+    return claim

@@ -1,0 +1,145 @@
+"""Calling hooks: each by itself, so that one that raises is logged and harms neither the others nor the work."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lockstep.client.errors import SendForbiddenError
+from lockstep.client.hooks import (
+    CheckForbiddenHook,
+    CommunicationMode,
+    ConsumeMessageContext,
+    ConsumeMessageHook,
+    EndTransactionContext,
+    EndTransactionHook,
+    FilterMessageContext,
+    FilterMessageHook,
+    MessageType,
+    SendMessageContext,
+    SendMessageHook,
+)
+from lockstep.client.send_result import SendResult
+from lockstep.protocol import properties as names
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.remoting.logs import EventLog
+
+__all__ = ["ConsumeHooks", "SendHooks"]
+
+
+class SendHooks:
+    """Of one producer. While nobody registered any, `active` is False and a send costs nothing more."""
+
+    __slots__ = ("_ends", "_forbidding", "_group", "_log", "_names", "_sends", "active")
+
+    def __init__(self, group: str, log: EventLog, tenant: NamesOfTenant) -> None:
+        self._group = group
+        self._log = log
+        self._names = tenant
+        self._sends: list[SendMessageHook] = []
+        self._forbidding: list[CheckForbiddenHook] = []
+        self._ends: list[EndTransactionHook] = []
+        self.active = False
+
+    def add_send(self, hook: SendMessageHook) -> None:
+        self._sends.append(hook)
+        self.active = True
+
+    def add_check_forbidden(self, hook: CheckForbiddenHook) -> None:
+        self._forbidding.append(hook)
+        self.active = True
+
+    def add_end_transaction(self, hook: EndTransactionHook) -> None:
+        self._ends.append(hook)
+
+    def before(
+        self, messages: Sequence[Message], queue: MessageQueue, address: str, mode: CommunicationMode, *, half: bool
+    ) -> SendMessageContext:
+        """Raises SendForbiddenError when a CheckForbiddenHook raises."""
+        kind = MessageType.NORMAL
+        if half:
+            kind = MessageType.HALF
+        elif any(message.delay_level or names.START_DELIVER_TIME in message.properties for message in messages):
+            kind = MessageType.DELAY
+        context = SendMessageContext(self._group, messages, self._names.bare_queue(queue), address, mode, kind)
+        for hook in self._forbidding:
+            try:
+                hook.check_forbidden(context)
+            except Exception as error:
+                raise SendForbiddenError(f"forbidden by {_name(hook)}: {type(error).__name__}: {error}") from error
+        _call_all([hook.before for hook in self._sends], context, self._log)
+        return context
+
+    def after(self, context: SendMessageContext, result: SendResult | None, error: BaseException | None = None) -> None:
+        if result is not None and self._names:
+            result = result._replace(queue=self._names.bare_queue(result.queue))
+        context.result, context.error = result, error
+        _call_all([hook.after for hook in self._sends], context, self._log)
+
+    def after_answer(
+        self, context: SendMessageContext, future: "asyncio.Future[Any]", read: Callable[[Any], SendResult]
+    ) -> None:
+        """`after` as soon as the answer is there, before the sender goes on; `read` raises what the answer means."""
+
+        def answered(done: "asyncio.Future[Any]") -> None:
+            try:
+                result = read(done.result())
+            except (Exception, asyncio.CancelledError) as error:
+                self.after(context, None, error)
+            else:
+                self.after(context, result)
+
+        future.add_done_callback(answered)
+
+    def end_transaction(self, context: EndTransactionContext) -> None:
+        _call_all([hook.end_transaction for hook in self._ends], context, self._log)
+
+
+class ConsumeHooks:
+    """Of one consumer. `active` as there, `filtering` likewise for pulls."""
+
+    __slots__ = ("_calls", "_filters", "_group", "_log", "_names", "active", "filtering")
+
+    def __init__(self, group: str, log: EventLog, tenant: NamesOfTenant) -> None:
+        self._group = group
+        self._log = log
+        self._names = tenant
+        self._calls: list[ConsumeMessageHook] = []
+        self._filters: list[FilterMessageHook] = []
+        self.active = False
+        self.filtering = False
+
+    def add_consume(self, hook: ConsumeMessageHook) -> None:
+        self._calls.append(hook)
+        self.active = True
+
+    def add_filter(self, hook: FilterMessageHook) -> None:
+        self._filters.append(hook)
+        self.filtering = True
+
+    def before(self, messages: list[MessageExt], queue: MessageQueue) -> ConsumeMessageContext:
+        context = ConsumeMessageContext(self._group, messages, self._names.bare_queue(queue))
+        _call_all([hook.before for hook in self._calls], context, self._log)
+        return context
+
+    def after(self, context: ConsumeMessageContext) -> None:
+        _call_all([hook.after for hook in self._calls], context, self._log)
+
+    def wanted(self, messages: list[MessageExt], queue: MessageQueue) -> list[MessageExt]:
+        """What the filter hooks left."""
+        context = FilterMessageContext(self._group, messages, self._names.bare_queue(queue))
+        _call_all([hook.filter_message for hook in self._filters], context, self._log)
+        return context.messages
+
+
+def _call_all(calls: Sequence[Callable[[Any], object]], context: object, log: EventLog) -> None:
+    for call in calls:
+        try:
+            call(context)
+        except Exception as error:
+            log.warning("hook failed", hook=_name(call), error=f"{type(error).__name__}: {error}")
+
+
+def _name(hook: object) -> str:
+    return str(getattr(hook, "__qualname__", type(hook).__qualname__))

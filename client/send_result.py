@@ -1,0 +1,32 @@
+"""What a producer hears of a message that is stored."""
+
+from typing import NamedTuple
+
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["SEND_OK", "SendResult", "SendStatus"]
+
+SEND_OK = "SEND_OK"
+
+# The four answers that mean "stored" (wire.md 3), under the names of Java's SendStatus.
+SendStatus = {
+    int(ResponseCode.SUCCESS): SEND_OK,
+    int(ResponseCode.FLUSH_DISK_TIMEOUT): "FLUSH_DISK_TIMEOUT",
+    int(ResponseCode.SLAVE_NOT_AVAILABLE): "SLAVE_NOT_AVAILABLE",
+    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): "FLUSH_SLAVE_TIMEOUT",
+}
+
+
+class SendResult(NamedTuple):
+    """`msg_id` is the producer's UNIQ_KEY, `offset_msg_id` the broker's id; a batch has them with commas between."""
+
+    status: str
+    msg_id: str
+    queue: MessageQueue
+    queue_offset: int
+    offset_msg_id: str
+
+    @property
+    def queue_id(self) -> int:
+        return self.queue.queue_id
