@@ -38,6 +38,7 @@ from lockstep.protocol.message import decode_messages
 from lockstep.simulation import World
 from lockstep.simulation.checkers import Cause, Kind, OrderReport, Record, check_traces
 from tests.scenarios.calls import Answer, Calls
+from tests.scenarios.heard import Heard
 
 __all__ = ["GROUP", "TOPIC", "Cluster", "LogLine", "take_all"]
 
@@ -94,13 +95,14 @@ class Expected:
 
 
 class Cluster:
-    """`seen` are all listener calls, `log` all that brokers and clients logged, `queue(i)` the topic's queue i."""
+    """`seen` are all listener calls, `log` all that brokers and clients logged, `heard` all requests that arrived."""
 
     def __init__(self, world: World, serialize_type: SerializeType) -> None:
         self.world = world
         self.serialize_type = serialize_type
         self.log: list[LogLine] = []
         self.seen = Calls(world)
+        self.heard = Heard(world)
         self.expected = Expected()
         self.sent: list[str] = []  # texts that a broker is known to have stored
         self._names = BROKER  # the host of the name server
@@ -121,7 +123,7 @@ class Cluster:
     async def start_name_server(self, name: str) -> None:
         """On a host of its own, before any broker; else the broker named BROKER carries it."""
         config = BrokerConfig(host=name, advertise=self.world.host(name).address, serve_broker=False)
-        server = BrokerServer(config, self.world.host(name), self._log(name))
+        server = BrokerServer(config, self.world.host(name), self._log(name), gate=self.heard.tap(name))
         await self.world.host(name).run(server.start())
         self._names, self._servers[name] = name, server
 
@@ -133,7 +135,7 @@ class Cluster:
         if name != self._names:
             own = {"serve_name_server": False, "name_servers": self.name_server}
         config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
-        server = BrokerServer(config, runtime, self._log(name))
+        server = BrokerServer(config, runtime, self._log(name), gate=self.heard.tap(name))
         if name not in self._topics or not config.data_dir:
             server.create_topic(TOPIC, queues)
         await runtime.run(server.start())
@@ -182,6 +184,10 @@ class Cluster:
         """The address of the host that holds a queue's lock."""
         row = self.locks(name).get(queue_id)
         return row.client_id.partition("@")[0] if row is not None else None
+
+    def members(self, name: str = BROKER) -> tuple[str, ...]:
+        """The client ids of the group as the broker knows it."""
+        return self._broker(name).consumers.client_ids(GROUP)
 
     def committed(self, queue_id: int = 0, name: str = BROKER) -> int:
         return self._broker(name).offsets.query(GROUP, TOPIC, queue_id)

@@ -1,0 +1,140 @@
+"""The timers of a client and of its broker, to the millisecond: on a network without latency what a client asks is
+heard in the same millisecond (wire.md 12.1)."""
+
+from itertools import pairwise
+
+from lockstep.client import ConsumerConfig
+from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster
+from tests.scenarios.scenario import INSTANT, scenario
+
+START_MS = 500
+HEARTBEAT_MS, ROUTE_MS, REBALANCE_MS = 30_000, 30_000, 20_000
+PERSIST_FIRST_MS, PERSIST_MS = 10_000, 5_000
+SUSPEND_MS, SWEEP_MS = 15_000, 5_000
+RUN_MS, AGAIN_MS = 60_000, 10
+SILENCE_MS, SCAN_MS = 120_000, 10_000
+
+
+async def _alone(cluster: Cluster, *, work_ms: int = 0, until_ms: int = 0) -> None:
+    """A consumer of one queue, from START_MS on."""
+    await cluster.broker(queues=1)
+    await cluster.at(START_MS)
+    await cluster.consumer("c1", work_ms=work_ms)
+    if until_ms:
+        await cluster.at(until_ms)
+
+
+@scenario(INSTANT)
+async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) -> None:
+    """Beside those of the start: of a consumer, and of a producer once it knows a broker."""
+    await _alone(cluster)
+    await cluster.producer()
+    await cluster.send(1)
+    await cluster.at(200_000)
+    expected = list(range(START_MS + 1_000, 200_000, HEARTBEAT_MS))
+    for host in ("c1", PRODUCER):
+        times_ms = cluster.heard.times_ms(host, "HEART_BEAT")
+        assert [at_ms for at_ms in times_ms if at_ms > START_MS] == expected
+        assert times_ms[0] == START_MS
+
+
+@scenario(INSTANT)
+async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
+    """Of every topic the client knows: the subscribed one's and the retry topic's."""
+    await _alone(cluster, until_ms=200_000)
+    times_ms = cluster.heard.times_ms("c1", "GET_ROUTEINFO_BY_TOPIC")
+    later = [at_ms for at_ms in times_ms if at_ms > START_MS]
+    assert later == [at_ms for at_ms in range(START_MS + ROUTE_MS, 200_000, ROUTE_MS) for _ in range(2)]
+
+
+@scenario(INSTANT)
+async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
+    """And ask a broker for the members of the group, once for each topic."""
+    await _alone(cluster, until_ms=200_000)
+    times_ms = cluster.heard.times_ms("c1", "GET_CONSUMER_LIST_BY_GROUP")
+    later = [at_ms for at_ms in times_ms if at_ms > START_MS]
+    assert later == [at_ms for at_ms in range(START_MS + REBALANCE_MS, 200_000, REBALANCE_MS) for _ in range(2)]
+
+
+@scenario(INSTANT)
+async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Cluster) -> None:
+    """Every offset that is known, changed or not."""
+    await _alone(cluster)
+    await cluster.producer()
+    await cluster.send(1)
+    await cluster.at(100_000)
+    stored = cluster.events("offset stored", host=BROKER, queue=f"{TOPIC}@{BROKER}:0", offset=1)
+    times_ms = cluster.heard.times_ms("c1", "UPDATE_CONSUMER_OFFSET")
+    assert sorted(set(times_ms)) == list(range(START_MS + PERSIST_FIRST_MS, 100_000, PERSIST_MS))
+    assert {line.at_ms for line in stored} >= set(times_ms)
+
+
+@scenario(INSTANT)
+async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> None:
+    """By the first of the broker's sweeps at its deadline, one each 5 s: never a millisecond before, at most 5 s after;
+    then the client pulls again in the same millisecond."""
+    await _alone(cluster, until_ms=100_000)
+    pulls = sorted(set(cluster.heard.times_ms("c1", "PULL_MESSAGE")))
+    assert pulls[0] == START_MS
+    waits_ms = [later - earlier for earlier, later in pairwise(pulls)]
+    assert waits_ms[0] == SUSPEND_MS + SWEEP_MS - START_MS  # sweeps are at 15 000 and 20 000 since the broker's start
+    assert set(waits_ms[1:]) == {SUSPEND_MS}  # from a sweep to a sweep
+
+
+@scenario(INSTANT)
+async def test_a_message_does_not_wait_for_the_sweep(cluster: Cluster) -> None:
+    """A held pull is answered when its message arrives: the listener begins in the millisecond of the send."""
+    await _alone(cluster)
+    await cluster.producer()
+    for moment_ms in (3_333, 7_777, 44_444):
+        await cluster.at(moment_ms)
+        await cluster.send(1)
+        await cluster.all_seen()
+        assert cluster.seen.all[-1].begin_ms == moment_ms
+
+
+@scenario(INSTANT)
+async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
+    """A run of calls goes on at 60 000 ms and ends behind the call after it; the next run begins 10 ms later."""
+    await _alone(cluster, work_ms=1_000)
+    await cluster.producer()
+    await cluster.send(130)
+    await cluster.all_seen(timeout_ms=200_000)
+    begins = [call.begin_ms for call in cluster.seen.of("c1")]
+    pauses = [later - earlier - 1_000 for earlier, later in pairwise(begins)]
+    assert [place for place, pause_ms in enumerate(pauses) if pause_ms] == [60, 121]
+    assert {pauses[60], pauses[121]} == {AGAIN_MS}
+    assert begins[60] - begins[0] == RUN_MS
+
+
+@scenario(INSTANT)
+async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> None:
+    """Not by a scan at 120 000 ms since its last heartbeat, but by the next; the others of its group hear of it at
+    once."""
+    await _alone(cluster)
+    await cluster.consumer("c2")
+    await cluster.at(START_MS + 1_000 + HEARTBEAT_MS + 500)  # both were heard at 31 500
+    cluster.world.partition("c1", BROKER)
+    heard_ms = cluster.heard.times_ms("c1", "HEART_BEAT")[-1]
+    assert heard_ms == START_MS + 1_000 + HEARTBEAT_MS
+    await cluster.at(heard_ms + SILENCE_MS)
+    asked = len(cluster.heard.of("c2", "GET_CONSUMER_LIST_BY_GROUP"))
+    assert len(cluster.members()) == 2
+    await cluster.world.until(lambda: len(cluster.members()) == 1, timeout_ms=SCAN_MS, poll_ms=1)
+    dropped_ms = cluster.world.elapsed_ms
+    assert 0 < dropped_ms - heard_ms - SILENCE_MS <= SCAN_MS
+    await cluster.world.sleep_ms(1)
+    assert len(cluster.heard.of("c2", "GET_CONSUMER_LIST_BY_GROUP")) > asked
+    cluster.world.repair("c1", BROKER)
+
+
+def test_the_periods_are_the_defaults() -> None:
+    """What the stories above expect are the settings' defaults, which are RocketMQ's."""
+    config = ConsumerConfig()
+    assert config.heartbeat_broker_interval_ms == HEARTBEAT_MS
+    assert config.poll_name_server_interval_ms == ROUTE_MS
+    assert config.rebalance_interval_ms == REBALANCE_MS
+    assert config.persist_consumer_offset_first_ms == PERSIST_FIRST_MS
+    assert config.persist_consumer_offset_interval_ms == PERSIST_MS
+    assert config.pull_suspend_ms == SUSPEND_MS
+    assert config.consume_continuously_max_ms == RUN_MS

@@ -1,0 +1,102 @@
+"""Starts and ends as sequences: which requests a client makes, of whom, and in which order (wire.md 12.1, 12.2)."""
+
+from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
+from tests.scenarios.scenario import scenario
+
+NAMES = "names"
+ROUTE, BEAT, MEMBERS = "GET_ROUTEINFO_BY_TOPIC", "HEART_BEAT", "GET_CONSUMER_LIST_BY_GROUP"
+LOCK, UNLOCK, PULL, COMMIT = "LOCK_BATCH_MQ", "UNLOCK_BATCH_MQ", "PULL_MESSAGE", "UPDATE_CONSUMER_OFFSET"
+QUERY, GOODBYE = "QUERY_CONSUMER_OFFSET", "UNREGISTER_CLIENT"
+
+
+async def _broker_and_name_server(cluster: Cluster) -> None:
+    await cluster.start_name_server(NAMES)
+    await cluster.broker(queues=2)
+    await cluster.world.sleep_ms(1_000)  # until it is registered
+
+
+@scenario()
+async def test_a_consumer_starts_in_the_articles_order(cluster: Cluster) -> None:
+    """Route, heartbeat, members, lock, stored offset, pull: each for the first time behind the one before."""
+    await _broker_and_name_server(cluster)
+    await cluster.consumer("c1")
+    await cluster.world.sleep_ms(500)
+    assert cluster.heard.firsts("c1") == [ROUTE, BEAT, MEMBERS, LOCK, QUERY, PULL]
+    assert {request.server for request in cluster.heard.of("c1", ROUTE)} == {NAMES}
+    asked = [request for request in cluster.heard.of("c1") if request.name != ROUTE]
+    assert {request.server for request in asked} == {BROKER}
+    before_members = [request.name for request in asked[: [request.name for request in asked].index(MEMBERS)]]
+    assert set(before_members) == {BEAT}  # the broker knows the group before it is asked who is in it
+
+
+@scenario()
+async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_it_is_pulled(cluster: Cluster) -> None:
+    """One lock request for all new queues of a broker; then a query and a pull for each: two queues and the retry
+    topic's."""
+    await _broker_and_name_server(cluster)
+    await cluster.consumer("c1")
+    await cluster.world.sleep_ms(500)
+    locks, queries, pulls = (cluster.heard.of("c1", name) for name in (LOCK, QUERY, PULL))
+    assert (len(locks), len(queries), len(pulls)) == (2, 3, 3)  # one request for each topic
+    assert cluster.heard.all.index(locks[0]) < cluster.heard.all.index(queries[0])
+    assert sorted(line.fields["queue"] for line in cluster.events("queue acquired", host="c1")) == [
+        f"%RETRY%{GROUP}@{BROKER}:0", f"{TOPIC}@{BROKER}:0", f"{TOPIC}@{BROKER}:1"
+    ]  # fmt: skip
+
+
+@scenario()
+async def test_a_change_of_queues_is_told_to_the_brokers_at_once(cluster: Cluster) -> None:
+    """Each topic whose queues changed is followed by a heartbeat, with the new version of its subscription: behind
+    the locks, long before the timer's."""
+    await _broker_and_name_server(cluster)
+    started_ms = cluster.world.elapsed_ms
+    await cluster.consumer("c1")
+    await cluster.world.sleep_ms(500)
+    names = [request.name for request in cluster.heard.of("c1", server=BROKER)]
+    assert names.count(LOCK) == 2
+    for place in [place for place, name in enumerate(names) if name == LOCK]:
+        assert BEAT in names[place:]
+    later = [request for request in cluster.heard.of("c1", BEAT) if request.at_ms > started_ms]
+    assert len(later) >= 2
+    assert all(request.at_ms - started_ms < 1_000 for request in later)
+
+
+@scenario()
+async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
+    """Offsets are stored, then locks released, then it unregisters; and nothing is asked behind that, no timer's
+    request, no pull, no lock."""
+    await _broker_and_name_server(cluster)
+    await cluster.producer()
+    await cluster.consumer("c1")
+    await cluster.at(7_000)
+    await cluster.send(20)
+    await cluster.all_seen()
+    left_ms = cluster.world.elapsed_ms
+    await cluster.leave("c1")
+    await cluster.world.sleep_ms(100_000)
+    last = [request.name for request in cluster.heard.of("c1", since_ms=left_ms) if request.name != PULL]
+    assert last == [COMMIT, COMMIT, COMMIT, UNLOCK, GOODBYE]  # two queues and the retry topic's
+    assert all(request.one_way for request in cluster.heard.of("c1", COMMIT, since_ms=left_ms))
+    everything = cluster.heard.of("c1")
+    assert everything[-1].name == GOODBYE
+    assert [cluster.committed(queue_id) for queue_id in range(2)] == [len(cluster.stored(0)), len(cluster.stored(1))]
+    assert cluster.locks() == {}
+    assert cluster.owner() is None
+
+
+@scenario()
+async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
+    """Nothing is asked before the first send; then the route, a heartbeat to the broker of its queues, the send; at
+    the end it unregisters."""
+    await _broker_and_name_server(cluster)
+    await cluster.producer()
+    await cluster.world.sleep_ms(20_000)
+    assert cluster.heard.of(PRODUCER) == []
+    await cluster.send(1)
+    assert cluster.heard.firsts(PRODUCER) == [ROUTE, BEAT, "SEND_MESSAGE_V2"]
+    left_ms = cluster.world.elapsed_ms
+    await cluster.leave(PRODUCER)
+    await cluster.world.sleep_ms(100_000)
+    assert [request.name for request in cluster.heard.of(PRODUCER, since_ms=left_ms)] == [GOODBYE]
+    await cluster.consumer("c1")
+    await cluster.all_seen()
