@@ -3,7 +3,7 @@
 There is one for each value of a consumer's `ordering`; `orderings` has the table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -43,12 +43,13 @@ class ConsumeService(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """What a consumer has to make its service of."""
+    """What a consumer has to make its service of; `table` is its process queues."""
 
     instance: MQClientInstance
     group: str
     config: ConsumerConfig
     message_model: MessageModel
+    table: Mapping[MessageQueue, ProcessQueue]
     call: ListenerCall[Any]
     pool: WorkerPool
     locks: Locks

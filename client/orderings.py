@@ -14,10 +14,13 @@ OrderingName = Literal["queue", "key", "none"]
 
 
 class OrderingRow(NamedTuple):
-    """`needs_lock`: a queue is consumed by the holder of its broker's lock only, but for broadcasting consumers."""
+    """`needs_lock`: a queue is consumed by the holder of its broker's lock only, but for broadcasting consumers.
+    `checks_span`: pulls wait while the first and the last offset in hand are too far apart.
+    """
 
     contract: Contract[Any]
     needs_lock: bool
+    checks_span: bool
     new_service: Callable[[ServiceParts], ConsumeService]
 
 
@@ -37,5 +40,5 @@ def _orderly(parts: ServiceParts) -> ConsumeService:
 
 
 ORDERINGS: Final[Mapping[OrderingName, OrderingRow]] = {
-    "queue": OrderingRow(ORDERLY, True, _orderly),
+    "queue": OrderingRow(ORDERLY, needs_lock=True, checks_span=False, new_service=_orderly),
 }

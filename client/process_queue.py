@@ -48,6 +48,8 @@ class ProcessQueue:
         self.try_unlock_times = 0
         self.message_count = 0
         self.message_bytes = 0
+        self.message_accumulation = 0  # msgAccCnt: how many lay behind what the last pull brought
+        self.queue_offset_max = 0  # of what was ever put
         self._messages: SortedDict[int, MessageExt] = SortedDict()
         self._in_hand: SortedDict[int, MessageExt] = SortedDict()  # taken by the listener, not committed yet
         self._idle: asyncio.Future[None] | None = None
@@ -64,6 +66,8 @@ class ProcessQueue:
                 self.message_count += 1
                 self.message_bytes += len(message.body)
         self._messages.update(pairs)
+        if messages:
+            self.queue_offset_max = messages[-1].queue_offset
         if self._messages and not self.consuming:
             self.consuming = True
             return True
@@ -93,9 +97,7 @@ class ProcessQueue:
         self.message_count -= len(in_hand)
         self.message_bytes -= sum(len(message.body) for message in in_hand.values())
         in_hand.clear()
-        if self._room is not None and self.message_count < self._room_below:
-            self._room.set_result(None)
-            self._room = None
+        self._made_room()
         return offset
 
     def rollback(self) -> None:
@@ -107,6 +109,36 @@ class ProcessQueue:
         """Only these go back; what else is in hand stays there (manual commit)."""
         for message in messages:
             self._messages[message.queue_offset] = self._in_hand.pop(message.queue_offset)
+
+    def remove_messages(self, messages: Sequence[MessageExt]) -> int:
+        """Consumption without order: these are done. The offset to commit, that of the first message left or the one
+        behind all that came; -1 when nothing was left before."""
+        held = self._messages
+        if not held:
+            return -1
+        for message in messages:
+            if held.pop(message.queue_offset, None) is not None:
+                self.message_count -= 1
+                self.message_bytes -= len(message.body)
+        self._made_room()
+        if not held:
+            return self.queue_offset_max + 1
+        first: int = held.peekitem(0)[0]
+        return first
+
+    def first_message(self) -> MessageExt | None:
+        """The one with the lowest offset; what is in hand in order is not looked at."""
+        message: MessageExt | None = self._messages.peekitem(0)[1] if self._messages else None
+        return message
+
+    def __contains__(self, message: MessageExt) -> bool:
+        return message.queue_offset in self._messages
+
+    @property
+    def max_span(self) -> int:
+        """From the first offset to the last one; what is in hand in order does not count."""
+        held = self._messages
+        return held.peekitem(-1)[0] - held.peekitem(0)[0] if held else 0
 
     @property
     def position(self) -> int:
@@ -174,6 +206,11 @@ class ProcessQueue:
         except TimeoutError:
             return False
         return not self.listener_running
+
+    def _made_room(self) -> None:
+        if self._room is not None and self.message_count < self._room_below:
+            self._room.set_result(None)
+            self._room = None
 
     async def room_below(self, count: int, timeout_ms: int) -> None:
         """Wait until fewer than `count` messages are cached, `timeout_ms` at most."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.errors import ClientError
+from lockstep.client.flow_control import FlowControl
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
@@ -37,9 +38,12 @@ class PullLoop:
         first_offset: Callable[[ProcessQueue], Awaitable[int]],
         submit: Callable[[ProcessQueue, list[MessageExt]], None],
         offset_illegal: Callable[[ProcessQueue], Awaitable[None]],
+        flow: FlowControl,
         stats: ConsumeStats,
         trace: TraceWriter | None,
     ) -> None:
+        self.suspended = False  # what is in hand is consumed, and nothing more is pulled
+        self._flow = flow
         self._instance = instance
         self._runtime = instance.runtime
         self._calls = PullCalls(instance, group)
@@ -57,6 +61,9 @@ class PullLoop:
         config = self._config
         while not process_queue.dropped:
             process_queue.last_pull_ms = self._runtime.now_ms()
+            if self.suspended:
+                await asyncio.sleep(config.pull_delay_when_suspended_ms / 1000)
+                continue
             if await self._flow_controlled(process_queue):
                 continue
             try:
@@ -76,15 +83,20 @@ class PullLoop:
 
     async def _flow_controlled(self, process_queue: ProcessQueue) -> bool:
         """Wait while enough is cached: 50 ms as RocketMQ does, or until half of it is consumed, if that is sooner."""
-        config = self._config
-        if (
-            process_queue.message_count <= config.pull_threshold_for_queue
-            and process_queue.message_bytes <= config.pull_threshold_bytes_for_queue
-        ):
+        reason = self._flow.reached(process_queue)
+        if reason is None:
             return False
-        await process_queue.room_below(
-            max(config.pull_threshold_for_queue // 2, 1), config.pull_delay_when_flow_control_ms
-        )
+        if self._flow.is_news(reason):
+            self._instance.log.warning(
+                "pull put off: enough in hand",
+                queue=str(process_queue.queue),
+                over=reason,
+                messages=process_queue.message_count,
+                bytes=process_queue.message_bytes,
+                span=process_queue.max_span,
+            )
+        enough = self._flow.limits(process_queue.queue.topic).message_count
+        await process_queue.room_below(max(enough // 2, 1), self._config.pull_delay_when_flow_control_ms)
         return True
 
     async def _positioned(self, process_queue: ProcessQueue) -> bool:
@@ -107,7 +119,7 @@ class PullLoop:
         if subscription is None:
             raise ClientError(f"topic {queue.topic!r} is not subscribed any more")
         commit_offset = self._offsets.in_memory(queue)
-        commits = commit_offset > 0 and not source.is_slave
+        commits = commit_offset > 0 and self._offsets.on_broker and not source.is_slave
         request = PullRequest(
             queue,
             subscription,
@@ -130,6 +142,9 @@ class PullLoop:
         if result.messages:
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
             self._stats.pulled(process_queue.queue.topic, len(result.messages), waited_ms)
+            behind = result.max_offset - result.messages[-1].queue_offset
+            if behind > 0:
+                process_queue.message_accumulation = behind
             self._submit(process_queue, result.messages)
         elif result.status is PullStatus.OFFSET_ILLEGAL:
             process_queue.dropped = True

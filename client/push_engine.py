@@ -10,6 +10,7 @@ from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.first_offset import FirstOffset
+from lockstep.client.flow_control import FlowControl
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.listener import AnyListener, ListenerCall
 from lockstep.client.offset_reset import OffsetReset
@@ -72,6 +73,7 @@ class PushEngine:
                 group=group,
                 config=config,
                 message_model=options.message_model,
+                table=self.table,
                 call=call,
                 pool=self._pool,
                 locks=self._locks,
@@ -80,6 +82,7 @@ class PushEngine:
                 trace=trace,
             )
         )
+        self._flow = FlowControl(config, checks_span=options.ordering.checks_span)
         self._pulls = PullLoop(
             instance,
             group,
@@ -89,6 +92,7 @@ class PushEngine:
             first_offset=FirstOffset(instance, config, self._offsets),
             submit=self.service.submit,
             offset_illegal=self._offset_illegal,
+            flow=self._flow,
             stats=self._stats,
             trace=trace,
         )
@@ -182,6 +186,13 @@ class PushEngine:
     def rebalance_soon(self) -> None:
         self._wake.set()
 
+    def suspend(self) -> None:
+        self._pulls.suspended = True
+
+    def resume(self) -> None:
+        self._pulls.suspended = False
+        self._wake.set()
+
     async def broker_connected(self, address: str, endpoint: Endpoint) -> None:
         """A broker that restarted has no locks: renew at once what we hold, before somebody else takes it."""
         if self.table and not self._stopping:
@@ -210,6 +221,7 @@ class PushEngine:
 
     async def _queues_changed(self, topic: str) -> None:
         """The topic's subscription gets a new version and the brokers hear of it at once (wire.md 12.3)."""
+        self._flow.share_out(topic, [queue for queue, process_queue in self.table.items() if not process_queue.dropped])
         now_ms = self._runtime.now_ms()
         self._subscriptions[topic] = self._subscriptions[topic]._replace(sub_version=now_ms)
         await self._instance.heartbeat_all()

@@ -7,6 +7,7 @@ from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, M
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
+from lockstep.client.flow_control import FlowControl
 from lockstep.client.listener import ORDERLY, ListenerCall
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
@@ -58,6 +59,7 @@ async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_
         first_offset=first_offset,
         submit=lambda _queue, _messages: None,
         offset_illegal=offset_illegal,
+        flow=FlowControl(ConsumerConfig(), checks_span=False),
         stats=ConsumeStats(0),
         trace=FullDisk(stage.client, "trace", instance.client_id, "tower"),
     )

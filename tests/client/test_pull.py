@@ -8,6 +8,7 @@ import pytest
 
 from lockstep.client import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.flow_control import FlowControl
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
@@ -47,6 +48,7 @@ class Pulling:
             first_offset=lambda process_queue: self.first_offset(process_queue),
             submit=self._submit,
             offset_illegal=self._illegal,
+            flow=FlowControl(config, checks_span=False),
             stats=ConsumeStats(0),
             trace=None,
         )
