@@ -70,6 +70,8 @@ class ConsumerConfig(ClientConfig):
     consume_timestamp_ms: int | None = None  # for CONSUME_FROM_TIMESTAMP; default: 30 minutes before the start
     consume_message_batch_max_size: int = setting(1, name="consumeMessageBatchMaxSize")
     consume_thread_count: int = setting(20, name="consumeThreadMax")
+    key_concurrency: int = 1024  # calls at a time of an `async def` listener with ordering="key"
+    key_span_max: int = 100_000  # with ordering="key", from the lowest offset not handled to the highest one pulled
     max_reconsume_times: int = setting(-1, name="maxReconsumeTimes")  # -1: in order without end, else 16
     consume_timeout_ms: int = 15 * 60 * 1000  # consumeTimeout, there in minutes
     suspend_current_queue_time_ms: int = setting(1000, name="suspendCurrentQueueTimeMillis")
@@ -149,6 +151,7 @@ _RANGES = (
     ("pull_threshold_bytes_for_topic", -1, 102_400 * 1024 * 1024),
     ("pull_interval_ms", 0, 65535),
     ("consume_thread_count", 1, 1000),
+    ("key_concurrency", 1, 65535),
     ("max_reconsume_times", -1, _INT32_MAX),
     *((name, 1, _INT32_MAX) for name in (
         "connect_timeout_ms", "request_timeout_ms", "poll_name_server_interval_ms", "heartbeat_broker_interval_ms",
@@ -157,7 +160,7 @@ _RANGES = (
         "pull_threshold_bytes_for_queue", "pull_timeout_ms", "pull_max_idle_ms", "pull_delay_when_exception_ms",
         "pull_delay_when_suspended_ms", "consume_timeout_ms",
         "rebalance_interval_ms", "lock_interval_ms", "lock_timeout_ms", "consume_continuously_max_ms",
-        "persist_consumer_offset_interval_ms",
+        "persist_consumer_offset_interval_ms", "key_span_max",
     )),
     *((name, 0, _INT32_MAX) for name in (
         "retry_times", "retry_times_when_send_async_failed", "compress_msg_body_over_howmuch",

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import WorkerPool
 
 __all__ = [
+    "BY_KEY",
     "CONCURRENT",
     "ORDERLY",
     "AnyListener",
@@ -104,6 +105,7 @@ ORDERLY: Final = Contract(
     "None or a ConsumeOrderlyStatus",
     ConsumeOrderlyContext,
 )
+BY_KEY: Final = replace(ORDERLY, consequence="key suspended")
 CONCURRENT: Final = Contract(
     ConsumeConcurrentlyStatus,
     None,
@@ -134,14 +136,14 @@ class ListenerCall(Generic[S]):
         self._log = log
         self.contract = contract
         self._outcomes = {status: Outcome(status) for status in contract.statuses}
-        self._is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
+        self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
 
     async def __call__(self, messages: list[MessageExt], context: ListenerContext) -> Outcome[S]:
         contract, first_offset = self.contract, messages[0].queue_offset  # a listener may empty its list
         try:
-            if self._is_async:
+            if self.is_async:
                 result = await self._listener(messages, context)
             else:
                 result = await self._pool.submit(lambda: self._listener(messages, context))

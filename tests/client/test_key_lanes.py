@@ -15,7 +15,8 @@ SPAN = 100_000
 
 
 def keyed(offset: int, key: str | None) -> MessageExt:
-    return message_at(offset, **({SHARDING_KEY: key} if key else {}))
+    properties = {SHARDING_KEY: key} if key is not None else {}
+    return message_at(offset, None, **properties)
 
 
 def lanes_with(*keys: str | None, first: int = 0, span_max: int = SPAN) -> tuple[KeyLanes, dict[str | None, Lane]]:
