@@ -7,7 +7,9 @@ A **violation** is
 (b) a repeat that is not a contiguous rewind, in a new ownership period, to an offset at or above the last commit
     stored before it (`unexplained-repeat`, `stale-repeat`, `rewind-below-commit`, `poll-skip`). Inside a period a
     repeat is right only after an attempt that failed: a suspended call comes again as a whole, a rollback from
-    the last commit;
+    the last commit. Calls that keep order by key, or none (`ordering`), are judged key by key, or message by
+    message, and need not be contiguous: a new period repeats what was handled above the commit, a failed attempt
+    comes again in its lane alone, and nothing else does. Of calls without any order (a) and (c) are not asked;
 (c) handling intervals of two owners of one queue that overlap (`overlap`): compared on the monotonic clock, so
     within a host only;
 (d) loss: a message below a committed offset that nobody handled (`lost-write`; attempts that all failed are no
@@ -22,13 +24,15 @@ fields `topic`, `broker`, `queue_id`:
     acquired       Q, period           a lock was granted; periods count up per client process
     positioned     Q, period, offset   the first offset that will be pulled
     handled        Q, period, offset, key, msg_id, begin_wall_ms, begin_mono_ns, status, reconsume_times
-                                       one per message and listener call; wall_ms and mono_ns are its end
+                                       one per message and listener call; wall_ms and mono_ns are its end.
+                                       Optional: ordering, "key" or "none": what the call keeps in order
     committed      Q, period, offset   about to be sent to the broker; the next offset to consume
     stored         Q, offset           optional: the broker has stored it
     reset          Q, offset           the offset was moved on purpose, or because it was illegal
     lock_lost      Q, period           the lock is gone; it may be won back
     dropped        Q, period, why      the period is over
     dead_lettered  Q, offset, key, msg_id
+    sent_back      Q, offset, key, msg_id   without order: the broker delivers it again, in the retry topic
     sent           Q, offset, key, msg_id   a producer's; `group` is the producer group
     send_failed    topic, key, msg_id, outcome: "refused" or "unknown"
     broker_restarted   wall_ms, broker (without it: every broker): it came back with an empty store
@@ -67,7 +71,8 @@ ON_EVENT: dict[str, Callable[[QueueHistory, Record, int], None]] = {
     "reset": QueueHistory.reset,
     "lock_lost": QueueHistory.touched,
     "dropped": QueueHistory.ended,
-    "dead_lettered": QueueHistory.dead_lettered,
+    "dead_lettered": QueueHistory.taken_care_of,
+    "sent_back": QueueHistory.taken_care_of,
 }
 
 

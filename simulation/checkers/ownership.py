@@ -1,9 +1,10 @@
 """One client's ownership of one queue from lock to loss, as the trace shows it: where it stands, what it may repeat."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.simulation.checkers.findings import Cause
+from lockstep.simulation.checkers.lanes import Lanes
 from lockstep.simulation.checkers.trace_files import Record
 
 __all__ = ["Period", "StoredCommits"]
@@ -35,6 +36,7 @@ class Period:
     call_begin: Any = None
     call_first: int = 0
     last_handled: Record | None = None
+    lanes: Lanes = field(default_factory=Lanes)
 
     def begin(self, offset: int, known_before: int, cause: Cause) -> None:
         """Stand at the first offset that this period will pull."""

@@ -10,7 +10,7 @@ from lockstep.simulation.checkers.trace_files import Record
 
 __all__ = ["QueueHistory", "Shared"]
 
-FAILED = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+FAILED = ("SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER")
 
 
 class Shared:
@@ -67,19 +67,26 @@ class QueueHistory:
         period = self._period(record, time_ns)
         if period.next_offset < 0:
             self._position(period, record, time_ns)
-        offset = record["offset"]
+        offset, ordering = record["offset"], record.get("ordering", "queue")
         if self.attempted.add(offset):
-            self._check_key_order(record, offset)
+            if ordering != "none":
+                self._check_key_order(record, offset)
             self._check_message_id(record)
-        else:
+        elif ordering == "queue":
             self._explain_repeat(period, record, offset)
-        self._check_overlap(record)
-        if record["status"] != FAILED:
+        else:
+            self._explain_lane_repeat(period, record, offset)
+        if ordering != "none":
+            self._check_overlap(record)
+        failed = record["status"] in FAILED
+        if not failed:
             self.done.add(offset)
         period.note_attempt(record, offset)
+        if ordering != "queue":
+            period.lanes.note(record, offset, failed)
 
-    def dead_lettered(self, record: Record, time_ns: int) -> None:
-        """The broker keeps the message in the group's dead-letter topic: it is taken care of."""
+    def taken_care_of(self, record: Record, time_ns: int) -> None:
+        """The broker keeps the message in the group's dead-letter topic, or in its retry topic."""
         self.done.add(record["offset"])
 
     def committed(self, record: Record, time_ns: int) -> None:
@@ -224,6 +231,22 @@ class QueueHistory:
         if kind:
             self._findings.violation(kind, f"{self._who(record)} {sentence}, in {self.queue}", evidence, record)
         self._findings.duplicates[period.repeat_cause(offset) if kind is not Kind.POLL_SKIP else Cause.UNEXPLAINED] += 1
+
+    def _explain_lane_repeat(self, period: Period, record: Record, offset: int) -> None:
+        """Rule (b) where a key, or a message, is repeated for itself: see lanes.py."""
+        if period.lanes.is_second_attempt(record, offset):
+            self._findings.duplicates[Cause.SUSPEND] += 1
+            return
+        stands_at = period.lanes.stands_at(record, offset)
+        kind, evidence, sentence = Kind.UNEXPLAINED_REPEAT, period.last_handled, ""
+        if offset < period.floor:
+            kind, evidence = Kind.REWIND_BELOW_COMMIT, period.floor_record
+            sentence = f"began at offset {offset}, below the stored commit {period.floor}"
+        elif offset < stands_at or offset >= period.known_before:
+            sentence = f"went back from offset {max(stands_at, offset + 1)} to {offset} though no attempt had failed"
+        if sentence:
+            self._findings.violation(kind, f"{self._who(record)} {sentence}, in {self.queue}", evidence, record)
+        self._findings.duplicates[Cause.UNEXPLAINED if sentence else period.cause] += 1
 
     @staticmethod
     def _again(period: Period, until: int, cause: Cause) -> None:

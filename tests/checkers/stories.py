@@ -39,7 +39,14 @@ class Story:
         self.record(client, "positioned", period=period, offset=offset)
 
     def handle(
-        self, client: str, period: int, *offsets: int, status: str = SUCCESS, keys: str = "K", batch: bool = False
+        self,
+        client: str,
+        period: int,
+        *offsets: int,
+        status: str = SUCCESS,
+        keys: str = "K",
+        batch: bool = False,
+        ordering: str | None = None,
     ) -> list[dict[str, Any]]:
         """Listener calls of 5 ms: one for each offset, or one for all. `keys` go round."""
         records = []
@@ -60,6 +67,7 @@ class Story:
                 begin_mono_ns=begin_ms * 1_000_000,
                 status=status,
                 reconsume_times=0,
+                **({"ordering": ordering} if ordering is not None else {}),
             )
             records.append(record)
         return records

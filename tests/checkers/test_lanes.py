@@ -1,0 +1,171 @@
+"""Calls that keep order by key, or none: what they may do raises no alarm, and what they may not is found."""
+
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lockstep.simulation.checkers import Cause, Kind
+from tests.checkers.key_histories import key_histories
+from tests.checkers.stories import SUCCESS, SUSPEND, Story, kinds
+
+
+def of_a_period() -> Story:
+    story = Story()
+    story.sent(*range(6))
+    story.own("a", 1, 0)
+    return story
+
+
+def test_a_parked_key_comes_again_alone() -> None:
+    """Offset 0 of K fails while L goes on; its retry after theirs is a suspension's, in whatever queue order."""
+    story = of_a_period()
+    story.handle("a", 1, 0, keys="KL", status=SUSPEND, ordering="key")
+    story.handle("a", 1, 1, 3, 5, keys="KL", ordering="key")
+    story.handle("a", 1, 0, keys="KL", status=SUSPEND, ordering="key")
+    story.handle("a", 1, 0, 2, 4, keys="KL", ordering="key")
+    story.commit("a", 1, 6)
+    report = story.report()
+    assert (kinds(report), report.duplicates, report.lost) == ([], {Cause.SUSPEND: 2}, 0)
+
+
+def test_a_failed_call_of_several_comes_again_as_a_whole() -> None:
+    """Other keys' calls between its two attempts are none of its business."""
+    story = of_a_period()
+    story.handle("a", 1, 0, 2, 4, keys="KL", status=SUSPEND, batch=True, ordering="key")
+    story.handle("a", 1, 1, 3, keys="KL", batch=True, ordering="key")
+    story.handle("a", 1, 0, 2, 4, keys="KL", batch=True, ordering="key")
+    report = story.report()
+    assert (kinds(report), report.duplicates) == ([], {Cause.SUSPEND: 3})
+
+
+def test_a_takeover_repeats_what_lay_above_the_commit() -> None:
+    """Of each key from the commit on, those with holes between them too."""
+    story = of_a_period()
+    story.handle("a", 1, 1, 3, 5, keys="KL", ordering="key")
+    story.handle("a", 1, 0, keys="KL", ordering="key")
+    story.commit("a", 1, 2)
+    story.now_ms += 60_000
+    story.own("b", 1, 2)
+    story.handle("b", 1, 3, 2, 5, 4, keys="KL", ordering="key")
+    report = story.report()
+    assert (kinds(report), report.duplicates, report.lost) == ([], {Cause.TAKEOVER: 2}, 0)
+
+
+def test_a_key_out_of_order_is_found() -> None:
+    """Offset 2 of K before offset 0 of K; between two keys there is no order."""
+    story = of_a_period()
+    story.handle("a", 1, 2, 1, 0, keys="KL", ordering="key")
+    assert kinds(story.report()) == [Kind.NONMONOTONIC_POLL]
+
+
+def test_a_repeat_of_a_key_needs_a_failure_of_its_own() -> None:
+    """That another key failed is no reason."""
+    story = of_a_period()
+    story.handle("a", 1, 0, keys="KL", ordering="key")
+    story.handle("a", 1, 1, keys="KL", status=SUSPEND, ordering="key")
+    story.handle("a", 1, 0, keys="KL", ordering="key")
+    report = story.report()
+    assert (kinds(report), report.duplicates) == ([Kind.UNEXPLAINED_REPEAT], {Cause.UNEXPLAINED: 1})
+
+
+def test_a_new_period_below_the_commit_is_found() -> None:
+    """Each message of it, for each key begins for itself; what lies above the commit is a takeover's."""
+    story = of_a_period()
+    story.handle("a", 1, 0, 1, 3, keys="KL", ordering="key")
+    story.commit("a", 1, 2)
+    story.own("b", 1, 0)
+    story.handle("b", 1, 1, 0, 3, keys="KL", ordering="key")
+    report = story.report()
+    assert report.violation_counts == {Kind.REWIND_BELOW_COMMIT: 2}
+    assert report.duplicates == {Cause.UNEXPLAINED: 2, Cause.TAKEOVER: 1}
+
+
+def test_a_commit_over_a_parked_message_is_a_loss() -> None:
+    """Offset 0 never succeeded, and is below the commit."""
+    story = of_a_period()
+    story.handle("a", 1, 0, keys="KL", status=SUSPEND, ordering="key")
+    story.handle("a", 1, 1, 3, 5, 2, 4, keys="KL", ordering="key")
+    story.commit("a", 1, 6)
+    assert kinds(story.report()) == [Kind.LOST_WRITE]
+
+
+def test_without_order_every_message_is_its_own() -> None:
+    """A key's messages in any order, overlapping owners, a retry after others; but no repeat of a success."""
+    story = of_a_period()
+    story.handle("a", 1, 4, 2, ordering="none")
+    story.handle("a", 1, 0, status="RECONSUME_LATER", ordering="none")
+    story.handle("a", 1, 1, ordering="none")
+    story.handle("a", 1, 0, ordering="none")
+    report = story.report()
+    assert (kinds(report), report.duplicates) == ([], {Cause.SUSPEND: 1})
+    story.handle("a", 1, 4, ordering="none")
+    assert kinds(story.report()) == [Kind.UNEXPLAINED_REPEAT]
+
+
+def test_what_is_sent_back_is_taken_care_of() -> None:
+    """It lies in the retry topic: a commit above it is no loss."""
+    story = of_a_period()
+    story.handle("a", 1, 0, status="RECONSUME_LATER", ordering="none")
+    story.record("a", "sent_back", period=1, offset=0, key="K", msg_id="id-0")
+    story.handle("a", 1, *range(1, 6), ordering="none")
+    story.commit("a", 1, 6)
+    report = story.report()
+    assert (kinds(report), report.lost) == ([], 0)
+
+
+# Random ------------------------------------------------------------------------------------------------------
+
+
+def handled(story: Story) -> list[dict[str, Any]]:
+    records = [record for trace in story.traces.values() for record in trace if record["event"] == "handled"]
+    return sorted(records, key=lambda record: record["mono_ns"])
+
+
+@given(key_histories())
+def test_legal_histories_by_key_raise_no_alarm(story: Story) -> None:
+    """Whatever repeats has a cause, and nothing is lost."""
+    report = story.report()
+    assert [violation.sentence for violation in report.violations] == []
+    assert (report.lost, report.handled) == (0, report.sent)
+    assert sum(report.duplicates.values()) == report.attempts - report.handled
+
+
+@given(key_histories(), st.data())
+def test_two_of_a_key_swapped_are_found(story: Story, data: st.DataObject) -> None:
+    """Their first handlings in the wrong order."""
+    firsts: dict[int, dict[str, Any]] = {}
+    for record in handled(story):
+        firsts.setdefault(record["offset"], record)
+    records = list(firsts.values())
+    pairs = [
+        (one, other)
+        for place, one in enumerate(records)
+        for other in records[place + 1 :]
+        if one["key"] == other["key"] and one["client_id"] == other["client_id"]
+    ]
+    assume(pairs)
+    one, other = data.draw(st.sampled_from(pairs))
+    for name in ("offset", "msg_id"):
+        one[name], other[name] = other[name], one[name]
+    assert Kind.NONMONOTONIC_POLL in kinds(story.report())
+
+
+@given(key_histories(), st.data())
+def test_a_success_repeated_is_found(story: Story, data: st.DataObject) -> None:
+    """Handled again at once, in the same period."""
+    victim = data.draw(st.sampled_from([record for record in handled(story) if record["status"] == SUCCESS]))
+    trace = story.traces[victim["client_id"]]
+    place = next(place for place, record in enumerate(trace) if record is victim)
+    trace.insert(place + 1, {**victim, "begin_mono_ns": victim["mono_ns"], "mono_ns": victim["mono_ns"] + 1})
+    assert Kind.UNEXPLAINED_REPEAT in kinds(story.report())
+
+
+@given(key_histories(), st.data())
+def test_a_message_never_handled_is_lost(story: Story, data: st.DataObject) -> None:
+    """A message whose handlings are all taken out."""
+    victim = data.draw(st.sampled_from(sorted({record["offset"] for record in handled(story)})))
+    for trace in story.traces.values():
+        trace[:] = [record for record in trace if not (record["event"] == "handled" and record["offset"] == victim)]
+    report = story.report()
+    assert report.lost == 1
