@@ -32,7 +32,7 @@ class FlowControl:
             config.consume_concurrently_max_span if checks_span else OFF,
         )
         self._by_topic: dict[str, FlowLimits] = {}
-        self._times = {"count": 0, "bytes": 0, "span": 0}
+        self._times = {"count": 0, "bytes": 0, "span": 0, "key span": 0}
 
     def share_out(self, topic: str, owned: Iterable[MessageQueue]) -> None:
         """A topic's own thresholds are shared out among its queues of this client; at least 1 a queue (wire.md 12.6).
@@ -52,7 +52,7 @@ class FlowControl:
         return self._by_topic.get(topic, self._usual)
 
     def reached(self, process_queue: ProcessQueue) -> str | None:
-        """Which limit the queue is over, "count", "bytes" or "span"; None: pull."""
+        """Which limit the queue is over, "count", "bytes", "span" or, by key, "key span"; None: pull."""
         limits = self._by_topic.get(process_queue.queue.topic, self._usual)
         if process_queue.message_count > limits.message_count:
             return "count"
@@ -60,7 +60,7 @@ class FlowControl:
             return "bytes"
         if limits.span != OFF and process_queue.max_span > limits.span:
             return "span"
-        return None
+        return "key span" if process_queue.is_full else None
 
     def is_news(self, reason: str) -> bool:
         """Count a pull that was put off; is it time to say so again?"""

@@ -153,6 +153,11 @@ class ProcessQueue:
     def is_empty(self) -> bool:
         return not self._messages and not self._in_hand
 
+    @property
+    def is_full(self) -> bool:
+        """Nothing more may be pulled, whatever the thresholds are."""
+        return False
+
     def info(self, commit_offset: int) -> ProcessQueueInfo:
         """For GET_CONSUMER_RUNNING_INFO; offsets are 0 where there is no message (wire.md 2.5)."""
         cached, in_hand = self._messages, self._in_hand
