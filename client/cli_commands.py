@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lockstep.client.cli_message_commands import message
+from lockstep.client.cli_offset_commands import offset
 from lockstep.client.cli_options import Group, NameServer, Output, Properties, Verbose, Work
 from lockstep.client.cli_output import OutputFormat, UsageError, unbuffered
 from lockstep.client.cli_store_commands import store
@@ -34,6 +35,7 @@ locks = _typer("Queue locks: list, watch. Of Lockstep brokers only: RocketMQ has
 app.add_typer(message, name="message")
 app.add_typer(topics, name="topic")
 app.add_typer(groups, name="group")
+app.add_typer(offset, name="offset")
 app.add_typer(locks, name="lock")
 app.add_typer(store, name="store")
 

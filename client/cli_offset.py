@@ -1,0 +1,226 @@
+"""`lockstep offset`: where a group is in each queue, and putting it somewhere else."""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from lockstep.client.admin import AdminClient
+from lockstep.client.cli_confirm import asks, confirm
+from lockstep.client.cli_group_topics import topics_of_group
+from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
+from lockstep.client.cli_queues import find_queue, readable_queues
+from lockstep.client.cli_time import moment_ms
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_group, is_retry_topic
+from lockstep.remoting.runtime import AsyncioRuntime
+
+__all__ = ["ResetOptions", "SeekOptions", "reset_offsets", "seek_offset", "show_offsets"]
+
+_EARLIEST, _LATEST = "earliest", "latest"
+_TIMESTAMPS: Final = {_EARLIEST: 0, _LATEST: -1}  # as INVOKE_BROKER_TO_RESET_OFFSET takes them (wire.md 2.4)
+_SHOWN = ("topic", "broker", "queue_id", "min_offset", "committed_offset", "max_offset", "lag", "last_consumed")
+_MOVED = ("topic", "broker", "queue_id", "before", "after", "moved_by")
+
+# show --------------------------------------------------------------------------------------------------------
+
+
+async def show_offsets(name_server: str, group: str, topic: str | None, output: OutputFormat) -> None:
+    """Raises CliError for a group nobody knows."""
+    check_group(group)
+    async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
+        topics = [topic] if topic is not None else await topics_of_group(admin, group)
+        progress = await admin.progress(group, topic)
+        rows = []
+        for name in topics:
+            stats = await admin.topic_stats(name)
+            for queue in await readable_queues(admin, name):
+                low, high = stats[queue][:2] if queue in stats else (0, 0)
+                known = progress.offsets.get(queue)
+                last_ms = known.last_timestamp if known is not None else 0
+                rows.append(_offset_row(queue, low, await admin.consumer_offset(group, queue), high, last_ms))
+    rows = [row for row in rows if row["max_offset"] or row["topic"] == topic or not is_retry_topic(row["topic"])]
+    if output is not OutputFormat.JSON:
+        rows = [row | {"last_consumed": date_time(row["last_timestamp"] or 0)} for row in rows]
+    print_rows(_SHOWN, rows, output)
+
+
+def _offset_row(queue: MessageQueue, low: int, committed: int | None, high: int, last_ms: int) -> dict[str, Any]:
+    return {
+        "topic": queue.topic,
+        "broker": queue.broker_name,
+        "queue_id": queue.queue_id,
+        "min_offset": low,
+        "committed_offset": committed,
+        "max_offset": high,
+        "lag": None if committed is None else high - committed,
+        "last_timestamp": last_ms or None,
+    }
+
+
+# reset -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetOptions:
+    """To a time, earliest or latest, or with `to_offset` to one offset in each queue."""
+
+    name_server: str
+    group: str
+    topic: str
+    to_time: str | None
+    to_offset: int | None
+    queues: list[str]  # all when empty
+    force: bool
+    dry_run: bool
+    yes: bool
+    output: OutputFormat
+
+
+class _Move(NamedTuple):
+    queue: MessageQueue
+    before: int | None
+    after: int
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+async def reset_offsets(options: ResetOptions) -> None:
+    """Members that are online are told by the brokers, and begin anew there; without any, the offsets are stored.
+
+    As in RocketMQ no queue goes forward, over messages that were never consumed, unless forced. Raises CliError.
+    """
+    check_group(options.group)
+    target_ms = None if options.to_time is None else _timestamp(options.to_time)
+    async with AdminClient(name_server=options.name_server, log=StderrLog(verbose=False)) as admin:
+        everything = await readable_queues(admin, options.topic)
+        queues = [find_queue(text, everything) for text in options.queues] or everything
+        online = await _online(admin, options.group, options.topic, known=options.force)
+        by_broker = online and target_ms is not None and not options.queues
+        if online and not by_broker and not options.force:
+            raise CliError(
+                f"group {options.group!r} is online, and its members are only told of times, for all queues: "
+                f"stop them, or leave --queue and --to-offset away"
+            )
+        moves = [await _move(admin, options, queue, target_ms) for queue in dict.fromkeys(queues)]
+        if not await _may_go_on(moves, options):
+            return
+        told = None
+        if by_broker:
+            told = await admin.reset_offsets(options.group, options.topic, target_ms or 0, force=options.force)
+        if told is None:
+            await _store(admin, options.group, moves)
+        else:
+            moves = [move._replace(after=told.get(move.queue, move.after)) for move in moves]
+    _print_moves(moves, options.output)
+    if told is not None:
+        note("the members are told, and go on there when their listeners have returned")
+    elif not any(move.changes for move in moves) and not options.force:
+        note("no queue moves; forward, over what was not consumed, takes --force")
+
+
+def _timestamp(text: str) -> int:
+    known = _TIMESTAMPS.get(text)
+    if known is not None:
+        return known
+    return moment_ms(text, "--to-time", AsyncioRuntime().now_ms(), others="earliest, latest, ")
+
+
+async def _online(admin: AdminClient, group: str, topic: str, *, known: bool) -> bool:
+    """Raises CliError for a group that nobody knows of, unless it is `known` to its caller."""
+    if await admin.members(group) is not None:
+        return True
+    groups = await admin.groups_of(topic)
+    if group not in groups and not known:
+        raise CliError(
+            f"group {group!r} has no offsets of topic {topic!r}, whose groups are {', '.join(groups) or 'none'}; "
+            f"--force sets them all the same"
+        )
+    return False
+
+
+async def _move(admin: AdminClient, options: ResetOptions, queue: MessageQueue, target_ms: int | None) -> _Move:
+    before = await admin.consumer_offset(options.group, queue)
+    if target_ms is None:
+        assert options.to_offset is not None
+        low, high = await admin.min_offset(queue), await admin.max_offset(queue)
+        target = min(max(options.to_offset, low), high)
+    elif target_ms < 0:
+        target = await admin.max_offset(queue)
+    elif target_ms == 0:
+        target = await admin.min_offset(queue)
+    else:
+        target = max(await admin.search_offset(queue, target_ms), 0)
+    return _Move(queue, before, target if options.force or before is None else min(before, target))
+
+
+async def _may_go_on(moves: list[_Move], options: "ResetOptions | SeekOptions") -> bool:
+    """False for a dry run, which has printed what would be. Raises CliError when somebody says no."""
+    if options.dry_run:
+        _print_moves(moves, options.output)
+        note("a dry run: nothing is changed")
+        return False
+    changing = sum(move.changes for move in moves)
+    if changing and asks(options.yes):
+        _print_moves(moves, OutputFormat.TABLE)
+        await confirm(f"change {counted(changing, 'offset')} of group {options.group}?")
+    return True
+
+
+async def _store(admin: AdminClient, group: str, moves: list[_Move]) -> None:
+    for move in moves:
+        if move.changes:
+            await admin.update_consumer_offset(group, move.queue, move.after)
+
+
+def _print_moves(moves: list[_Move], output: OutputFormat) -> None:
+    rows = [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue_id": queue.queue_id,
+            "before": before,
+            "after": after,
+            "moved_by": None if before is None else after - before,
+        }
+        for queue, before, after in moves
+    ]
+    print_rows(_MOVED, rows, output)
+
+
+# seek --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeekOptions:
+    name_server: str
+    group: str
+    topic: str
+    queue: str
+    offset: str  # a number, earliest or latest
+    force: bool
+    dry_run: bool
+    yes: bool
+    output: OutputFormat
+
+
+async def seek_offset(options: SeekOptions) -> None:
+    """One queue's offset, exactly. Raises CliError for an offset the queue does not have, and while it is consumed."""
+    check_group(options.group)
+    async with AdminClient(name_server=options.name_server, log=StderrLog(verbose=False)) as admin:
+        queue = find_queue(options.queue, await readable_queues(admin, options.topic))
+        if await _online(admin, options.group, options.topic, known=options.force) and not options.force:
+            raise CliError(
+                f"group {options.group!r} is online, and a member would store its own offset over this one: stop it, "
+                f"or reset all queues to a time with `lockstep offset reset`"
+            )
+        low, high = await admin.min_offset(queue), await admin.max_offset(queue)
+        words = {_EARLIEST: low, _LATEST: high}
+        after = words[options.offset] if options.offset in words else int(options.offset)
+        if not low <= after <= high:
+            raise CliError(f"queue {queue} has offsets {low} to {high}, and not {after}")
+        move = _Move(queue, await admin.consumer_offset(options.group, queue), after)
+        if not await _may_go_on([move], options):
+            return
+        await _store(admin, options.group, [move])
+    _print_moves([move], options.output)
