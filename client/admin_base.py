@@ -43,11 +43,11 @@ class AdminBase(Lifecycle):
         self._log = log or StdlibLog("lockstep.client")
         self._instance: MQClientInstance | None = None
 
-    async def start(self) -> None:
+    async def _start(self) -> None:
         runtime = self._runtime or AsyncioRuntime()
         self._instance = MQClientInstance(runtime, self._name_servers, self._config, self._log)
 
-    async def shutdown(self) -> None:
+    async def _shutdown(self) -> None:
         if self._instance is not None:
             self._instance.dialer.close()
 
@@ -117,5 +117,5 @@ class AdminBase(Lifecycle):
 
     def _started(self) -> MQClientInstance:
         if self._instance is None:
-            raise ClientError("this admin client is not started; use `async with` or await start()")
+            raise self.wrong_state()
         return self._instance

@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from lockstep.client.config import ClientConfig
+from lockstep.client.config import DEFAULT_INSTANCE, ClientConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.routes import Routes
 from lockstep.client.schedule import Schedule
@@ -38,6 +38,7 @@ def name_server_addresses(given: str | None) -> tuple[Address, ...]:
 
 class MQClientInstance:
     """`producer_group` or `consumer_data` (asked at each heartbeat) say what this client is to its brokers.
+    `instance_name` is taken as it is; without one the setting is, and DEFAULT becomes one that nobody else has.
 
     `on_ids_changed(group)` hears NOTIFY_CONSUMER_IDS_CHANGED; `on_broker_connected(address, endpoint)` is awaited on
     every new connection to a broker, after its heartbeat and before anybody else may use it.
@@ -52,6 +53,7 @@ class MQClientInstance:
         *,
         producer_group: str | None = None,
         consumer_data: Callable[[], ConsumerData] | None = None,
+        instance_name: str | None = None,
         on_ids_changed: Callable[[str], None] | None = None,
         on_broker_connected: Callable[[str, Endpoint], Awaitable[None]] | None = None,
     ) -> None:
@@ -59,7 +61,10 @@ class MQClientInstance:
         self.config = config
         self.log = log
         self.identity: Identity = runtime.new_identity()
-        self.client_id = f"{self.identity.host}@{self.identity.pid}#{self.identity.serial}"
+        name = instance_name or config.instance_name
+        if instance_name is None and name == DEFAULT_INSTANCE:
+            name = f"{self.identity.pid}#{self.identity.serial}"
+        self.client_id = f"{self.identity.host}@{name}"
         self._producer_group = producer_group
         self._consumer_data = consumer_data
         self._on_ids_changed = on_ids_changed

@@ -1,17 +1,76 @@
-"""What every client has in common: `start()` and `shutdown()`, or both in `async with`."""
+"""What every client has in common: `start()` and `shutdown()`, once each, or both in `async with`."""
 
-from abc import ABC, abstractmethod
-from typing import Self
+from enum import Enum
+from typing import ClassVar, Final, Self
 
-__all__ = ["Lifecycle"]
+from lockstep.client.errors import ClientError, DuplicateGroupError
+
+__all__ = ["Lifecycle", "ServiceState"]
 
 
-class Lifecycle(ABC):
-    @abstractmethod
-    async def start(self) -> None: ...
+class ServiceState(Enum):
+    CREATE_JUST = 0  # made, and not started yet
+    RUNNING = 1
+    SHUTDOWN_ALREADY = 2
+    START_FAILED = 3  # its start is under way, or has failed
 
-    @abstractmethod
-    async def shutdown(self) -> None: ...
+
+_S = ServiceState
+_WHY_NOT: Final = {
+    _S.CREATE_JUST: "it is not started; use `async with` or await start()",
+    _S.RUNNING: "it was started before; make a new one",
+    _S.SHUTDOWN_ALREADY: "it was started before and is shut down; make a new one",
+    _S.START_FAILED: "it was started before, and its start has not succeeded; make a new one",
+}
+
+
+class Lifecycle:
+    """A subclass does the work in `_start` and `_shutdown`; `error` is what its calls raise in the wrong state."""
+
+    error: ClassVar[type[ClientError]] = ClientError
+    _state = ServiceState.CREATE_JUST
+
+    @property
+    def state(self) -> ServiceState:
+        return self._state
+
+    async def start(self) -> None:
+        """Raises ConsumerError or ClientError in any state but CREATE_JUST.
+
+        One that failed cannot be tried again. One that was refused before anything was begun can: for what was
+        missing, or for a group that somebody else of this process is in.
+        """
+        if self._state is not _S.CREATE_JUST:
+            raise self.wrong_state()
+        self._check_complete()
+        self._state = _S.START_FAILED
+        try:
+            await self._start()
+        except DuplicateGroupError:
+            self._state = _S.CREATE_JUST
+            raise
+        self._state = _S.RUNNING
+
+    async def shutdown(self) -> None:
+        """A second one, or that of a client that never ran, does nothing."""
+        if self._state is _S.RUNNING:
+            self._state = _S.SHUTDOWN_ALREADY
+            await self._shutdown()
+
+    def wrong_state(self) -> ClientError:
+        """What to raise for a call that this state does not allow."""
+        name, state = type(self).__name__, self._state
+        return self.error(f"the service state of this {name} is {state.name}: {_WHY_NOT[state]}")
+
+    def _check_complete(self) -> None:
+        """Raise for what must be given before the start."""
+
+    async def _start(self) -> None:
+        """What was begun must be undone before it raises."""
+        raise NotImplementedError
+
+    async def _shutdown(self) -> None:
+        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -1,7 +1,9 @@
-"""Consume offsets as a clustering client keeps them: in memory, stored on the broker (wire.md 8.3, 12.9)."""
+"""Consume offsets: a copy in memory, and as a clustering client keeps them, on the broker (wire.md 8.3, 12.9)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from enum import Enum
+from typing import ClassVar
 
 from lockstep.client.instance import MQClientInstance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -14,48 +16,80 @@ from lockstep.protocol.headers import (
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["NO_OFFSET", "OffsetStore", "RemoteBrokerOffsetStore"]
+__all__ = ["NO_OFFSET", "OffsetStore", "ReadOffsetType", "RemoteBrokerOffsetStore"]
 
 NO_OFFSET = -1
 
 
-class OffsetStore(Protocol):
-    """Where a consumer has got to in each queue: a copy in memory, kept for the next start elsewhere."""
+class ReadOffsetType(Enum):
+    """Which offset is meant: the copy in memory, the kept one, or the kept one where memory has none."""
 
-    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None: ...
-
-    def in_memory(self, queue: MessageQueue) -> int:
-        """NO_OFFSET when it is not known."""
-
-    def forget(self, queue: MessageQueue) -> None: ...
-
-    async def read(self, queue: MessageQueue) -> int:
-        """The kept offset, or NO_OFFSET. Raises RemotingError, NoRouteError; the caller tries again."""
-
-    def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
-        """Keep the offsets of `queues` that are known; `before_sending` is told of each."""
+    READ_FROM_MEMORY = "memory"
+    READ_FROM_STORE = "store"
+    MEMORY_FIRST_THEN_STORE = "memory first"
 
 
-class RemoteBrokerOffsetStore:
-    def __init__(self, instance: MQClientInstance, group: str) -> None:
-        self._instance = instance
-        self._group = group
+class OffsetStore(ABC):
+    """Where a consumer has got to in each queue: a copy in memory, kept for the next start elsewhere.
+
+    `on_broker`: pulls may carry the offset along.
+    """
+
+    on_broker: ClassVar[bool] = True
+
+    def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
+        """In memory. `increase_only`: a lower offset than the known one changes nothing."""
         if not increase_only or offset > self._offsets.get(queue, NO_OFFSET):
             self._offsets[queue] = offset
 
     def in_memory(self, queue: MessageQueue) -> int:
+        """NO_OFFSET when it is not known."""
         return self._offsets.get(queue, NO_OFFSET)
 
     def forget(self, queue: MessageQueue) -> None:
+        """The copy in memory."""
         self._offsets.pop(queue, None)
 
-    async def read(self, queue: MessageQueue) -> int:
-        """The stored offset, or NO_OFFSET.
+    async def read(self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.READ_FROM_STORE) -> int:
+        """The offset, or NO_OFFSET. What the store answered is in memory then.
 
-        Only QUERY_NOT_FOUND means "none". Java takes any error code for it, and so may jump to the end when a
+        Raises RemotingError, NoRouteError; the caller tries again.
+        """
+        known = self._offsets.get(queue, NO_OFFSET)
+        if kind is ReadOffsetType.READ_FROM_MEMORY:
+            return known
+        if kind is ReadOffsetType.MEMORY_FIRST_THEN_STORE and known >= 0:
+            return known
+        kept = await self._read_kept(queue)
+        if kept >= 0:
+            self.update(queue, kept)
+        return kept
+
+    @abstractmethod
+    async def _read_kept(self, queue: MessageQueue) -> int: ...
+
+    @abstractmethod
+    def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
+        """Keep the offsets of `queues` that are known; `before_sending` is told of each."""
+
+    async def load(self) -> None:  # noqa: B027 - nothing to load is a store's usual case
+        """Before anything else. Raises ConsumerError when what was kept cannot be read."""
+
+    async def close(self) -> None:  # noqa: B027
+        """After the last `persist`: returns when that is done."""
+
+
+class RemoteBrokerOffsetStore(OffsetStore):
+    def __init__(self, instance: MQClientInstance, group: str) -> None:
+        super().__init__()
+        self._instance = instance
+        self._group = group
+
+    async def _read_kept(self, queue: MessageQueue) -> int:
+        """QUERY_NOT_FOUND alone means "none". Java takes any error code for it, and so may jump to the end when a
         broker is busy (wire.md 8.3); here other codes raise RequestRefused, network trouble RemotingError.
         """
         header = QueryConsumerOffsetRequestHeader(self._group, queue.topic, queue.queue_id)
@@ -65,9 +99,7 @@ class RemoteBrokerOffsetStore:
             return NO_OFFSET
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
-        offset = reply.decode_header(OffsetResponseHeader).offset
-        self.update(queue, offset)
-        return offset
+        return reply.decode_header(OffsetResponseHeader).offset
 
     def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
         """Send the offsets of `queues` that are known to their brokers, one-way; `before_sending` is told of each.

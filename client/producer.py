@@ -29,13 +29,13 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
-__all__ = ["Producer", "SendCallback"]
+__all__ = ["Producer", "ProducerParts", "SendCallback"]
 
 SendCallback = Callable[[SendResult | None, Exception | None], object]
 """`(result, error)`, one of them None, when a send has come to its end; called on the event loop."""
 
 
-class _Parts(NamedTuple):
+class ProducerParts(NamedTuple):
     """What a started producer is made of."""
 
     instance: MQClientInstance
@@ -77,17 +77,17 @@ class Producer(Lifecycle):
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
         self._hooks = SendHooks(self.group, self._log, self._tenant)
-        self._parts: _Parts | None = None
+        self._parts: ProducerParts | None = None
+        self._client_id: str | None = None
         self._starting = 0  # sends that were called and have not begun: later ones must not overtake them
 
     # Life ----------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        if self._parts is not None:
-            raise ClientError("this producer was started before; make a new one")
+    async def _start(self) -> None:
         config, runtime = self.config, self._runtime or AsyncioRuntime()
         instance = MQClientInstance(runtime, self._name_servers, config, self._log, producer_group=self.group)
         claim = claim_group(instance, "producer", self.group)
+        self._client_id = instance.client_id
         try:
             self._parts = self._assemble(instance, claim, runtime)
         except BaseException:
@@ -96,7 +96,7 @@ class Producer(Lifecycle):
         instance.serve(self._broker_calls(self._parts))
         instance.start()
 
-    def _assemble(self, instance: MQClientInstance, claim: GroupClaim, runtime: Runtime) -> _Parts:
+    def _assemble(self, instance: MQClientInstance, claim: GroupClaim, runtime: Runtime) -> ProducerParts:
         config, identity = self.config, instance.identity
         keys = UniqueKeyMaker(pack_host(identity.host), identity.pid, identity.serial)
         requests = SendRequests(
@@ -104,7 +104,7 @@ class Producer(Lifecycle):
         )
         queues = PublishQueues(instance.routes, config.default_topic_queue_nums, config.create_topic_key)
         trace = TraceWriter(runtime, self._trace_path, instance.client_id, self.group) if self._trace_path else None
-        return _Parts(
+        return ProducerParts(
             instance,
             claim,
             requests,
@@ -115,20 +115,23 @@ class Producer(Lifecycle):
             trace,
         )
 
-    def _broker_calls(self, parts: _Parts) -> Mapping[int, BrokerCall]:
+    def _broker_calls(self, parts: ProducerParts) -> Mapping[int, BrokerCall]:
         return parts.replies.handlers
 
-    async def shutdown(self) -> None:
-        if self._parts is not None:
-            await self._parts.instance.shutdown()
-            self._parts.claim.release()
-            self._parts.requests.close()
-            if self._parts.trace is not None:
-                self._parts.trace.close()
+    async def _shutdown(self) -> None:
+        parts, self._parts = self._started(), None
+        await parts.instance.shutdown()
+        parts.claim.release()
+        parts.requests.close()
+        if parts.trace is not None:
+            parts.trace.close()
 
     @property
     def client_id(self) -> str:
-        return self._started().instance.client_id
+        """Known from the start on, and still after the shutdown."""
+        if self._client_id is None:
+            raise self.wrong_state()
+        return self._client_id
 
     def register_send_message_hook(self, hook: SendMessageHook) -> None:
         """Called before and after each attempt to send."""
@@ -173,7 +176,7 @@ class Producer(Lifecycle):
 
     async def _send(
         self,
-        parts: _Parts,
+        parts: ProducerParts,
         message: Message,
         outgoing: Outgoing,
         key: str | None,
@@ -219,7 +222,7 @@ class Producer(Lifecycle):
         self._starting -= 1
 
     async def _send_as_task(
-        self, parts: _Parts, message: Message, chosen: tuple[Any, ...], timeout_ms: int
+        self, parts: ProducerParts, message: Message, chosen: tuple[Any, ...], timeout_ms: int
     ) -> SendResult:
         key, selector, arg, queue = chosen
         outgoing = parts.requests.outgoing(message, key)._replace(mode=CommunicationMode.ASYNC)
@@ -334,7 +337,7 @@ class Producer(Lifecycle):
                 return real
         raise LocalProtocolError(f"a message of topic {message.topic!r} cannot go to {chosen!r:.200}")
 
-    def _started(self) -> _Parts:
+    def _started(self) -> ProducerParts:
         if self._parts is None:
-            raise ClientError("this producer is not started; use `async with` or await start()")
+            raise self.wrong_state()
         return self._parts

@@ -33,6 +33,9 @@ class PullConsumerConfig(ClientConfig):
     pull_timeout_ms: int = setting(30_000, name="consumerTimeoutMillisWhenSuspend")
     rebalance_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.waitInterval")
     persist_consumer_offset_interval_ms: int = setting(5_000, name="persistConsumerOffsetInterval")
+    persist_consumer_offset_first_ms: int = 10_000
+    # Where a broadcasting consumer keeps its offsets, in a folder of its client id.
+    local_offset_folder: str = setting("~/.rocketmq_offsets", name="rocketmq.client.localOffsetStoreDir")
 
     def __post_init__(self) -> None:
         super().__post_init__()

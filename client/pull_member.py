@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.broker_calls import BrokerCalls
+from lockstep.client.client_registry import GroupClaim, claim_group
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.instance import MQClientInstance
+from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull_call import PullCalls
@@ -66,8 +68,10 @@ class PullMember:
         self.runtime = runtime
         self.log = log
         self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.joined: set[str] = set()  # topics whose queues were shared out once at least
         self.config: ConsumerConfig = member_config(options.config)
         self._options = options
+        self._broadcasts = options.message_model is MessageModel.BROADCASTING
         self._subscriptions = subscriptions
         self._on_changed = on_changed
         self._to_persist = to_persist
@@ -81,6 +85,8 @@ class PullMember:
             options.config,
             log,
             consumer_data=self._consumer_data,
+            # A broadcasting member's offset file is found by the name, at the next start too.
+            instance_name=options.config.instance_name if self._broadcasts else None,
             on_ids_changed=lambda _group: self._wake.set(),
         )
         self.offsets = self._new_offset_store()
@@ -94,7 +100,7 @@ class PullMember:
             self.table,
             locks=NoLocks(runtime),
             offsets=self.offsets,
-            strategy=options.strategy,
+            strategy=None if self._broadcasts else options.strategy,
             topics=lambda: list(subscriptions),
             on_added=on_acquired,
             on_dropped=on_dropped,
@@ -113,19 +119,34 @@ class PullMember:
         instance.serve(calls.handlers)
 
     def _new_offset_store(self) -> OffsetStore:
-        return RemoteBrokerOffsetStore(self.instance, self._options.group)
+        options = self._options
+        if not self._broadcasts:
+            return RemoteBrokerOffsetStore(self.instance, options.group)
+        folder = offset_folder(options.config.local_offset_folder)
+        return LocalFileOffsetStore(self.runtime, folder, self.instance.client_id, options.group, self.log)
 
     # Life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Raises NoRouteError when no name server answers; the caller shuts down then."""
-        await self.offsets.load()
-        for topic in list(self._subscriptions):
-            await self.instance.routes.fetch(topic)
-        await self.instance.heartbeat_all()
-        persist_ms, schedule = self._options.config.persist_consumer_offset_interval_ms, self.instance.schedule
+        """Raises ConsumerError; NoRouteError when no name server answers. Nothing is left of a start that failed."""
+        claim = claim_group(self.instance, "consumer", self._options.group)
+        try:
+            await self.offsets.load()
+            for topic in list(self._subscriptions):
+                await self.instance.routes.fetch(topic)
+            await self.instance.heartbeat_all()
+        except BaseException:
+            await self._close(claim)
+            raise
+        self._claim = claim
+        config, schedule = self._options.config, self.instance.schedule
         self.instance.start()
-        schedule.every(persist_ms, self._persist_all, first_ms=persist_ms, name="persist offsets")
+        schedule.every(
+            config.persist_consumer_offset_interval_ms,
+            self._persist_all,
+            first_ms=config.persist_consumer_offset_first_ms,
+            name="persist offsets",
+        )
         schedule.every(SAMPLE_INTERVAL_MS, self._sample, first_ms=SAMPLE_INTERVAL_MS, name="statistics")
         self._rebalancing = self.runtime.create_task(self._rebalance_forever(), name="rebalance")
 
@@ -142,8 +163,12 @@ class PullMember:
         await self._persist_all()
         for process_queue in self.table.values():
             process_queue.dropped = True
+        await self._close(self._claim)
+
+    async def _close(self, claim: GroupClaim) -> None:
         await self.offsets.close()
         await self.instance.shutdown(self._options.group)
+        claim.release()
 
     # Subscriptions -------------------------------------------------------------------------------------------
 
@@ -152,6 +177,7 @@ class PullMember:
         await self.instance.routes.fetch(topic)
         await self.instance.heartbeat_all()
         await self.rebalance_now()
+        self.joined.add(topic)
 
     async def rebalance_now(self) -> None:
         """One round; when it returns, `table` is what it says."""
@@ -193,7 +219,7 @@ class PullMember:
     async def store_now(self, queues: Iterable[MessageQueue]) -> None:
         """Keep the offsets of these queues, and return when it is done. Raises RemotingError, NoRouteError."""
         known = [(queue, offset) for queue in queues if (offset := self.offsets.in_memory(queue)) >= 0]
-        if self._options.message_model is MessageModel.BROADCASTING:
+        if self._broadcasts:
             self.offsets.persist([queue for queue, _ in known], _untraced)
             return
         code = RequestCode.UPDATE_CONSUMER_OFFSET

@@ -1,10 +1,11 @@
 """PushConsumer: pulls by itself and calls the listener, message after message or without order (wire.md 12.2)."""
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
+from lockstep.client.client_registry import claim_group
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import ConsumerError
 from lockstep.client.instance import MQClientInstance, name_server_addresses
-from lockstep.client.lifecycle import Lifecycle
+from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.listener import AnyListener
 from lockstep.client.orderings import ORDERINGS, OrderingName
 from lockstep.client.push_engine import PushEngine, PushOptions
@@ -28,6 +29,8 @@ class PushConsumer(Lifecycle):
     message. `name_server` is "host:port[;host:port]" or the environment's NAMESRV_ADDR. `trace` names a file that
     gets a JSON line for everything that matters to order.
     """
+
+    error = ConsumerError
 
     def __init__(
         self,
@@ -60,37 +63,50 @@ class PushConsumer(Lifecycle):
         self._trace: TraceWriter | None = None
         self._instance: MQClientInstance | None = None
         self._engine: PushEngine | None = None
-        self._stopping = False
 
-    # Before the start ----------------------------------------------------------------------------------------
+    # Subscriptions -------------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str, expression: str = "*") -> None:
         """Messages of `topic` whose tag the expression names: "*", "TagA", "TagA || TagB".
 
-        Raises FilterError, LocalProtocolError.
+        May be called while the consumer runs: the brokers hear of it at once, and a new topic's queues are shared out
+        by the rebalance that follows. All members of a group should want the same. Raises FilterError,
+        LocalProtocolError, ConsumerError when the consumer is shut down.
         """
+        self._check_not_over()
         check_topic(topic)
         version_ms = 0 if self._instance is None else self._instance.runtime.now_ms()
         self._subscriptions[topic] = SubscriptionData.parse(topic, expression, version_ms)
-        self._rebalance_soon()
+        self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
-        self._subscriptions.pop(topic, None)
-        self._rebalance_soon()
+        """While the consumer runs: the topic's queues are dropped, their offsets stored and their locks freed."""
+        self._check_not_over()
+        if self._subscriptions.pop(topic, None) is not None:
+            self._subscriptions_changed()
+
+    def _check_not_over(self) -> None:
+        if self.state is ServiceState.SHUTDOWN_ALREADY:
+            raise self.wrong_state()
+
+    def _subscriptions_changed(self) -> None:
+        if self._engine is not None:
+            self._engine.subscriptions_changed()
 
     def register_listener(self, listener: AnyListener) -> None:
         self._listener = listener
 
     # Life ----------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Raises ConsumerError, NoRouteError when no name server answers."""
-        if self._instance is not None:
-            raise ConsumerError("this consumer was started before; make a new one")
+    def _check_complete(self) -> None:
         if self._listener is None:
             raise ConsumerError("no listener: call register_listener(listener) before start()")
         if not self._subscriptions:
             raise ConsumerError("no subscription: call subscribe(topic) before start()")
+
+    async def _start(self) -> None:
+        """Raises ConsumerError, NoRouteError when no name server answers."""
+        assert self._listener is not None
         runtime = self._given_runtime or AsyncioRuntime()
         now_ms = runtime.now_ms()
         for topic, data in self._subscriptions.items():
@@ -104,49 +120,53 @@ class PushConsumer(Lifecycle):
             self.config,
             self._log,
             consumer_data=self._consumer_data,
+            # Its offset file is found by the name, at the next start too.
+            instance_name=self.config.instance_name if self.message_model is MessageModel.BROADCASTING else None,
             on_ids_changed=lambda _group: self._rebalance_soon(),
             on_broker_connected=self._broker_connected,
         )
-        if self._trace_path is not None:
-            self._trace = TraceWriter(runtime, self._trace_path, instance.client_id, self.group)
-        options = PushOptions(
-            group=self.group,
-            config=self.config,
-            listener=self._listener,
-            ordering=ORDERINGS[self.ordering],
-            message_model=self.message_model,
-            strategy=self._strategy,
-        )
-        self._engine = PushEngine(instance, options, self._subscriptions, self._trace)
+        self._claim = claim_group(instance, "consumer", self.group)
         try:
+            if self._trace_path is not None:
+                self._trace = TraceWriter(runtime, self._trace_path, instance.client_id, self.group)
+            options = PushOptions(
+                group=self.group,
+                config=self.config,
+                listener=self._listener,
+                ordering=ORDERINGS[self.ordering],
+                message_model=self.message_model,
+                strategy=self._strategy,
+            )
+            self._engine = PushEngine(instance, options, self._subscriptions, self._trace)
+            await self._engine.load_offsets()
             for topic in list(self._subscriptions):
                 await instance.routes.fetch(topic)
             await instance.heartbeat_all()
         except BaseException:
-            await self.shutdown()  # `async with` does not, when it was never entered
+            await self._shutdown()  # `async with` does not, when it was never entered
             raise
         self._engine.start()
 
-    async def shutdown(self) -> None:
+    async def _shutdown(self) -> None:
         """Let running listeners end, store offsets, unlock, unregister.
 
         A listener that does not return within `await_termination_ms` is named in the log; its queue stays locked
         until the lock expires, because it may still be at work.
         """
         instance, engine = self._instance, self._engine
-        if instance is None or engine is None or self._stopping:
-            return
-        self._stopping = True
-        stuck = await engine.stop()
+        assert instance is not None
+        stuck = await engine.stop() if engine is not None else []
         await instance.shutdown(self.group)
-        engine.close()
+        self._claim.release()
+        if engine is not None:
+            engine.close()
         if self._trace is not None and not stuck:  # a stuck listener that returns after all leaves its record
             self._trace.close()
 
     @property
     def client_id(self) -> str:
         if self._instance is None:
-            raise ConsumerError("this consumer is not started")
+            raise self.wrong_state()
         return self._instance.client_id
 
     @property

@@ -13,6 +13,7 @@ from lockstep.client.first_offset import FirstOffset
 from lockstep.client.flow_control import FlowControl
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.listener import AnyListener, ListenerCall
+from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
 from lockstep.client.offset_reset import OffsetReset
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.orderings import OrderingRow
@@ -103,7 +104,7 @@ class PushEngine:
             self.table,
             locks=self._locks,
             offsets=self._offsets,
-            strategy=options.strategy,
+            strategy=None if options.message_model is MessageModel.BROADCASTING else options.strategy,
             topics=lambda: list(subscriptions),
             on_added=self._start_pulling,
             on_changed=self._queues_changed,
@@ -126,7 +127,10 @@ class PushEngine:
         instance.serve(calls.handlers)
 
     def _new_offset_store(self, options: PushOptions) -> OffsetStore:
-        return RemoteBrokerOffsetStore(self._instance, options.group)
+        if options.message_model is MessageModel.CLUSTERING:
+            return RemoteBrokerOffsetStore(self._instance, options.group)
+        folder = offset_folder(self._config.local_offset_folder)
+        return LocalFileOffsetStore(self._runtime, folder, self._instance.client_id, options.group, self._log)
 
     def _new_locks(self, options: PushOptions) -> Locks:
         """A broadcasting consumer shares its queues with nobody of its group: it needs no lock, in any order."""
@@ -136,6 +140,10 @@ class PushEngine:
 
     # Life ----------------------------------------------------------------------------------------------------
 
+    async def load_offsets(self) -> None:
+        """Raises ConsumerError."""
+        await self._offsets.load()
+
     def start(self) -> None:
         config, schedule = self._config, self._instance.schedule
         self._instance.start()
@@ -144,7 +152,9 @@ class PushEngine:
             config.lock_interval_ms, self._locks.lock_all, first_ms=config.lock_first_delay_ms, name="lock all"
         )
         persist_ms = config.persist_consumer_offset_interval_ms
-        schedule.every(persist_ms, self._persist_all, first_ms=persist_ms, name="persist offsets")
+        schedule.every(
+            persist_ms, self._persist_all, first_ms=config.persist_consumer_offset_first_ms, name="persist offsets"
+        )
         schedule.every(SAMPLE_INTERVAL_MS, self._sample, first_ms=SAMPLE_INTERVAL_MS, name="statistics")
         self._rebalancing = self._runtime.create_task(self._rebalance_forever(), name="rebalance")
 
@@ -177,6 +187,7 @@ class PushEngine:
             process_queue.dropped = True
         for task in list(self._pulling.values()):
             task.cancel()
+        await self._offsets.close()
         await self._locks.unlock_all(held)
         return stuck
 
@@ -184,6 +195,21 @@ class PushEngine:
         self._pool.close()
 
     def rebalance_soon(self) -> None:
+        self._wake.set()
+
+    def subscriptions_changed(self) -> None:
+        if not self._stopping:
+            self._runtime.create_task(self._announce_subscriptions(), name="announce subscriptions")
+
+    async def _announce_subscriptions(self) -> None:
+        """The brokers of all topics hear of it, those of a new topic too; then queues are taken and left."""
+        routes = self._instance.routes
+        try:
+            for topic in [topic for topic in self._subscriptions if routes.known(topic) is None]:
+                await routes.fetch(topic)
+            await self._instance.heartbeat_all()
+        except Exception as error:  # the rebalance asks for the route again, and the next heartbeat tells the same
+            self._log.warning("subscriptions not announced", error=f"{type(error).__name__}: {error}")
         self._wake.set()
 
     def suspend(self) -> None:
@@ -222,8 +248,9 @@ class PushEngine:
     async def _queues_changed(self, topic: str) -> None:
         """The topic's subscription gets a new version and the brokers hear of it at once (wire.md 12.3)."""
         self._flow.share_out(topic, [queue for queue, process_queue in self.table.items() if not process_queue.dropped])
-        now_ms = self._runtime.now_ms()
-        self._subscriptions[topic] = self._subscriptions[topic]._replace(sub_version=now_ms)
+        data = self._subscriptions.get(topic)
+        if data is not None:  # else it was left meanwhile
+            self._subscriptions[topic] = data._replace(sub_version=self._runtime.now_ms())
         await self._instance.heartbeat_all()
 
     def _lock_won_back(self, process_queue: ProcessQueue) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 
-from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.allocate import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.errors import NoRouteError
+from lockstep.client.errors import ConsumerError, NoRouteError
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
@@ -26,7 +26,8 @@ _LISTENER_WAIT_MS = 1000
 class Rebalance:
     """`table` is the consumer's process queues; `on_added` starts pulling, `on_changed(topic)` tells the brokers.
 
-    `on_dropped` may still set the offset that is stored then.
+    `on_dropped` may still set the offset that is stored then. Without a `strategy` this client takes all queues, and
+    asks nobody who else is there: broadcasting.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Rebalance:
         *,
         locks: Locks,
         offsets: OffsetStore,
-        strategy: AllocateMessageQueueStrategy,
+        strategy: AllocateMessageQueueStrategy | None,
         topics: Callable[[], list[str]],
         on_added: Callable[[ProcessQueue], None],
         on_changed: Callable[[str], Awaitable[None]],
@@ -72,9 +73,9 @@ class Rebalance:
             except Exception as error:  # a strategy of the user's, say; the other topics are rebalanced all the same
                 reason = f"{type(error).__name__}: {error}"
                 self._log.error("rebalance failed: queues stay as they are", topic=topic, error=reason)
-        for queue in [queue for queue in self._table if queue.topic not in topics]:
-            self.drop(self._table[queue], "the topic is not subscribed any more")
-            del self._table[queue]
+        for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
+            # RocketMQ forgets it without a word: offsets of 5 s are lost, and the lock lives on for 60 s.
+            await self._remove(queue, process_queue, "the topic is not subscribed any more")
 
     async def _rebalance(self, topic: str) -> None:
         route = await self._instance.routes.get(topic)
@@ -82,20 +83,34 @@ class Rebalance:
             if not is_retry_topic(topic):
                 self._log.warning("topic has no route yet", topic=topic)
             return
+        queues = route.readable_queues(topic)
+        mine = queues if self._strategy is None else await self._share(self._strategy, topic, route, queues)
+        if mine is not None and await self._update(topic, mine):
+            self._log.info("rebalanced", topic=topic, queues=len(mine), of=len(queues))
+            await self._on_changed(topic)
+
+    async def _share(
+        self, strategy: AllocateMessageQueueStrategy, topic: str, route: TopicRouteData, queues: list[MessageQueue]
+    ) -> list[MessageQueue] | None:
+        """What the strategy gives this client; None: it is not known, and nothing changes.
+
+        Raises what the strategy does, and ConsumerError when it gives what is not there.
+        """
         client_ids = await self._consumer_ids(route)
         if not client_ids:
-            return
+            return None
         if self._instance.client_id not in client_ids:
             # Java drops everything here. The broker merely does not know us yet, as after its restart, and to drop
             # and re-take all queues would only stop consumption: register, and look again next time.
             self._log.info("not registered yet: queues stay as they are", topic=topic)
             await self._instance.heartbeat_all()
-            return
-        queues = route.readable_queues(topic)
-        mine = self._strategy(self._group, self._instance.client_id, queues, sorted(client_ids))
-        if await self._update(topic, mine):
-            self._log.info("rebalanced", topic=topic, queues=len(mine), members=len(client_ids))
-            await self._on_changed(topic)
+            return None
+        mine = list(strategy(self._group, self._instance.client_id, queues, sorted(client_ids)))
+        strange = [str(queue) for queue in mine if queue not in queues]
+        if strange:
+            name = strategy_name(strategy)
+            raise ConsumerError(f"strategy {name} gave queues that topic {topic!r} does not have: {', '.join(strange)}")
+        return mine
 
     async def _consumer_ids(self, route: TopicRouteData) -> tuple[str, ...]:
         """The group's members as a random broker of the topic knows them; () when it knows none."""

@@ -211,7 +211,7 @@ async def test_a_producer_registers_before_it_sends(stage: Stage) -> None:
             await producer.start()
     codes = [command.code for command in broker.seen if command.code != RequestCode.GET_ROUTEINFO_BY_TOPIC]
     assert codes == [RequestCode.HEART_BEAT, SEND, RequestCode.UNREGISTER_CLIENT]
-    with pytest.raises(SendError, match="this client is shut down"):
+    with pytest.raises(ClientError, match="SHUTDOWN_ALREADY"):
         await producer.send(Message(TOPIC, b"y"), sharding_key="k")
     await producer.shutdown()  # a second end is none
 

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
 from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
@@ -26,13 +28,14 @@ IDS, LOCK, UNLOCK = (
     RequestCode.UNLOCK_BATCH_MQ,
 )
 UPDATE = RequestCode.UPDATE_CONSUMER_OFFSET
+STRANGE = "ConsumerError: strategy dreamer gave queues that topic 'Aircraft' does not have:"
 FIRST, LAST = "0", "~"  # client ids that sort before and behind any other
 
 
 class Rebalancing:
     """A Rebalance over a real table, with a broker that lists `members` and refuses the locks of `taken`."""
 
-    def __init__(self, stage: Stage, broker: FakeBroker, strategy: AllocateMessageQueueStrategy) -> None:
+    def __init__(self, stage: Stage, broker: FakeBroker, strategy: AllocateMessageQueueStrategy | None) -> None:
         self.stage, self.broker = stage, broker
         self.instance = stage.instance()
         self.me = self.instance.client_id
@@ -98,7 +101,7 @@ class Rebalancing:
 
 
 async def rebalancing(
-    stage: Stage, queues: int = 4, strategy: AllocateMessageQueueStrategy = allocate_averagely
+    stage: Stage, queues: int = 4, strategy: AllocateMessageQueueStrategy | None = allocate_averagely
 ) -> Rebalancing:
     broker = await stage.broker()
     stage.route_to({"broker-a": queues})
@@ -232,6 +235,34 @@ async def test_a_strategy_that_fails(stage: Stage) -> None:
     assert errors == ["LookupError: no such room"]
 
 
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ([MessageQueue("Other", "broker-a", 0)], f"{STRANGE} Other@broker-a:0"),
+        ([queue_at(0), queue_at(4)], f"{STRANGE} Aircraft@broker-a:4"),
+        (None, "TypeError: 'NoneType' object is not iterable"),
+    ],
+    ids=["another topic's", "one too many", "nothing"],
+)
+def test_a_strategy_that_gives_what_is_not_there(given: Any, error: str) -> None:
+    """An error that names strategy and queues, once a round, and what is owned stays."""
+    answers: list[Any] = [[queue_at(0), queue_at(1)], given]
+
+    def dreamer(_group: str, _me: str, _queues: Sequence[MessageQueue], _members: Sequence[str]) -> Any:
+        return answers.pop(0)
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        it = await rebalancing(stage, strategy=dreamer)
+        await it.run()
+        before = dict(it.table)
+        await it.run()
+        assert (it.owned, it.table) == ([0, 1], before)
+        assert [fields["error"] for level, _, fields in stage.log.events if level == "error"] == [error]
+
+    play()
+
+
 @on_stage
 async def test_a_topic_without_a_route(stage: Stage) -> None:
     """A warning for a topic of the user's, none for the retry topic that nobody has sent to yet."""
@@ -352,7 +383,8 @@ async def test_an_owner_that_lost_its_lock_commits_nothing(stage: Stage) -> None
 
 @on_stage
 async def test_a_topic_that_is_not_subscribed_any_more(stage: Stage) -> None:
-    """Its queues are dropped and forgotten, without a commit and without an unlock (wire.md 12.3)."""
+    """Its queues are left as those for another: dropped, committed, unlocked. RocketMQ forgets them: their last
+    offsets are lost, and their locks live on for 60 s (wire.md 12.3)."""
     it = await rebalancing(stage)
     await it.run()
     it.offsets.update(queue_at(0), 41)
@@ -360,7 +392,33 @@ async def test_a_topic_that_is_not_subscribed_any_more(stage: Stage) -> None:
     await it.run()
     assert it.table == {}
     assert all(pq.dropped for pq in it.added)
-    assert (it.committed(), it.asked(UNLOCK)) == ([], [])
+    assert it.committed() == [(0, 41)]
+    assert it.asked(UNLOCK) == [(queue_at(i),) for i in range(4)]
+
+
+@on_stage
+async def test_a_topic_that_is_left_while_its_listener_runs(stage: Stage) -> None:
+    """Dropped at once; committed and unlocked in the first round after the listener has returned."""
+    it = await rebalancing(stage, 1)
+    await it.run()
+    (left,) = it.added
+    left.listener_running = True
+    it.topics = []
+    await it.run()
+    assert (left.dropped, it.asked(UNLOCK)) == (True, [])
+    left.listener_returned()
+    await it.run()
+    assert (it.table, it.asked(UNLOCK)) == ({}, [(queue_at(0),)])
+
+
+@on_stage
+async def test_broadcasting_asks_nobody(stage: Stage) -> None:
+    """All queues are this client's, whoever else is there; no member list is asked for."""
+    it = await rebalancing(stage, strategy=None)
+    it.members = []
+    await it.run()
+    assert it.owned == [0, 1, 2, 3]
+    assert it.broker.requests(IDS) == []
 
 
 @on_stage

@@ -1,0 +1,138 @@
+"""Consume offsets as a broadcasting client keeps them: in a file of its own (wire.md 12.9).
+
+`<folder>/<client id>/<group>/offsets.json`, written as RocketMQ writes it, so that a Java consumer of the same id goes
+on where this one ended, and the other way round. The file is replaced as a whole, with `.bak` beside it.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, Self
+
+from lockstep.client.errors import ConsumerError
+from lockstep.client.offset_store import NO_OFFSET, OffsetStore
+from lockstep.protocol.body_codec import as_object, decode_body, encode_body
+from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.queue_tables import as_queue_offsets, queue_table
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.storage import FileLock
+from lockstep.remoting.whole_files import replace_file_keeping_backup
+
+__all__ = ["LocalFileOffsetStore", "LocalOffsets", "offset_folder"]
+
+_BACKUP: Final = ".bak"
+_LOCK: Final = ".lock"
+
+
+def offset_folder(path: str) -> str:
+    """A "~/" at its beginning is the user's home."""
+    home, slash, rest = path.partition("/")
+    return f"{os.environ.get('HOME', '.')}/{rest}" if home == "~" and slash else path
+
+
+class LocalOffsets(NamedTuple):
+    """offsets.json: queue -> the next offset to consume."""
+
+    offset_table: Mapping[MessageQueue, int]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"offsetTable": queue_table(self.offset_table)}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        return cls(as_queue_offsets(as_object(value, "offsets").get("offsetTable"), "offsetTable"))
+
+
+class LocalFileOffsetStore(OffsetStore):
+    """Offsets of queues that are not the consumer's at the moment stay in the file; RocketMQ's 4.9.8 drops them, and
+    a queue that comes back begins anew.
+    """
+
+    on_broker = False
+
+    def __init__(self, runtime: Runtime, folder: str, client_id: str, group: str, log: EventLog) -> None:
+        super().__init__()
+        self.path = f"{folder}/{client_id}/{group}/offsets.json"
+        self._runtime = runtime
+        self._storage = runtime.storage
+        self._group = group
+        self._log = log
+        self._pool = runtime.new_worker_pool(f"{group} offsets", 1)
+        self._kept: dict[MessageQueue, int] = {}
+        self._unwritten = False
+        self._writing: Any = None  # the task, while it runs
+        self._lock: FileLock | None = None
+
+    async def load(self) -> None:
+        """Take the file, alone, and read it. Raises ConsumerError."""
+        try:
+            self._lock = self._storage.lock(self.path + _LOCK)
+        except BlockingIOError:
+            raise ConsumerError(
+                f"another process keeps the offsets of group {self._group!r} in {self.path}: give each consumer of one "
+                "machine an instance_name of its own"
+            ) from None
+        except OSError as error:
+            what = f"the offsets of group {self._group!r} cannot be kept in {self.path}"
+            raise ConsumerError(f"{what}: {error}") from error
+        damage = []
+        for path in (self.path, self.path + _BACKUP):
+            try:
+                content = self._storage.read_file(path)
+            except FileNotFoundError:
+                continue
+            if not content:  # it was made, and never written
+                continue
+            try:
+                self._kept = dict(decode_body(LocalOffsets, content, SerializeType.JSON).offset_table)
+            except BodyError as error:
+                damage.append(f"{path}: {error}")
+                self._log.error("offsets not readable", path=path, error=str(error))
+            else:
+                return
+        if damage:
+            raise ConsumerError(
+                f"the offsets of group {self._group!r} cannot be read, nor can their older copy; mend or delete them: "
+                + "; ".join(damage)
+            )
+
+    async def _read_kept(self, queue: MessageQueue) -> int:
+        return self._kept.get(queue, NO_OFFSET)
+
+    def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
+        """Write the file if anything in it changed, soon and on a thread; `before_sending` is told of what did.
+
+        What could not be written is written with the next round.
+        """
+        for queue in queues:
+            offset = self._offsets.get(queue)
+            if offset is not None and offset != self._kept.get(queue):
+                before_sending(queue, offset)
+                self._kept[queue] = offset
+                self._unwritten = True
+        if self._unwritten and self._writing is None:
+            self._writing = self._runtime.create_task(self._write(), name=f"write offsets of {self._group}")
+
+    async def _write(self) -> None:
+        try:
+            while self._unwritten:
+                content = encode_body(LocalOffsets(dict(sorted(self._kept.items()))), SerializeType.JSON)
+                self._unwritten = False
+                await self._pool.submit(partial(replace_file_keeping_backup, self._storage, self.path, content))
+        except OSError as error:
+            self._unwritten = True
+            self._log.error("offsets not written", path=self.path, error=str(error))
+        finally:
+            self._writing = None
+
+    async def close(self) -> None:
+        """The file is written when this returns, as far as it can be."""
+        if self._writing is not None:
+            await self._writing
+        self._pool.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
