@@ -43,6 +43,7 @@ class Rebalance:
         topics: Callable[[], list[str]],
         on_added: Callable[[ProcessQueue], None],
         on_changed: Callable[[str], Awaitable[None]],
+        new_process_queue: Callable[..., ProcessQueue] = ProcessQueue,
         trace: TraceWriter | None,
         on_dropped: Callable[[ProcessQueue], None] | None = None,
     ) -> None:
@@ -58,6 +59,7 @@ class Rebalance:
         self._topics = topics
         self._on_added = on_added
         self._on_changed = on_changed
+        self._new_process_queue = new_process_queue
         self._trace = trace
         self._on_dropped = on_dropped
         self._periods = 0
@@ -153,7 +155,7 @@ class Rebalance:
         """Its first offset is fixed by the first pull, under this lock."""
         self._offsets.forget(queue)
         self._periods += 1
-        process_queue = ProcessQueue(
+        process_queue = self._new_process_queue(
             queue, self._periods, self._runtime.now_ms(), locked_ms=locked_ms, needs_lock=self._locks.needed
         )
         self._table[queue] = process_queue
