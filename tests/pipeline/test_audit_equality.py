@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.pipeline.audit import RECORD_COLUMNS, TRACE_COLUMNS, Audit, transform
 from lockstep.simulation.checkers import check_traces
-from tests.checkers import test_legal, test_violations
+from tests.checkers import test_lanes, test_legal, test_violations
 from tests.pipeline.audit_histories import (
     COUNTS,
     History,
@@ -74,7 +74,7 @@ def assert_equal(spark: "SparkSession", histories: list[History]) -> None:
 
 def test_the_stories_of_the_checker(spark: "SparkSession") -> None:
     """Every history that the checker's own tests tell has the same verdict here."""
-    histories = told_histories(test_legal, test_violations)
+    histories = told_histories(test_lanes, test_legal, test_violations)
     assert len(histories) > 40
     assert_equal(spark, histories)
 
