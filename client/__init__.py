@@ -23,9 +23,26 @@ if TYPE_CHECKING:
         ClientError,
         ConsumerError,
         NoRouteError,
+        RequestTimeoutError,
         SendError,
+        SendForbiddenError,
         SendOutcome,
         TopicNotFoundError,
+    )
+    from lockstep.client.hooks import (
+        CheckForbiddenHook,
+        CommunicationMode,
+        ConsumeMessageContext,
+        ConsumeMessageHook,
+        ConsumeReturnType,
+        EndTransactionContext,
+        EndTransactionHook,
+        FilterMessageContext,
+        FilterMessageHook,
+        LocalTransactionState,
+        MessageType,
+        SendMessageContext,
+        SendMessageHook,
     )
     from lockstep.client.listener import (
         ConcurrentListener,
@@ -36,10 +53,22 @@ if TYPE_CHECKING:
         OrderlyListener,
     )
     from lockstep.client.plugin_broker import LockstepBroker
-    from lockstep.client.producer import Producer
+    from lockstep.client.producer import Producer, SendCallback
     from lockstep.client.push_consumer import PushConsumer
-    from lockstep.client.selector import MessageQueueSelector, select_by_hash
+    from lockstep.client.replies import ReplyMessage, reply_message
+    from lockstep.client.selector import (
+        MessageQueueSelector,
+        select_by_hash,
+        select_by_machine_room,
+        select_by_random,
+    )
     from lockstep.client.send_result import SendResult
+    from lockstep.client.transaction_producer import (
+        HalfMessage,
+        TransactionListener,
+        TransactionProducer,
+        TransactionSendResult,
+    )
     from lockstep.protocol.codes import SerializeType
     from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.message import MessageExt
@@ -52,36 +81,60 @@ __all__ = [
     "AllocateByMachineRoom",
     "AllocateMachineRoomNearby",
     "AllocateMessageQueueStrategy",
+    "CheckForbiddenHook",
     "ClientConfig",
     "ClientError",
+    "CommunicationMode",
     "ConcurrentListener",
     "ConsumeConcurrentlyContext",
     "ConsumeConcurrentlyStatus",
     "ConsumeFromWhere",
+    "ConsumeMessageContext",
+    "ConsumeMessageHook",
     "ConsumeOrderlyContext",
     "ConsumeOrderlyStatus",
+    "ConsumeReturnType",
     "ConsumerConfig",
     "ConsumerError",
+    "EndTransactionContext",
+    "EndTransactionHook",
+    "FilterMessageContext",
+    "FilterMessageHook",
+    "HalfMessage",
+    "LocalTransactionState",
     "LockstepBroker",
     "Message",
     "MessageExt",
     "MessageModel",
     "MessageQueue",
     "MessageQueueSelector",
+    "MessageType",
     "NoRouteError",
     "NotLockstepError",
     "OrderlyListener",
     "Producer",
     "ProducerConfig",
     "PushConsumer",
+    "ReplyMessage",
+    "RequestTimeoutError",
+    "SendCallback",
     "SendError",
+    "SendForbiddenError",
+    "SendMessageContext",
+    "SendMessageHook",
     "SendOutcome",
     "SendResult",
     "SerializeType",
     "TopicNotFoundError",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionSendResult",
     "allocate_averagely",
     "allocate_averagely_by_circle",
+    "reply_message",
     "select_by_hash",
+    "select_by_machine_room",
+    "select_by_random",
     "strategy_name",
 ]
 
@@ -93,16 +146,28 @@ EXPORTS = {
     "lockstep.client.allocate_by_hash": "AllocateByConsistentHash",
     "lockstep.client.allocate_rooms": "AllocateByMachineRoom AllocateMachineRoomNearby",
     "lockstep.client.config": "ClientConfig ConsumerConfig ProducerConfig",
-    "lockstep.client.errors": "ClientError ConsumerError NoRouteError SendError SendOutcome TopicNotFoundError",
+    "lockstep.client.errors": (
+        "ClientError ConsumerError NoRouteError RequestTimeoutError"
+        " SendError SendForbiddenError SendOutcome TopicNotFoundError"
+    ),
+    "lockstep.client.hooks": (
+        "CheckForbiddenHook CommunicationMode ConsumeMessageContext ConsumeMessageHook ConsumeReturnType"
+        " EndTransactionContext EndTransactionHook FilterMessageContext FilterMessageHook LocalTransactionState"
+        " MessageType SendMessageContext SendMessageHook"
+    ),
     "lockstep.client.listener": (
         "ConcurrentListener ConsumeConcurrentlyContext ConsumeConcurrentlyStatus"
         " ConsumeOrderlyContext ConsumeOrderlyStatus OrderlyListener"
     ),
     "lockstep.client.plugin_broker": "LockstepBroker",
-    "lockstep.client.producer": "Producer",
+    "lockstep.client.producer": "Producer SendCallback",
     "lockstep.client.push_consumer": "PushConsumer",
-    "lockstep.client.selector": "MessageQueueSelector select_by_hash",
+    "lockstep.client.replies": "ReplyMessage reply_message",
+    "lockstep.client.selector": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",
     "lockstep.client.send_result": "SendResult",
+    "lockstep.client.transaction_producer": (
+        "HalfMessage TransactionListener TransactionProducer TransactionSendResult"
+    ),
     "lockstep.protocol.codes": "SerializeType",
     "lockstep.protocol.heartbeat": "ConsumeFromWhere MessageModel",
     "lockstep.protocol.message": "MessageExt",

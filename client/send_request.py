@@ -9,7 +9,7 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CommunicationMode, SendMessageContext
-from lockstep.client.reply_message import ReplyMessage
+from lockstep.client.replies import ReplyMessage
 from lockstep.client.send_lane import LaneNumber
 from lockstep.client.send_result import SendResult, SendStatus
 from lockstep.protocol import properties as names

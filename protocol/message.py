@@ -205,6 +205,11 @@ class MessageExt:
         return self.properties.get(names.UNIQ_KEY) or self.offset_message_id
 
     @property
+    def transaction_id(self) -> str:
+        """Of a half message, and of one that was committed: the producer's UNIQ_KEY (wire.md 4.6)."""
+        return self.properties.get(names.UNIQ_KEY, "")
+
+    @property
     def tags(self) -> str | None:
         return self.properties.get(names.TAGS)
 

@@ -7,9 +7,9 @@ all traces as one history.
 import asyncio
 import json
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core import Broker
@@ -30,18 +30,21 @@ from lockstep.client import (
 )
 from lockstep.client.config import ClientConfig
 from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.orderings import OrderingName
 from lockstep.protocol.bodies import LockBatchBody, LockOkBody, LockTableRow
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import decode_messages
-from lockstep.simulation import World
+from lockstep.remoting.logs import EventLog
+from lockstep.simulation import SimRuntime, World
 from lockstep.simulation.checkers import Cause, Kind, OrderReport, Record, check_traces
 from tests.scenarios.calls import Answer, Calls
 from tests.scenarios.heard import Heard
 
 __all__ = ["GROUP", "TOPIC", "Cluster", "LogLine", "take_all"]
 
+C = TypeVar("C", bound=PushConsumer | Producer)
 TOPIC, GROUP = "Aircraft", "tower"
 BROKER, PRODUCER = "broker", "producer"
 _TRACE = "trace.jsonl"
@@ -212,6 +215,7 @@ class Cluster:
         works_ms: Mapping[str, int] | None = None,
         answer: Answer | None = None,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
+        ordering: OrderingName = "queue",
         **settings: Any,
     ) -> PushConsumer:
         """Start a consumer of the topic on a host of its own; its listener works for `work_ms` (`works_ms` by text),
@@ -221,7 +225,8 @@ class Cluster:
             GROUP,
             name_server=self.name_server,
             config=ConsumerConfig(serialize_type=self.serialize_type, **settings),
-            listener=self.seen.listener(runtime, work_ms, works_ms or {}, answer),
+            listener=self.seen.listener(runtime, work_ms, works_ms or {}, answer, ordering=ordering),
+            ordering=ordering,
             strategy=strategy,
             trace=_TRACE,
             runtime=runtime,
@@ -281,6 +286,14 @@ class Cluster:
         result = await producer.send(message, sharding_key=f"key{number % keys}", queue=queue)
         self.sent.append(str(number))
         return result
+
+    async def start_client(self, name: str, make: Callable[[SimRuntime, EventLog], C]) -> C:
+        """Start a producer or consumer of a story's own on a host; the end shuts it down."""
+        runtime = self.world.host(name)
+        client = make(runtime, self._log(name))
+        self._clients[name] = client
+        await runtime.run(client.start())
+        return client
 
     def client(self, name: str) -> PushConsumer | Producer | MQClientInstance:
         """A living client by its host's name."""
