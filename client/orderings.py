@@ -1,12 +1,19 @@
 """A consumer's `ordering`: its listeners' contract, whether it needs locks of the broker, and the service it runs."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_by_key import ConsumeByKeyService
+from lockstep.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_service import ConsumeService, ServiceParts
 from lockstep.client.dead_letters import DeadLetters
-from lockstep.client.listener import ORDERLY, Contract
+from lockstep.client.keyed_process_queue import KeyedProcessQueue
+from lockstep.client.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.send_back import SendBack
 
 __all__ = ["ORDERINGS", "OrderingName", "OrderingRow"]
 
@@ -15,13 +22,15 @@ OrderingName = Literal["queue", "key", "none"]
 
 class OrderingRow(NamedTuple):
     """`needs_lock`: a queue is consumed by the holder of its broker's lock only, but for broadcasting consumers.
-    `checks_span`: pulls wait while the first and the last offset in hand are too far apart.
+    `checks_span`: pulls wait while the first and the last offset in hand are too far apart. `process_queues` are made
+    as ProcessQueue is.
     """
 
     contract: Contract[Any]
     needs_lock: bool
     checks_span: bool
     new_service: Callable[[ServiceParts], ConsumeService]
+    process_queues: Callable[[ConsumerConfig], Callable[..., ProcessQueue]] = lambda _config: ProcessQueue
 
 
 def _orderly(parts: ServiceParts) -> ConsumeService:
@@ -39,6 +48,32 @@ def _orderly(parts: ServiceParts) -> ConsumeService:
     )
 
 
+def _concurrent(parts: ServiceParts) -> ConsumeService:
+    send_back = SendBack(parts.instance, parts.group, parts.config, parts.trace)
+    return ConsumeMessageConcurrentlyService(parts, send_back)
+
+
+def _by_key(parts: ServiceParts) -> ConsumeService:
+    return ConsumeByKeyService(
+        runtime=parts.instance.runtime,
+        config=parts.config,
+        call=parts.call,
+        locks=parts.locks,
+        offsets=parts.offsets,
+        dead_letters=DeadLetters(parts.instance, parts.group, parts.config, parts.trace),
+        stats=parts.stats,
+        pool=parts.pool,
+        trace=parts.trace,
+        log=parts.instance.log,
+    )
+
+
+def _keyed_process_queues(config: ConsumerConfig) -> Callable[..., ProcessQueue]:
+    return partial(KeyedProcessQueue, span_max=config.key_span_max)
+
+
 ORDERINGS: Final[Mapping[OrderingName, OrderingRow]] = {
     "queue": OrderingRow(ORDERLY, needs_lock=True, checks_span=False, new_service=_orderly),
+    "key": OrderingRow(BY_KEY, True, False, _by_key, _keyed_process_queues),
+    "none": OrderingRow(CONCURRENT, needs_lock=False, checks_span=True, new_service=_concurrent),
 }

@@ -108,6 +108,7 @@ class PushEngine:
             topics=lambda: list(subscriptions),
             on_added=self._start_pulling,
             on_changed=self._queues_changed,
+            new_process_queue=options.ordering.process_queues(config),
             trace=trace,
         )
         self._reset = OffsetReset(

@@ -129,13 +129,14 @@ class FakeBroker:
 
 
 class Stage:
-    """`client` is the host of the code under test."""
+    """`client` is the host of the code under test; `on_close` is awaited at the end."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.client = world.host("client")
         self.log = RecordingLog()
         self.brokers: list[FakeBroker] = []
+        self.on_close: list[Callable[[], Awaitable[object]]] = []
         self._instances: list[MQClientInstance] = []
 
     async def broker(self, name: str = "broker-a", *, agrees: bool = True) -> FakeBroker:
@@ -170,6 +171,8 @@ class Stage:
         return [event for at, event, _ in self.log.events if level in (None, at)]
 
     async def close(self) -> None:
+        for close in self.on_close:
+            await close()
         for instance in self._instances:
             await instance.schedule.stop()
             instance.dialer.close()

@@ -1,0 +1,217 @@
+"""ConsumeMessageConcurrentlyService: batches of whatever came, many at a time, without order (wire.md 12.8).
+
+A message that fails is sent back to its broker, which delivers it again after a delay, from the group's retry topic.
+The offset of a queue is that of the first message in hand that is not done, so one slow message holds it up.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+from lockstep.client.consume_service import ServiceParts
+from lockstep.client.lane_workers import LaneWorkers
+from lockstep.client.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.send_back import SendBack
+from lockstep.protocol import properties as names
+from lockstep.protocol.heartbeat import MessageModel
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import is_retry_topic
+
+__all__ = ["ConsumeMessageConcurrentlyService"]
+
+_RESUBMIT_MS: Final = 5000
+_CLEANED_AT_ONCE: Final = 16  # of one queue in a round
+_CLEANED_LEVEL: Final = 3
+_YIELD_AFTER: Final = 64  # listener calls, after which the loop serves others even if none of them waited
+
+_SUCCESS, _LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
+
+
+class _Batch(NamedTuple):
+    process_queue: ProcessQueue
+    messages: list[MessageExt]
+
+
+class ConsumeMessageConcurrentlyService:
+    def __init__(self, parts: ServiceParts, send_back: SendBack) -> None:
+        self._runtime = parts.instance.runtime
+        self._log = parts.instance.log
+        self._schedule = parts.instance.schedule
+        self._config = parts.config
+        self._broadcasting = parts.message_model is MessageModel.BROADCASTING
+        self._table = parts.table
+        self._call = parts.call
+        self._pool = parts.pool
+        self._offsets = parts.offsets
+        self._stats = parts.stats
+        self._trace = parts.trace
+        self._send_back = send_back
+        self._workers = LaneWorkers[_Batch](
+            self._runtime, "consume concurrently", parts.config.consume_thread_count, self._consume
+        )
+        self._running: Counter[ProcessQueue] = Counter()  # batches at work
+        self._idle: asyncio.Future[None] | None = None
+        self._calls = 0
+        self._stopped = False
+
+    # The outside ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Every `consume_timeout_ms`, look for messages whose listener takes longer than that."""
+        period_ms = self._config.consume_timeout_ms
+        self._schedule.every(period_ms, self._clean_expired, first_ms=period_ms, name="clean expired messages")
+
+    def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        process_queue.put_messages(messages)
+        self._submit(process_queue, messages)
+
+    def _submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        size = self._config.consume_message_batch_max_size
+        for first in range(0, len(messages), size):
+            self._workers.start(_Batch(process_queue, list(messages[first : first + size])))
+
+    @asynccontextmanager
+    async def between_runs(self, queue: MessageQueue) -> AsyncIterator[None]:
+        """Nothing is kept out: calls run beside each other anyway."""
+        yield
+
+    def set_consume_thread_count(self, count: int) -> None:
+        self._pool.resize(count)
+        self._workers.set_limit(count)
+
+    async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
+        """What waits for a worker is forgotten and comes again; batches at work have `timeout_ms` to end."""
+        self._stopped = True
+        self._workers.stop()
+        if self._running:
+            self._idle = asyncio.get_running_loop().create_future()
+            try:
+                await asyncio.wait_for(self._idle, timeout_ms / 1000)
+            except TimeoutError:
+                pass
+        return list(self._running)
+
+    # A batch -------------------------------------------------------------------------------------------------
+
+    async def _consume(self, batch: _Batch) -> None:
+        process_queue, messages = batch
+        if process_queue.dropped:
+            return  # its next owner has them
+        self._running[process_queue] += 1
+        try:
+            await self._consume_batch(process_queue, messages)
+        except Exception as error:  # a trace that cannot be written, say: try again rather than lose the batch
+            reason = f"{type(error).__name__}: {error}"
+            self._log.error("consumption failed: tried again", queue=str(process_queue.queue), error=reason)
+            self._submit_later(process_queue, messages)
+        finally:
+            self._ended(process_queue)
+        self._calls += 1
+        if self._calls % _YIELD_AFTER == 0:
+            await asyncio.sleep(0)
+
+    def _ended(self, process_queue: ProcessQueue) -> None:
+        self._running[process_queue] -= 1
+        if not self._running[process_queue]:
+            del self._running[process_queue]
+            if not self._running and self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    async def _consume_batch(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        queue, began_ms = process_queue.queue, self._runtime.now_ms()
+        context = ConsumeConcurrentlyContext(queue)
+        is_retry = is_retry_topic(queue.topic)
+        for message in messages:
+            if is_retry:
+                message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
+            message.properties[names.CONSUME_START_TIME] = str(began_ms)
+        begin = self._trace.now() if self._trace is not None else (0, 0)
+        status = (await self._call(messages.copy(), context)).status  # a listener may empty its list
+        now_ms = self._runtime.now_ms()
+        process_queue.last_consume_ms = now_ms
+        acknowledged = min(max(context.ack_index + 1, 0), len(messages)) if status is _SUCCESS else 0
+        self._note(process_queue, messages, acknowledged, begin)
+        self._stats.of(queue.topic).consumed_partly(acknowledged, len(messages) - acknowledged, now_ms - began_ms)
+        if process_queue.dropped:
+            self._log.warning("queue dropped meanwhile: its listener's answer is not counted", queue=str(queue))
+            return
+        await self._settle(process_queue, messages, acknowledged, context.delay_level_when_next_consume)
+
+    def _note(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], acknowledged: int, begin: tuple[int, int]
+    ) -> None:
+        if self._trace is None:
+            return
+        parts = ((_SUCCESS, messages[:acknowledged]), (_LATER, messages[acknowledged:]))
+        for status, part in parts:
+            if part:
+                queue, period = process_queue.queue, process_queue.period
+                self._trace.handled(queue, period, part, status.name, begin, ordering="none")
+
+    async def _settle(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], acknowledged: int, delay_level: int
+    ) -> None:
+        """Messages that are done, or sent back, leave the queue; what could not be sent back is tried here again."""
+        done, kept = messages[:acknowledged], []
+        for message in messages[acknowledged:]:
+            if await self._is_rid_of(process_queue, message, delay_level):
+                done.append(message)
+            else:
+                message.reconsume_times += 1
+                kept.append(message)
+        if kept:
+            self._submit_later(process_queue, kept)
+        self._remove(process_queue, done)
+
+    async def _is_rid_of(self, process_queue: ProcessQueue, message: MessageExt, delay_level: int) -> bool:
+        if self._broadcasting:
+            self._log.warning(
+                "message dropped: a broadcasting consumer has no other attempt",
+                queue=str(process_queue.queue),
+                offset=message.queue_offset,
+                msg_id=message.msg_id,
+            )
+            return True
+        if message not in process_queue:
+            return True  # it was stuck for so long that it was sent back already
+        return await self._send_back.send(process_queue, message, delay_level)
+
+    def _remove(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        offset = process_queue.remove_messages(messages)
+        if offset >= 0 and not process_queue.dropped:
+            self._offsets.update(process_queue.queue, offset, increase_only=True)
+
+    def _submit_later(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        self._runtime.call_later_ms(_RESUBMIT_MS, self._submit, process_queue, messages)
+
+    # Messages that are stuck ---------------------------------------------------------------------------------
+
+    async def _clean_expired(self) -> None:
+        for process_queue in list(self._table.values()):
+            await self._clean(process_queue)
+
+    async def _clean(self, process_queue: ProcessQueue) -> None:
+        """Up to 16 messages from the front that a listener has had for over `consume_timeout_ms` are sent back."""
+        for _ in range(_CLEANED_AT_ONCE):
+            message = process_queue.first_message()
+            if message is None or process_queue.dropped or not self._is_stuck(message):
+                return
+            self._log.warning(
+                "message stuck in its listener: sent back",
+                queue=str(process_queue.queue),
+                offset=message.queue_offset,
+                msg_id=message.msg_id,
+                timeout_ms=self._config.consume_timeout_ms,
+            )
+            if not await self._is_rid_of(process_queue, message, _CLEANED_LEVEL):
+                return
+            if process_queue.first_message() is message:
+                self._remove(process_queue, [message])
+
+    def _is_stuck(self, message: MessageExt) -> bool:
+        began = message.properties.get(names.CONSUME_START_TIME)
+        return began is not None and self._runtime.now_ms() - int(began) > self._config.consume_timeout_ms

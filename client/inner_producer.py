@@ -1,0 +1,79 @@
+"""A consumer's own sends: messages that go to its group's retry topic, to come again or to become dead letters."""
+
+from typing import Final
+
+from lockstep.client.config import ClientConfig, ProducerConfig
+from lockstep.client.errors import NoRouteError, SendError, SendOutcome
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.publish_queues import PublishQueues
+from lockstep.client.send_anywhere import AnywhereSender
+from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
+from lockstep.protocol import properties as names
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.ids import UniqueKeyMaker, pack_host
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import retry_topic
+from lockstep.protocol.properties import encode_properties
+from lockstep.remoting.errors import RemotingError
+
+__all__ = ["InnerProducer"]
+
+_GROUP: Final = "CLIENT_INNER_PRODUCER"  # Java's name for it
+_FIRST_RETRY_LEVEL: Final = 3
+# These two travel in the header instead; TRAN_MSG must not make a half message of what is sent.
+_TAKEN_OUT: Final = (names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES, names.TRAN_MSG)
+
+
+class InnerProducer:
+    def __init__(self, instance: MQClientInstance, group: str, config: ClientConfig) -> None:
+        self._instance = instance
+        self._topic = retry_topic(group)
+        identity = instance.identity
+        keys = UniqueKeyMaker(pack_host(identity.host), identity.pid, identity.serial)
+        producer_config = ProducerConfig(serialize_type=config.serialize_type)
+        self._timeout_ms = producer_config.send_timeout_ms
+        self._requests = SendRequests(_GROUP, producer_config, instance.client_id, keys, instance.runtime)
+        queues = PublishQueues(instance.routes, producer_config.default_topic_queue_nums)
+        self._anywhere = AnywhereSender(instance, self._requests, producer_config, queues, None)
+
+    def retry(self, message: MessageExt, reconsume_times: int, limit: int) -> Outgoing:
+        """The message anew, with its first topic and its first id, to wait at delay level 3 + the times it was tried.
+
+        `reconsume_times` and `limit` go into the header: from the limit on it is a dead letter (wire.md 10.3, 12.7).
+        """
+        properties = {name: value for name, value in message.properties.items() if name not in _TAKEN_OUT}
+        properties.setdefault(names.RETRY_TOPIC, message.topic)
+        properties.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_message_id)
+        properties[names.DELAY] = str(_FIRST_RETRY_LEVEL + message.reconsume_times)
+        return Outgoing(
+            RequestCode.SEND_MESSAGE_V2,
+            self._topic,
+            message.body,
+            message.flag,
+            encode_properties(properties),
+            message.msg_id,
+            message.sharding_key,
+            self._instance.runtime.now_ms(),
+            reconsume_times,
+            limit,
+        )
+
+    async def send_anywhere(self, outgoing: Outgoing) -> None:
+        """To a queue of any broker that has the retry topic, as any producer's message. Raises SendError."""
+        try:
+            await self._anywhere.send(outgoing, self._timeout_ms)
+        except NoRouteError as error:
+            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+
+    async def send_to(self, broker_name: str, outgoing: Outgoing) -> None:
+        """Raises SendError when the broker did not take it."""
+        queue = MessageQueue(self._topic, broker_name, 0)
+        try:
+            endpoint = await self._instance.dialer.endpoint(self._instance.address_of(broker_name))
+            reply = await endpoint.request(self._requests.command(queue, outgoing), self._timeout_ms)
+        except NoRouteError as error:
+            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+        except RemotingError as error:
+            raise SendError(str(error), SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
+        read_send_reply(reply, queue, outgoing)
