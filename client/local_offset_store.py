@@ -1,6 +1,6 @@
 """Consume offsets as a broadcasting client keeps them: in a file of its own (wire.md 12.9).
 
-`<folder>/<client id>/<group>/offsets.json`, written as RocketMQ writes it, so that a Java consumer of the same id goes
+`<folder>/<client id>/<group>/offsets.json`, in the form RocketMQ gives it, so that a Java consumer of the same id goes
 on where this one ended, and the other way round. The file is replaced as a whole, with `.bak` beside it.
 """
 
