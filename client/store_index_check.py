@@ -178,7 +178,9 @@ def _slot_count(file: StoredFile, header: IndexHeader) -> int:
         if last_at + INDEX_ITEM.size > len(data):
             return 0
         last = IndexItem(*INDEX_ITEM.unpack_from(data, last_at))
-        if last.offset == header.last_offset and is_blank(data[items_at : items_at + INDEX_ITEM.size]):
+        first_at = items_at + INDEX_ITEM.size  # the one before it is never used
+        has_first = not is_blank(data[first_at : first_at + INDEX_ITEM.size])
+        if last.offset == header.last_offset and is_blank(data[items_at:first_at]) and has_first:
             (head,) = INDEX_SLOT.unpack_from(data, INDEX_HEADER.size + last.key_hash % slots * INDEX_SLOT.size)
             if head == header.next_item - 1:
                 return slots

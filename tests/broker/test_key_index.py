@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from lockstep.broker.store import Record
+from lockstep.client.store_check import StoreCheck
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.store_index import INDEX_HEADER, IndexHeader
 from lockstep.protocol.store_layout import Checkpoint
+from lockstep.remoting.os_storage import OsStorage
 from tests.broker.helpers import NOW_MS
 from tests.broker.stores import HOST, FolderStore
 
@@ -60,6 +62,20 @@ def test_files_have_rocketmqs_header_and_one_item_less_than_room(tmp_path: Path)
     assert headers[0].first_offset == 0
     assert all(len(path.name) == 17 and path.name.isdecimal() for path in paths)
     store.kill()
+
+
+def test_files_of_any_number_of_slots_are_checked_by_their_own(tmp_path: Path) -> None:
+    """50 slots and 20 items say nothing about each other; some other number may look right at first, and is not it."""
+    for trial in range(150):
+        folder = tmp_path / str(trial)
+        store = opened(folder, index_slot_count=50, index_item_count=20)
+        for number in range(trial, trial + 5):
+            append(store, number)
+        store.store.keys.catch_up(store.store.max_commit_log_offset, 1000)
+        store.store.write_tails()
+        store.kill()
+        check = StoreCheck(OsStorage(), str(folder))
+        assert [damage for damage in check.run() if damage.file.startswith("index/")] == []
 
 
 def test_after_a_crash_keys_are_entered_anew_where_they_are_not_safe(tmp_path: Path) -> None:

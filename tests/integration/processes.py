@@ -18,12 +18,13 @@ from typing import IO, Any, Self, TypeVar, overload
 
 from lockstep.client import AdminClient, ClientConfig, SerializeType
 
-__all__ = ["BrokerProcess", "ConsumerProcess", "Process", "Processes", "rss_bytes", "until"]
+__all__ = ["PATIENCE", "BrokerProcess", "ConsumerProcess", "Process", "Processes", "rss_bytes", "until"]
 
 T = TypeVar("T")
 
 CONSUMER_PROGRAM = Path(__file__).with_name("consumer_program.py")
 POLL_S = 0.02
+PATIENCE = 3  # times the seconds a condition should take: machines are shared, and what comes true waits for nothing
 END_S = 10.0  # from a signal to the end of a process
 SHOWN_LINES = 60
 LISTENING = re.compile(r"listening broker=(\S+):(\d+) name-server=(\S+):(\d+)\n")
@@ -36,7 +37,7 @@ async def until(condition: Callable[[], T | None], what: str, timeout_s: float =
 async def until(condition: Callable[[], Any], what: str, timeout_s: float = 15) -> Any:
     """The first true answer of `condition`, asked again and again; fails with `what` when the time is over."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
+    deadline = loop.time() + timeout_s * PATIENCE
     while True:
         answer = condition()
         if isinstance(answer, Awaitable):

@@ -16,6 +16,7 @@ from lockstep.client import (
     SendResult,
 )
 from lockstep.simulation.checkers import OrderReport, check_files
+from tests.integration.processes import PATIENCE
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import Row, RowMaker
 
@@ -47,7 +48,7 @@ POLL_S = 0.05
 
 async def eventually(condition: Callable[[], Awaitable[Any]], what: str, timeout_s: float = 30) -> None:
     """Wait until it is true; fails with `what` when the time is over."""
-    deadline = asyncio.get_running_loop().time() + timeout_s
+    deadline = asyncio.get_running_loop().time() + timeout_s * PATIENCE
     while not await condition():
         assert asyncio.get_running_loop().time() < deadline, f"not within {timeout_s} s: {what}"
         await asyncio.sleep(POLL_S)

@@ -18,7 +18,7 @@ from tests.interop.java_story import again, drained, order_of_keys, queues_of
 from tests.interop.mqadmin_story import Admin, make_home
 from tests.interop.other_story import OtherStory, first_attempts, queue_order_kept, quick_server
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
 
 LIBRARY = "1.0.1"  # librocketmq's own version; the wheel's is another

@@ -11,7 +11,7 @@ import pytest
 from tests.interop.harness.installed import ROOT
 from tests.interop.harness.table import RowMaker
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 EXAMPLES = {
     "java": (("Java", "4.9.8"), ["mvn", "-q", "-B", "test"]),
     "go": (("Go", "2.1.2"), ["go", "test", "./..."]),

@@ -15,7 +15,7 @@ from tests.interop.harness.servers import lockstep_server
 from tests.interop.harness.table import RowMaker
 from tests.interop.java_story import JavaStory, again, both_encodings
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
 
 RETRY_OF_LEVEL_1_MS = 1_000

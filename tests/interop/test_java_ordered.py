@@ -12,7 +12,7 @@ from tests.interop.harness.drivers import FAST, Driver
 from tests.interop.harness.servers import LOCK_LIFE_MS
 from tests.interop.java_story import JavaStory, again, both_encodings, in_order, queues_of
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
 
 KEYS = ["order-1", "a b", "Zürich", "订单-7", "заказ", "\u0000", "\U0001f600", "\U0001f600-2", "\ud83d", "x\udc00"]

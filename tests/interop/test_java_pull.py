@@ -8,7 +8,7 @@ import pytest
 from lockstep.client import Message, Producer
 from tests.interop.java_story import JavaStory, again, both_encodings, order_of_keys, queues_of
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
 
 QUEUES = 4

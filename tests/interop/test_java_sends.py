@@ -9,7 +9,7 @@ from tests.integration.processes import until
 from tests.interop.harness.drivers import Event
 from tests.interop.java_story import JavaStory, again, both_encodings, queues_of
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
 
 SAME = ("seq", "key", "keys", "tags", "bodyBytes", "bodyCrc32")

@@ -16,7 +16,7 @@ from tests.interop.harness.table import Row, RowMaker
 from tests.interop.java_story import history
 from tests.interop.python_story import FAST_PROPERTIES, PythonStory, eventually
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 Fresh = Callable[[], str]
 SLOW_MACHINE = ProducerConfig(send_timeout_ms=20_000)  # four clients, of which two are JVMs, share it with the broker
 TAKEOVER_S = LOCK_LIFE_MS / 1000 + 20

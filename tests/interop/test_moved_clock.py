@@ -12,7 +12,7 @@ from tests.interop.harness.installed import version_of
 from tests.interop.harness.table import Row, RowMaker
 from tests.interop.java_story import in_order
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(540)
 Start = Callable[..., Driver]
 
 

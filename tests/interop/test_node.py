@@ -15,7 +15,7 @@ from tests.interop.harness.table import RowMaker
 from tests.interop.java_story import again, order_of_keys, queues_of
 from tests.interop.other_story import OtherStory, first_attempts, quick_server
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
 
 

@@ -19,7 +19,7 @@ from tests.interop.harness.servers import LOCK_LIFE_MS, Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.python_story import FAST_CONFIG, PythonStory, eventually
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(540)
 Fresh = Callable[[], str]
 Messages = list[MessageExt]
 DEMO_FLIGHTS = 5_000

@@ -11,6 +11,7 @@ import pytest
 from lockstep.pipeline.blocking import Addresses, BlockingClient
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.model import MessageQueue
+from tests.integration.processes import until
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.pipeline.conftest import java, spark  # noqa: F401
@@ -19,7 +20,7 @@ from tests.pipeline.topics import BORN_MS, plain_record
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 COUNT = 3_000
 
 
@@ -28,6 +29,13 @@ def fill(client: BlockingClient, queues: list[MessageQueue], count: int) -> None
         for first in range(0, count, 200):
             records = [plain_record(queue.queue_id, n) for n in range(first, first + 200)]
             client.send_batch(queue, records, BORN_MS)
+    for queue in queues:
+        can_be_read(client, queue, count)
+
+
+def can_be_read(client: BlockingClient, queue: MessageQueue, end: int) -> None:
+    """Wait until it can: on Apache's broker a queue follows the log a little later than the answer to a send."""
+    asyncio.run(until(lambda: client.max_offset(queue) == end, f"{queue} ends at {end}"))
 
 
 @pytest.fixture
@@ -65,5 +73,6 @@ def test_the_blocking_client_speaks_each_encoding(either: Server, topic: str, se
         queue = client.writable_queues(topic)[1]
         assert client.send(queue, plain_record(1, 0), BORN_MS).queue_offset == 0
         assert client.send_batch(queue, [plain_record(1, n) for n in range(1, 9)], BORN_MS).queue_offset == 1
+        can_be_read(client, queue, 9)
         assert client.pull(queue, 4, 32).next_begin_offset == 9
         assert (client.min_offset(queue), client.max_offset(queue)) == (0, 9)

@@ -19,7 +19,7 @@ from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.pipeline.sent import contiguous_rewinds, row_of, sent, task_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 ROWS = 2500
 VALUE_AND_KEY = SinkColumns(0, 1, None, None, None, None, ())
 

@@ -14,7 +14,7 @@ from tests.interop.harness.drivers import Driver, Drivers, Event
 from tests.interop.harness.servers import Server, apache_server, lockstep_server
 from tests.interop.harness.table import RowMaker
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(720)
 
 FIRST, LATER, DELAYED = 40, 10, 4  # read and committed; sent behind that; still waiting when the broker stops
 SAME = ("seq", "key", "keys", "tags", "bodyBytes", "bodyCrc32", "msgId", "queueId", "queueOffset", "storeTimestamp")

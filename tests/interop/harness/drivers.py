@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.integration.processes import PATIENCE
 from tests.interop.harness.installed import BUILD, ROOT, jars, require
 
 __all__ = ["FAST", "Driver", "Drivers", "Event"]
@@ -97,7 +98,7 @@ class Driver:
     async def until(self, condition: Callable[[], T | None], what: str, timeout_s: float = 30) -> T:
         """The first true answer of `condition`; fails when the driver ends before or the time is over."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
+        deadline = loop.time() + timeout_s * PATIENCE
         while True:
             ended = self.status is not None
             answer = condition()
@@ -110,7 +111,7 @@ class Driver:
     async def ended(self, timeout_s: float = END_S) -> int:
         """Wait for its end by itself; the exit status."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
+        deadline = loop.time() + timeout_s * PATIENCE
         while self.status is None:
             assert loop.time() < deadline, f"{self.name} did not end within {timeout_s} s\n{self.tail()}"
             await asyncio.sleep(POLL_S)
