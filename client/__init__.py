@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lockstep.client.errors import (
         ClientError,
         ConsumerError,
+        DuplicateConsumerGroupError,
+        DuplicateGroupError,
         NoRouteError,
         RequestTimeoutError,
         SendError,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         SendMessageContext,
         SendMessageHook,
     )
+    from lockstep.client.lifecycle import ServiceState
     from lockstep.client.listener import (
         ConcurrentListener,
         ConsumeConcurrentlyContext,
@@ -52,9 +55,15 @@ if TYPE_CHECKING:
         ConsumeOrderlyStatus,
         OrderlyListener,
     )
+    from lockstep.client.lite_pull_consumer import LitePullConsumer
+    from lockstep.client.offset_store import ReadOffsetType
     from lockstep.client.plugin_broker import LockstepBroker
     from lockstep.client.producer import Producer, SendCallback
+    from lockstep.client.pull_call import PullResult, PullStatus
+    from lockstep.client.pull_config import LitePullConsumerConfig, PullConsumerConfig
+    from lockstep.client.pull_consumer import MessageQueueListener, PullConsumer
     from lockstep.client.push_consumer import PushConsumer
+    from lockstep.client.queue_watch import TopicMessageQueueChangeListener
     from lockstep.client.replies import ReplyMessage, reply_message
     from lockstep.client.selector import (
         MessageQueueSelector,
@@ -96,17 +105,22 @@ __all__ = [
     "ConsumeReturnType",
     "ConsumerConfig",
     "ConsumerError",
+    "DuplicateConsumerGroupError",
+    "DuplicateGroupError",
     "EndTransactionContext",
     "EndTransactionHook",
     "FilterMessageContext",
     "FilterMessageHook",
     "HalfMessage",
+    "LitePullConsumer",
+    "LitePullConsumerConfig",
     "LocalTransactionState",
     "LockstepBroker",
     "Message",
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "MessageQueueListener",
     "MessageQueueSelector",
     "MessageType",
     "NoRouteError",
@@ -114,7 +128,12 @@ __all__ = [
     "OrderlyListener",
     "Producer",
     "ProducerConfig",
+    "PullConsumer",
+    "PullConsumerConfig",
+    "PullResult",
+    "PullStatus",
     "PushConsumer",
+    "ReadOffsetType",
     "ReplyMessage",
     "RequestTimeoutError",
     "SendCallback",
@@ -125,6 +144,8 @@ __all__ = [
     "SendOutcome",
     "SendResult",
     "SerializeType",
+    "ServiceState",
+    "TopicMessageQueueChangeListener",
     "TopicNotFoundError",
     "TransactionListener",
     "TransactionProducer",
@@ -147,7 +168,7 @@ EXPORTS = {
     "lockstep.client.allocate_rooms": "AllocateByMachineRoom AllocateMachineRoomNearby",
     "lockstep.client.config": "ClientConfig ConsumerConfig ProducerConfig",
     "lockstep.client.errors": (
-        "ClientError ConsumerError NoRouteError RequestTimeoutError"
+        "ClientError ConsumerError DuplicateConsumerGroupError DuplicateGroupError NoRouteError RequestTimeoutError"
         " SendError SendForbiddenError SendOutcome TopicNotFoundError"
     ),
     "lockstep.client.hooks": (
@@ -155,13 +176,20 @@ EXPORTS = {
         " EndTransactionContext EndTransactionHook FilterMessageContext FilterMessageHook LocalTransactionState"
         " MessageType SendMessageContext SendMessageHook"
     ),
+    "lockstep.client.lifecycle": "ServiceState",
     "lockstep.client.listener": (
         "ConcurrentListener ConsumeConcurrentlyContext ConsumeConcurrentlyStatus"
         " ConsumeOrderlyContext ConsumeOrderlyStatus OrderlyListener"
     ),
+    "lockstep.client.lite_pull_consumer": "LitePullConsumer",
+    "lockstep.client.offset_store": "ReadOffsetType",
     "lockstep.client.plugin_broker": "LockstepBroker",
     "lockstep.client.producer": "Producer SendCallback",
+    "lockstep.client.pull_call": "PullResult PullStatus",
+    "lockstep.client.pull_config": "LitePullConsumerConfig PullConsumerConfig",
+    "lockstep.client.pull_consumer": "MessageQueueListener PullConsumer",
     "lockstep.client.push_consumer": "PushConsumer",
+    "lockstep.client.queue_watch": "TopicMessageQueueChangeListener",
     "lockstep.client.replies": "ReplyMessage reply_message",
     "lockstep.client.selector": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",
     "lockstep.client.send_result": "SendResult",
