@@ -49,6 +49,7 @@ class BrokerCalls:
         offsets: OffsetStore,
         stats: ConsumeStats,
         subscriptions: Callable[[], list[SubscriptionData]],
+        orderly: bool = True,
         directly: ConsumeDirectly | None = None,
         reset: Callable[[str, Mapping[MessageQueue, int]], None] | None = None,
     ) -> None:
@@ -62,6 +63,8 @@ class BrokerCalls:
         self._directly = directly
         self._subscriptions = subscriptions
         self._reset = reset
+        self._orderly = orderly
+        self.consume_thread_count = config.consume_thread_count if isinstance(config, ConsumerConfig) else 0
         self._started_ms = self._runtime.now_ms()
         self.handlers: Mapping[int, BrokerCall] = {
             _R.GET_CONSUMER_RUNNING_INFO: self._running_info,
@@ -101,8 +104,8 @@ class BrokerCalls:
         }
         if isinstance(config, ConsumerConfig):
             properties["PROP_CONSUME_TYPE"] = ConsumeType.CONSUME_PASSIVELY.name
-            properties["PROP_CONSUMEORDERLY"] = "true"
-            properties["PROP_THREADPOOL_CORE_SIZE"] = str(config.consume_thread_count)
+            properties["PROP_CONSUMEORDERLY"] = str(self._orderly).lower()
+            properties["PROP_THREADPOOL_CORE_SIZE"] = str(self.consume_thread_count)
         return properties
 
     # Offsets -------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from lockstep.protocol.heartbeat import ConsumeFromWhere
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.remoting.settings import SettingError, setting
 
-__all__ = ["DEFAULT_INSTANCE", "ClientConfig", "ConsumerConfig", "ProducerConfig"]
+__all__ = ["CONSUME_THREADS_MAX", "DEFAULT_INSTANCE", "ClientConfig", "ConsumerConfig", "ProducerConfig"]
 
 DEFAULT_INSTANCE = "DEFAULT"
+CONSUME_THREADS_MAX = 1000
 _BROKER_LOCK_LIFE_MS = 60_000  # RocketMQ's, unless a broker is told otherwise (wire.md 7.2)
 
 
@@ -150,7 +151,7 @@ _RANGES = (
     ("pull_threshold_for_topic", -1, 6_553_500),
     ("pull_threshold_bytes_for_topic", -1, 102_400 * 1024 * 1024),
     ("pull_interval_ms", 0, 65535),
-    ("consume_thread_count", 1, 1000),
+    ("consume_thread_count", 1, CONSUME_THREADS_MAX),
     ("key_concurrency", 1, 65535),
     ("max_reconsume_times", -1, _INT32_MAX),
     *((name, 1, _INT32_MAX) for name in (

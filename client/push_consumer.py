@@ -2,7 +2,7 @@
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.client_registry import claim_group
-from lockstep.client.config import ConsumerConfig
+from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
 from lockstep.client.errors import ConsumerError
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
@@ -162,6 +162,32 @@ class PushConsumer(Lifecycle):
             engine.close()
         if self._trace is not None and not stuck:  # a stuck listener that returns after all leaves its record
             self._trace.close()
+
+    # While it runs -------------------------------------------------------------------------------------------
+
+    def suspend(self) -> None:
+        """Pull nothing more until `resume()`, each queue within a second; what is in hand is still consumed."""
+        self._running_engine().suspend()
+
+    def resume(self) -> None:
+        self._running_engine().resume()
+
+    def set_consume_thread_count(self, count: int) -> None:
+        """From 1 to 1000 listener calls at a time from now on, instead of the setting's. Raises ConsumerError."""
+        if not 1 <= count <= CONSUME_THREADS_MAX:
+            raise ConsumerError(f"consume_thread_count must be from 1 to {CONSUME_THREADS_MAX}, not {count}")
+        self._running_engine().set_consume_thread_count(count)
+
+    def _running_engine(self) -> PushEngine:
+        if self._engine is None or self.state is not ServiceState.RUNNING:
+            raise self.wrong_state()
+        return self._engine
+
+    @property
+    def message_accumulation(self) -> int:
+        """How many messages lay on the brokers behind the last pulled ones, in all queues of this client together."""
+        table = {} if self._engine is None else self._engine.table
+        return sum(process_queue.message_accumulation for process_queue in table.values() if not process_queue.dropped)
 
     @property
     def client_id(self) -> str:

@@ -114,7 +114,7 @@ class PushEngine:
         self._reset = OffsetReset(
             instance, self.table, self._locks, self._offsets, self._rebalance, done=self._wake.set, trace=trace
         )
-        calls = BrokerCalls(
+        self._calls = BrokerCalls(
             instance,
             group,
             config,
@@ -123,9 +123,10 @@ class PushEngine:
             stats=self._stats,
             directly=ConsumeDirectly(runtime, group, call, self.service.between_runs),
             subscriptions=lambda: list(subscriptions.values()),
+            orderly=options.ordering.needs_lock,
             reset=self._reset.start,
         )
-        instance.serve(calls.handlers)
+        instance.serve(self._calls.handlers)
 
     def _new_offset_store(self, options: PushOptions) -> OffsetStore:
         if options.message_model is MessageModel.CLUSTERING:
@@ -219,6 +220,10 @@ class PushEngine:
     def resume(self) -> None:
         self._pulls.suspended = False
         self._wake.set()
+
+    def set_consume_thread_count(self, count: int) -> None:
+        self.service.set_consume_thread_count(count)
+        self._calls.consume_thread_count = count
 
     async def broker_connected(self, address: str, endpoint: Endpoint) -> None:
         """A broker that restarted has no locks: renew at once what we hold, before somebody else takes it."""
