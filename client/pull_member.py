@@ -68,6 +68,7 @@ class PullMember:
         self.runtime = runtime
         self.log = log
         self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.balances = True  # False: the queues are given by hand, and no rebalance touches them
         self.joined: set[str] = set()  # topics whose queues were shared out once at least
         self.config: ConsumerConfig = member_config(options.config)
         self._options = options
@@ -182,7 +183,8 @@ class PullMember:
     async def rebalance_now(self) -> None:
         """One round; when it returns, `table` is what it says."""
         async with self._round:
-            await self._rebalance.run()
+            if self.balances:
+                await self._rebalance.run()
 
     def rebalance_soon(self) -> None:
         self._wake.set()

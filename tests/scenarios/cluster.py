@@ -192,8 +192,8 @@ class Cluster:
         """The client ids of the group as the broker knows it."""
         return self._broker(name).consumers.client_ids(GROUP)
 
-    def committed(self, queue_id: int = 0, name: str = BROKER) -> int:
-        return self._broker(name).offsets.query(GROUP, TOPIC, queue_id)
+    def committed(self, queue_id: int = 0, name: str = BROKER, *, group: str = GROUP) -> int:
+        return self._broker(name).offsets.query(group, TOPIC, queue_id)
 
     def store(self, name: str = BROKER) -> MessageStore:
         return self._broker(name).store

@@ -1,0 +1,146 @@
+"""The queues a LitePullConsumer has, what was pulled from them, and how far each got. Synchronous (wire.md 12.10).
+
+Three offsets of a queue: where the next pull begins (`pull_offset`), what has been handed out (`position`, RocketMQ's
+consume offset), and what of that is surely handled (`handled`): all but what the last call handed out.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["NOT_KNOWN", "LiteQueue", "LiteQueues"]
+
+NOT_KNOWN: Final = -1
+
+
+class LiteQueue:
+    """One queue while it is assigned; it has nothing to say any more once its process queue is dropped."""
+
+    __slots__ = ("committed", "handled", "paused", "position", "process_queue", "pull_offset")
+
+    def __init__(self, process_queue: ProcessQueue) -> None:
+        self.process_queue = process_queue
+        self.paused = False
+        self.pull_offset = NOT_KNOWN
+        self.position = NOT_KNOWN
+        self.handled = NOT_KNOWN
+        self.committed = NOT_KNOWN  # as the offset store was told
+
+    @property
+    def queue(self) -> MessageQueue:
+        return self.process_queue.queue
+
+    @property
+    def dropped(self) -> bool:
+        return self.process_queue.dropped
+
+
+class _Batch:
+    """What is left of one pull."""
+
+    __slots__ = ("count", "lite_queue")
+
+    def __init__(self, lite_queue: LiteQueue, count: int) -> None:
+        self.lite_queue = lite_queue
+        self.count = count
+
+
+class LiteQueues:
+    """All of one consumer's, and the line in which their pulled messages wait to be handed out."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[MessageQueue, LiteQueue] = {}
+        self._line: deque[_Batch] = deque()
+        self._in_hand: LiteQueue | None = None  # the last call handed out messages of it
+
+    def add(self, process_queue: ProcessQueue) -> LiteQueue:
+        lite_queue = self._by_queue[process_queue.queue] = LiteQueue(process_queue)
+        return lite_queue
+
+    def remove(self, queue: MessageQueue) -> LiteQueue | None:
+        """It is not ours any more; what waits of it is never handed out."""
+        lite_queue = self._by_queue.pop(queue, None)
+        if lite_queue is not None:
+            self._leave_line(lite_queue)
+        return lite_queue
+
+    def get(self, queue: MessageQueue) -> LiteQueue | None:
+        return self._by_queue.get(queue)
+
+    def all(self) -> list[LiteQueue]:
+        return list(self._by_queue.values())
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        return sorted(self._by_queue)
+
+    @property
+    def waiting_pulls(self) -> int:
+        """Answers of pulls that wait to be handed out, in whole or in part."""
+        return len(self._line)
+
+    # Messages ------------------------------------------------------------------------------------------------
+
+    def put(self, lite_queue: LiteQueue, messages: Sequence[MessageExt]) -> None:
+        """The messages of one pull, in offset order, behind all that wait."""
+        process_queue = lite_queue.process_queue
+        known = process_queue.message_count
+        process_queue.put_messages(messages)
+        added = process_queue.message_count - known  # an offset that is there already counts once
+        if added:
+            self._line.append(_Batch(lite_queue, added))
+
+    def nothing_until(self, lite_queue: LiteQueue, offset: int) -> None:
+        """A pull found that nothing is to be had below `offset`: with nothing waiting, it is where the queue got to.
+
+        RocketMQ takes only messages into account: one that consumed nothing has no offset at its next start, and under
+        CONSUME_FROM_LAST_OFFSET misses what came meanwhile.
+        """
+        if lite_queue.process_queue.is_empty and offset > lite_queue.position:
+            lite_queue.position = offset
+            if self._in_hand is not lite_queue:
+                lite_queue.handled = offset
+
+    def take(self, now_ms: int, count_max: int | None = None) -> list[MessageExt]:
+        """The next messages of one queue: of one pull, and `count_max` at most. Empty when none wait.
+
+        Taking them says that everything handed out before is handled.
+        """
+        self.settle()
+        if not self._line:
+            return []
+        batch = self._line[0]
+        lite_queue = batch.lite_queue
+        count = batch.count if count_max is None else min(batch.count, count_max)
+        batch.count -= count
+        if not batch.count:
+            self._line.popleft()
+        messages = lite_queue.process_queue.take_messages(count)
+        if lite_queue.handled == NOT_KNOWN:
+            lite_queue.handled = messages[0].queue_offset
+        lite_queue.position = lite_queue.process_queue.commit()
+        lite_queue.process_queue.last_consume_ms = now_ms
+        self._in_hand = lite_queue
+        return messages
+
+    def settle(self) -> None:
+        """Everything handed out so far is handled."""
+        if self._in_hand is not None:
+            self._in_hand.handled = self._in_hand.position
+            self._in_hand = None
+
+    def seek(self, lite_queue: LiteQueue, offset: int) -> None:
+        """Go on from there: what was pulled is forgotten, what is handed out counts no more."""
+        self._leave_line(lite_queue)
+        if self._in_hand is lite_queue:
+            self._in_hand = None
+        lite_queue.process_queue.take_messages(lite_queue.process_queue.message_count)
+        lite_queue.process_queue.commit()
+        lite_queue.pull_offset = lite_queue.position = lite_queue.handled = offset
+
+    def _leave_line(self, lite_queue: LiteQueue) -> None:
+        self._line = deque(batch for batch in self._line if batch.lite_queue is not lite_queue)

@@ -1,0 +1,52 @@
+"""Tells of topics whose queues changed: a look at the name server every 30 s (wire.md 12.10)."""
+
+from collections.abc import Callable
+
+from lockstep.client.errors import ClientError, TopicNotFoundError
+from lockstep.client.queue_queries import QueueQueries
+from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.logs import EventLog
+
+__all__ = ["QueueWatch", "TopicMessageQueueChangeListener"]
+
+TopicMessageQueueChangeListener = Callable[[str, list[MessageQueue]], None]
+"""`(topic, all its queues now)`, called on the loop."""
+
+
+class QueueWatch:
+    """Call `look` every so often; the first look at a topic only notes what there is."""
+
+    def __init__(self, queries: QueueQueries, log: EventLog) -> None:
+        self._queries = queries
+        self._log = log
+        self._listeners: dict[str, TopicMessageQueueChangeListener] = {}
+        self._known: dict[str, list[MessageQueue]] = {}
+
+    async def register(self, topic: str, listener: TopicMessageQueueChangeListener) -> None:
+        """What the topic has now is no change. Raises NoRouteError when no name server answers."""
+        self._known[topic] = await self._queues(topic)
+        self._listeners[topic] = listener
+
+    async def look(self) -> None:
+        for topic, listener in list(self._listeners.items()):
+            try:
+                queues = await self._queues(topic)
+            except (ClientError, ProtocolError) as error:
+                self._log.warning("queues not looked at", topic=topic, error=str(error))
+                continue
+            if queues != self._known[topic]:
+                self._known[topic] = queues
+                self._tell(topic, listener, queues)
+
+    async def _queues(self, topic: str) -> list[MessageQueue]:
+        try:
+            return await self._queries.queues(topic)
+        except TopicNotFoundError:
+            return []
+
+    def _tell(self, topic: str, listener: TopicMessageQueueChangeListener, queues: list[MessageQueue]) -> None:
+        try:
+            listener(topic, list(queues))
+        except Exception as error:
+            self._log.error("queue listener failed", topic=topic, error=f"{type(error).__name__}: {error}")
