@@ -75,6 +75,7 @@ class BrokerConfig:
     accept_cpp_batches: bool = setting(
         True, live=True
     )  # librocketmq marks its batches "1", which Java reads as false (wire.md 4.4)
+    property_filter: bool = setting(False, name="enablePropertyFilter", live=True)  # SQL92 on properties (wire.md 6.5)
     auto_create_groups: bool = setting(True, name="autoCreateSubscriptionGroup")
     broker_permission: int = setting(6, name="brokerPermission", live=True)  # 4: may be read, 2: may be written to
     delay_levels: str = setting(DELAY_LEVELS, name="messageDelayLevel")

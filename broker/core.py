@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lockstep.broker.broker_stats import BrokerStats
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
+from lockstep.broker.consumer_filters import ConsumerFilterManager
 from lockstep.broker.consumer_manager import ConsumerManager, Departure, ProducerManager
 from lockstep.broker.delay_levels import parse_delay_levels
 from lockstep.broker.delay_service import DelayService
@@ -77,6 +78,7 @@ class Broker:
         self.locks = RebalanceLockManager(config.lock_max_live_time_ms)
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()
+        self.filters = ConsumerFilterManager(log)
         self.producers = ProducerManager()
         self.lanes = SendLanes()
         self.hold = PullHold(config.held_pulls_per_connection_max)
@@ -236,7 +238,7 @@ class Broker:
     # Timers --------------------------------------------------------------------------------------------------
 
     def scan(self, now_ms: int) -> None:
-        """Every 10 s: close what has not sent a heartbeat for 120 s, forget idle lanes.
+        """Every 10 s: close what has not sent a heartbeat for 120 s, forget idle lanes and old filters.
 
         RocketMQ usually tells the peers of such a client nothing, by the order in which its threads happen to run;
         we tell them, so that they need not wait for their own rebalance (wire.md 9.3).
@@ -248,6 +250,7 @@ class Broker:
             connection.abort(f"no heartbeat for {timeout_ms} ms")
             self.on_closed(connection)
         self.lanes.expire(now_ms)
+        self.filters.expire(self.consumers.groups, now_ms)
 
     # Messages that had to go ---------------------------------------------------------------------------------
 

@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.store import Passes
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.heartbeat import SubscriptionData
 
 __all__ = ["HeldPull", "PullHold"]
 
 QueueKey = tuple[str, int]  # topic, queue id
+MessageOf = Callable[[str, int, int], bytes]  # of a topic, a queue id, a queue offset
 
 
 class HeldPull(NamedTuple):
+    """`passes`: what decides instead of tags, of a message in the stored layout."""
+
     connection: Connection
     command: RemotingCommand
     topic: str
@@ -26,6 +30,7 @@ class HeldPull(NamedTuple):
     subscription: SubscriptionData
     deadline_ms: int
     consumer_group: str = ""
+    passes: Passes | None = None
 
 
 class PullHold:
@@ -57,19 +62,23 @@ class PullHold:
     def has_arrivals(self) -> bool:
         return bool(self._arrived)
 
-    def take_arrived(self) -> list[HeldPull]:
+    def take_arrived(self, message_of: MessageOf) -> list[HeldPull]:
         """Pulls whose filter passes a message that arrived since the last call, taken out; oldest first a queue.
 
-        A pull whose peer does not take what we write stays: the next sweep tries again.
+        `message_of` reads one for a filter that must see it. A pull whose peer does not take what we write stays: the
+        next sweep tries again.
         """
         arrived, self._arrived = self._arrived, {}
-        return [pull for key, messages in arrived.items() for pull in self._take(key, messages)]
+        return [pull for key, messages in arrived.items() for pull in self._take(key, messages, message_of)]
 
-    def _take(self, key: QueueKey, messages: list[tuple[int, int]]) -> Iterator[HeldPull]:
+    def _take(self, key: QueueKey, messages: list[tuple[int, int]], message_of: MessageOf) -> Iterator[HeldPull]:
         kept = []
         for pull in self._held.pop(key, ()):
-            matches, wanted = pull.subscription.matches_code, pull.queue_offset
-            if not pull.connection.write_paused and any(at >= wanted and matches(code) for at, code in messages):
+            matches, wanted, passes = pull.subscription.matches_code, pull.queue_offset, pull.passes
+            if not pull.connection.write_paused and any(
+                at >= wanted and (matches(code) if passes is None else passes(message_of(*key, at)))
+                for at, code in messages
+            ):
                 yield self._forget(pull)
             else:
                 kept.append(pull)

@@ -4,13 +4,20 @@ from typing import Final
 
 from lockstep.protocol.errors import RemoteProtocolError
 
-__all__ = ["SUBSCRIBE_ALL", "FilterError", "java_string_hash", "parse_tags", "tags_code"]
+__all__ = ["SQL92", "SUBSCRIBE_ALL", "TAG", "FilterError", "is_tag_type", "java_string_hash", "parse_tags", "tags_code"]
 
 SUBSCRIBE_ALL: Final = "*"
+TAG: Final = "TAG"
+SQL92: Final = "SQL92"
 
 
 class FilterError(RemoteProtocolError):
     """The expression cannot be used; the broker answers SUBSCRIPTION_PARSE_FAILED (23)."""
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    """Is it a filter by tags? That is so when nothing is said."""
+    return expression_type in (None, "", TAG)
 
 
 def java_string_hash(text: str) -> int:

@@ -3,13 +3,16 @@
 from typing import Any, NamedTuple, Self
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.consumer_filters import compiled
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
+from lockstep.broker.processors.refusal import check_filters_by
 from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList
 from lockstep.protocol.body_codec import as_object, decode_body, encode_body, take
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.filter import FilterError, is_tag_type
 from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from lockstep.protocol.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from lockstep.protocol.names import check_group
@@ -40,6 +43,7 @@ def _register_consumer(
     config = broker.groups.find(group, now_ms)
     if config is not None:  # else its pulls will be told that the group is not there
         broker.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
+    broker.filters.register(group, consumer.subscriptions, now_ms)
     if broker.consumers.register(consumer, connection, channel):
         subscribed = [subscription.topic for subscription in consumer.subscriptions]
         broker.log.info("consumer group changed", group=group, client_id=channel.client_id, topics=subscribed)
@@ -105,12 +109,12 @@ class _ClientConfigBody(NamedTuple):
 def check_client_config(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    """Can this broker filter as the client wants? By tags; SQL92 is off, as in RocketMQ's defaults."""
+    """Can this broker filter as the client wants? By tags it can; SQL92 is off in RocketMQ's defaults."""
     subscription = decode_body(_ClientConfigBody, command.body, command.serialize_type).subscription
-    expression_type = "TAG" if subscription is None else subscription.expression_type
-    if expression_type in ("", "TAG"):
-        return command.reply(ResponseCode.SUCCESS)
-    if expression_type == "SQL92":
-        return command.reply(ResponseCode.SYSTEM_ERROR, remark="this broker does not filter by SQL92; use tags")
-    remark = f"expression type {expression_type!r} is unknown; use TAG"
-    return command.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=remark)
+    if subscription is not None and not is_tag_type(subscription.expression_type):
+        check_filters_by(broker.config, subscription.expression_type)
+        try:
+            compiled(subscription.expression_type, subscription.sub_string)
+        except FilterError as error:
+            return command.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=str(error))
+    return command.reply(ResponseCode.SUCCESS)

@@ -1,19 +1,20 @@
 """PULL_MESSAGE: checks, statuses, parking and waking (wire.md 6)."""
 
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.consumer_filters import compiled
 from lockstep.broker.core import Broker
 from lockstep.broker.offset_moved import tell_offset_moved
 from lockstep.broker.processors.offset import commit_offset
-from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.processors.refusal import Refusal, check_filters_by
 from lockstep.broker.pull_hold import HeldPull
-from lockstep.broker.store import GetResult, GetStatus
+from lockstep.broker.store import GetResult, GetStatus, Passes
 from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import shown
-from lockstep.protocol.filter import FilterError
+from lockstep.protocol.filter import FilterError, is_tag_type
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig
@@ -49,13 +50,13 @@ def pull_message(
 ) -> RemotingCommand | None:
     header = command.decode_header(PullMessageRequestHeader)
     try:
-        subscription = _subscription(broker, header, _check_group_and_queue(broker, header, now_ms))
+        subscription, passes = _filter(broker, header, _check_group_and_queue(broker, header, now_ms))
     except Refusal as refusal:
         return command.reply(refusal.code, remark=str(refusal))
     topic, queue_id, queue_offset, sys_flag = header.topic, header.queue_id, header.queue_offset, header.sys_flag
     if sys_flag & _COMMIT:  # before the outcome is known, so that a pull that is parked has committed too
         commit_offset(broker, connection, header.consumer_group, topic, queue_id, header.commit_offset)
-    result = broker.store.get(topic, queue_id, queue_offset, header.max_msg_nums, subscription)
+    result = broker.store.get(topic, queue_id, queue_offset, header.max_msg_nums, subscription, passes)
     code = _code_of(result, queue_offset)
     _count(broker, header.consumer_group, topic, queue_id, result)
     if code == _NOT_FOUND and sys_flag & _SUSPEND and not command.is_one_way:
@@ -71,6 +72,7 @@ def pull_message(
             subscription,
             now_ms + wait_ms,
             header.consumer_group,
+            passes,
         )
         if broker.hold.park(held):
             return None
@@ -119,27 +121,43 @@ def _check_group_and_queue(broker: Broker, header: PullMessageRequestHeader, now
     return group
 
 
-def _subscription(broker: Broker, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
+class _Filter(NamedTuple):
+    """What a pull wants: by tags, or what `passes`."""
+
+    subscription: SubscriptionData
+    passes: Passes | None = None
+
+
+def _filter(broker: Broker, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> _Filter:
     if header.sys_flag & _SUBSCRIPTION:
-        return _asked_subscription(header)
+        return _asked_filter(broker, header)
     subscription = _registered_subscription(broker, header, group)
-    if subscription.expression_type not in ("", "TAG"):
-        raise _cannot_filter(subscription.expression_type)
-    return subscription
+    if is_tag_type(subscription.expression_type):
+        return _Filter(subscription)
+    known = broker.filters.find(header.consumer_group, header.topic)
+    if known is None:
+        remark = f"the expression of topic {header.topic!r} could not be used: {shown(subscription.sub_string)}"
+        raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+    if known.sub_version < header.sub_version:
+        remark = f"the filter here is of {known.sub_version}, the request's of {header.sub_version}"
+        raise Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
+    check_filters_by(broker.config, subscription.expression_type)
+    return _Filter(subscription, known.passes)
 
 
-def _asked_subscription(header: PullMessageRequestHeader) -> SubscriptionData:
+def _asked_filter(broker: Broker, header: PullMessageRequestHeader) -> _Filter:
     """From the text in the request, as consumers send that pull by themselves."""
     if header.subscription and len(header.subscription) > _EXPRESSION_LENGTH_MAX:
         remark = f"the expression has over {_EXPRESSION_LENGTH_MAX} characters, more than are kept"
         raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
-    if header.expression_type not in (None, "", "TAG"):
-        if not header.subscription:
-            remark = f"an expression of type {shown(header.expression_type)} must not be empty"
-            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
-        raise _cannot_filter(header.expression_type)
     try:
-        return _parsed(header.topic, header.subscription)
+        if is_tag_type(header.expression_type):
+            return _Filter(_parsed(header.topic, header.subscription))
+        if not header.subscription:
+            raise FilterError(f"an expression of type {shown(header.expression_type)} must not be empty")
+        check_filters_by(broker.config, header.expression_type)
+        passes = compiled(header.expression_type or "", header.subscription)
+        return _Filter(SubscriptionData(header.topic, header.subscription), passes)
     except FilterError as error:
         raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
 
@@ -163,11 +181,6 @@ def _registered_subscription(
     return subscription
 
 
-def _cannot_filter(expression_type: str | None) -> Refusal:
-    remark = f"this broker does not filter by {shown(expression_type)}; use tags"
-    return Refusal(ResponseCode.SYSTEM_ERROR, remark)
-
-
 @lru_cache(maxsize=1024)
 def _parsed(topic: str, expression: str | None) -> SubscriptionData:
     return SubscriptionData.parse(topic, expression)
@@ -178,7 +191,9 @@ def _parsed(topic: str, expression: str | None) -> SubscriptionData:
 
 def wake_held_pulls(broker: Broker, now_ms: int) -> None:
     """At the end of a read: run the parked pulls that its messages are for."""
-    for pull in broker.hold.take_arrived():
+    for pull in broker.hold.take_arrived(
+        lambda topic, queue_id, at: broker.store.get(topic, queue_id, at, 1, None).body
+    ):
         _run_again(broker, pull, now_ms)
 
 
@@ -196,7 +211,9 @@ def _run_again(broker: Broker, pull: HeldPull, now_ms: int) -> None:
     if pull.connection.write_paused:
         broker.hold.park(pull)
         return
-    result = broker.store.get(pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription)
+    result = broker.store.get(
+        pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription, pull.passes
+    )
     _count(broker, pull.consumer_group, pull.topic, pull.queue_id, result)
     code = _code_of(result, pull.queue_offset)
     if code == _MOVED:

@@ -1,6 +1,6 @@
 """What a message store is: the broker's side of memory and, later, of files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -11,6 +11,7 @@ __all__ = [
     "GetResult",
     "GetStatus",
     "MessageStore",
+    "Passes",
     "QueryResult",
     "QueueEntry",
     "Record",
@@ -86,6 +87,10 @@ class GetResult(NamedTuple):
     message_count: int = 0
 
 
+Passes = Callable[[bytes], bool]
+"""A message in the stored layout -> is it wanted?"""
+
+
 class MessageStore(Protocol):
     """Queues are named by topic and queue id; one that nobody wrote to reads as empty.
 
@@ -102,9 +107,18 @@ class MessageStore(Protocol):
         """All of these, behind one another in the log, or none. Raises StoreFull."""
 
     def get(
-        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, subscription: SubscriptionData | None
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        subscription: SubscriptionData | None,
+        passes: Passes | None = None,
     ) -> GetResult:
-        """Messages from `queue_offset` on that the subscription's tag hashes pass; None passes all."""
+        """Messages from `queue_offset` on that the subscription's tag hashes pass; None passes all.
+
+        With `passes` that alone decides, and is shown each message.
+        """
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from lockstep.broker.store.base import AppendResult, GetResult, GetStatus, Record, StoreFull
+from lockstep.broker.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull
 from lockstep.broker.store.entry_mender import EntryMender
 from lockstep.broker.store.file_log import FileLog
 from lockstep.broker.store.file_lookup import FileLookup
@@ -233,7 +233,13 @@ class FileStore(FileLookup):
     # Reading -------------------------------------------------------------------------------------------------
 
     def get(
-        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, subscription: SubscriptionData | None
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        subscription: SubscriptionData | None,
+        passes: Passes | None = None,
     ) -> GetResult:
         queue = self.queues.get((topic, queue_id))
         if queue is None or not queue.max_offset:
@@ -245,11 +251,11 @@ class FileStore(FileLookup):
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
         if queue_offset > high:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-        if subscription is None or not subscription.code_set:
+        codes = subscription.code_set if subscription is not None else ()
+        if not codes and passes is None:
             run = self._reader.run(queue, queue_offset, max_msg_nums)
         else:
-            wanted = frozenset(subscription.code_set)
-            run = self._reader.matching(queue, queue_offset, max_msg_nums, wanted)
+            run = self._reader.matching(queue, queue_offset, max_msg_nums, frozenset(codes), passes)
         if run.message_count:
             status = GetStatus.FOUND
         elif not run.examined:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from lockstep.broker.store.base import Passes
 from lockstep.broker.store.entry_mender import EntryMender, StillSought
 from lockstep.broker.store.file_log import FileLog
 from lockstep.broker.store.file_queue import FileQueue
@@ -59,8 +60,10 @@ class QueueReader:
         pieces, examined = self._checked(queue, entries, first)
         return Run(b"".join(pieces), len(pieces), examined, examined - len(pieces))
 
-    def matching(self, queue: FileQueue, first: int, max_msg_nums: int, wanted: frozenset[int]) -> Run:
-        """Those whose tag hash is wanted: RocketMQ's loop, its limits looked at before each entry."""
+    def matching(
+        self, queue: FileQueue, first: int, max_msg_nums: int, wanted: frozenset[int], passes: Passes | None
+    ) -> Run:
+        """Those that pass, or whose tag hash is wanted: RocketMQ's loop, its limits looked at before each entry."""
         count_max = max(1, min(max_msg_nums, self._pull_messages_max))
         scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums)
         pieces: list[bytes] = []
@@ -69,7 +72,7 @@ class QueueReader:
             offset, size, code = entry
             if pieces and (len(pieces) >= count_max or total_bytes + size > self._pull_bytes_max):
                 break
-            if code in wanted or size <= 0:
+            if passes is not None or code in wanted or size <= 0:
                 trusted = first + examined >= queue.trusted_from
                 if trusted:
                     found, looked_at = [self._log.read(offset, size)], 1
@@ -78,8 +81,9 @@ class QueueReader:
                 if not looked_at:
                     break
                 lost += not found
-                pieces += found
-                total_bytes += size if found else 0
+                if found and (passes is None or passes(found[0])):
+                    pieces += found
+                    total_bytes += size
             examined += 1
         return Run(b"".join(pieces), len(pieces), examined, lost)
 

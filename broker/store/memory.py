@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lockstep.broker.store.base import AppendResult, GetResult, GetStatus, QueryResult, QueueEntry, Record
+from lockstep.broker.store.base import AppendResult, GetResult, GetStatus, Passes, QueryResult, QueueEntry, Record
 from lockstep.broker.store.commit_log import CommitLog
 from lockstep.broker.store.consume_queue import ConsumeQueue
 from lockstep.broker.store.key_query import find_by_key
@@ -115,7 +115,13 @@ class MemoryStore:
     # Reading -------------------------------------------------------------------------------------------------
 
     def get(
-        self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int, subscription: SubscriptionData | None
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        subscription: SubscriptionData | None,
+        passes: Passes | None = None,
     ) -> GetResult:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
@@ -128,10 +134,11 @@ class MemoryStore:
         if queue_offset > max_offset:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
         first = queue_offset - min_offset
-        if subscription is None or not subscription.code_set:
+        codes = subscription.code_set if subscription is not None else ()
+        if not codes and passes is None:
             body, count = self._read_run(queue, first, max_msg_nums)
             return GetResult(GetStatus.FOUND, queue_offset + count, min_offset, max_offset, body, count)
-        body, count, examined = self._read_matching(queue, first, max_msg_nums, subscription)
+        body, count, examined = self._read_matching(queue, first, max_msg_nums, frozenset(codes), passes)
         status = GetStatus.FOUND if count else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, queue_offset + examined, min_offset, max_offset, body, count)
 
@@ -150,10 +157,9 @@ class MemoryStore:
         return b"".join(map(read, offsets[first : first + count], sizes)), count
 
     def _read_matching(
-        self, queue: ConsumeQueue, first: int, max_msg_nums: int, subscription: SubscriptionData
+        self, queue: ConsumeQueue, first: int, max_msg_nums: int, wanted: frozenset[int], passes: Passes | None
     ) -> tuple[bytes, int, int]:
         """(body, messages, entries examined): RocketMQ's loop, its limits looked at before each entry."""
-        wanted = frozenset(subscription.code_set)
         offsets, sizes, codes = queue.commit_log_offsets, queue.sizes, queue.tags_codes
         count_max = max(1, min(max_msg_nums, self._pull_messages_max))
         end = min(len(sizes), first + max(SCAN_ENTRIES_MIN, max_msg_nums))
@@ -163,9 +169,11 @@ class MemoryStore:
         while i < end:
             if pieces and (len(pieces) >= count_max or total_bytes + sizes[i] > self._pull_bytes_max):
                 break
-            if codes[i] in wanted:
-                pieces.append(self._log.read(offsets[i], sizes[i]))
-                total_bytes += sizes[i]
+            if passes is not None or codes[i] in wanted:
+                message = self._log.read(offsets[i], sizes[i])
+                if passes is None or passes(message):
+                    pieces.append(message)
+                    total_bytes += sizes[i]
             i += 1
         return b"".join(pieces), len(pieces), i - first
 

@@ -25,14 +25,18 @@ def pull(
     )
 
 
+def no_message(topic: str, queue_id: int, queue_offset: int) -> bytes:
+    raise AssertionError("tags are told by their hash")
+
+
 def test_many_messages_wake_a_pull_once() -> None:
     """64 arrivals, one wake-up; nothing is left to wake after it."""
     hold, held = PullHold(10), pull()
     hold.park(held)
     for offset in range(64):
         hold.on_arrival("T", 0, offset, 0)
-    assert hold.take_arrived() == [held]
-    assert hold.take_arrived() == []
+    assert hold.take_arrived(no_message) == [held]
+    assert hold.take_arrived(no_message) == []
     assert len(hold) == 0
 
 
@@ -42,7 +46,7 @@ def test_all_pulls_of_a_queue_are_woken_in_the_order_they_came() -> None:
     hold.park(first)
     hold.park(second)
     hold.on_arrival("T", 0, 0, 0)
-    assert hold.take_arrived() == [first, second]
+    assert hold.take_arrived(no_message) == [first, second]
 
 
 def test_other_queues_and_topics_wake_nobody() -> None:
@@ -61,11 +65,11 @@ def test_an_arrival_wakes_by_tag() -> None:
     hold.park(for_a)
     hold.park(for_all)
     hold.on_arrival("T", 0, 0, B)
-    assert hold.take_arrived() == [for_all]
+    assert hold.take_arrived(no_message) == [for_all]
     hold.on_arrival("T", 0, 1, 0)
-    assert hold.take_arrived() == []
+    assert hold.take_arrived(no_message) == []
     hold.on_arrival("T", 0, 2, A)
-    assert hold.take_arrived() == [for_a]
+    assert hold.take_arrived(no_message) == [for_a]
 
 
 def test_a_message_below_the_wanted_offset_is_no_news() -> None:
@@ -74,7 +78,7 @@ def test_a_message_below_the_wanted_offset_is_no_news() -> None:
     hold.park(early)
     hold.on_arrival("T", 0, 5, 0)
     hold.park(late)
-    assert hold.take_arrived() == [early]
+    assert hold.take_arrived(no_message) == [early]
     assert len(hold) == 1
 
 
@@ -96,7 +100,7 @@ def test_a_peer_that_takes_nothing_is_not_woken() -> None:
     hold.park(held)
     connection.write_paused = True
     hold.on_arrival("T", 0, 0, 0)
-    assert hold.take_arrived() == []
+    assert hold.take_arrived(no_message) == []
     assert hold.sweep(NOW_MS + 60_000, lambda topic, queue_id: 1) == []
     connection.write_paused = False
     assert hold.sweep(NOW_MS + 60_000, lambda topic, queue_id: 1) == [held]
@@ -108,7 +112,7 @@ def test_a_connection_may_park_only_so_many() -> None:
     assert [hold.park(pull(connection)) for _ in range(3)] == [True, True, False]
     assert hold.park(pull())
     hold.on_arrival("T", 0, 0, 0)
-    assert len(hold.take_arrived()) == 3
+    assert len(hold.take_arrived(no_message)) == 3
     assert hold.park(pull(connection))
 
 
@@ -122,4 +126,4 @@ def test_a_closed_connection_takes_its_pulls_along() -> None:
     assert len(hold) == 1
     hold.on_arrival("T", 0, 0, 0)
     hold.on_arrival("T", 1, 0, 0)
-    assert hold.take_arrived() == [stays]
+    assert hold.take_arrived(no_message) == [stays]

@@ -3,6 +3,7 @@
 import pytest
 
 from lockstep.broker.store import GetStatus
+from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from tests.broker.helpers import NOW_MS
 from tests.broker.stores import HOST, MakeStore, fill, get, record
@@ -137,3 +138,24 @@ def test_times_are_read_behind_hosts_of_either_length(new_store: MakeStore, host
     assert [store.store_timestamp("T", 0, offset) for offset in (0, 1)] == [1000, 2000]
     assert store.offset_at("T", 0, 1900) == 1
     assert [message.born_host[0] for message in decode_messages(get(store, 0).body)] == [host, host]
+
+
+def test_a_filter_is_shown_each_message(new_store: MakeStore) -> None:
+    """It alone decides, whatever the tags of the subscription are; limits are looked at as with tags."""
+    store = new_store(pull_messages_max=2)
+    for body, tag in ((b"a", "A"), (b"b", ""), (b"c", "A"), (b"b", "B"), (b"b", "A"), (b"d", "")):
+        store.append(record(body, tag=tag))
+    shown: list[bytes] = []
+
+    def passes(stored: bytes) -> bool:
+        (message,) = decode_messages(stored)
+        shown.append(message.body)
+        return message.body == b"b"
+
+    subscription = SubscriptionData.parse("T", "A")
+    result = store.get("T", 0, 0, 32, subscription, passes)
+    assert [message.queue_offset for message in decode_messages(result.body)] == [1, 3]
+    assert (result.status, result.next_begin_offset, result.message_count) == (S.FOUND, 4, 2)
+    assert shown == [b"a", b"b", b"c", b"b"]
+    rest = store.get("T", 0, 5, 32, subscription, passes)
+    assert (rest.status, rest.next_begin_offset, rest.body) == (S.NO_MATCHED_MESSAGE, 6, b"")

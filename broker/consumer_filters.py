@@ -1,0 +1,119 @@
+"""What each group filters a topic by, when it is not tags: SQL92 on properties (wire.md 6.5).
+
+An expression is compiled when a heartbeat brings it, and pulls use what was compiled. One that does not compile is not
+kept: pulls then learn that there is no filter, as the consumer learned from CHECK_CLIENT_CONFIG.
+"""
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from lockstep.broker.store import Passes
+from lockstep.protocol.errors import shown
+from lockstep.protocol.filter import SQL92, FilterError, is_tag_type
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import decode_messages
+from lockstep.remoting.logs import EventLog
+
+if TYPE_CHECKING:
+    from lockstep.broker.sql.parser import Evaluator
+
+__all__ = ["ConsumerFilter", "ConsumerFilterManager", "compiled"]
+
+_LENGTH_MAX: Final = 8192  # ours: more takes the broker over 100 ms to compile
+_DEAD_LIFE_MS: Final = 24 * 60 * 60 * 1000
+
+
+def compiled(expression_type: str, expression: str) -> Passes:
+    """Raises FilterError for a type that there is not, and for an expression of it that cannot be."""
+    if expression_type != SQL92:
+        raise FilterError(f"the expression type {shown(expression_type)} is unknown; use TAG or {SQL92}")
+    if not expression:
+        raise FilterError(f"an expression of type {SQL92} must not be empty")
+    if len(expression) > _LENGTH_MAX:
+        raise FilterError(f"the expression has {len(expression)} characters; at most {_LENGTH_MAX} are allowed")
+    evaluator = _compiled(expression)
+    if isinstance(evaluator, FilterError):
+        raise evaluator
+    evaluate: Callable[[Mapping[str, str]], bool | None] = evaluator
+    return lambda message: any(evaluate(found.properties) is True for found in decode_messages(message, unzip=False))
+
+
+@lru_cache(maxsize=512)
+def _compiled(expression: str) -> "Evaluator | FilterError":
+    from lockstep.broker.sql.parser import compile_sql  # the parser's library is for those who filter so
+
+    try:
+        return compile_sql(expression)
+    except FilterError as error:
+        return error.with_traceback(None)
+
+
+@dataclass(slots=True)
+class ConsumerFilter:
+    """`sub_version`: of the newest subscription with this expression; `dead_ms`: since when nobody has it, 0: it is
+    used."""
+
+    expression: str
+    expression_type: str
+    sub_version: int
+    passes: Passes
+    dead_ms: int = 0
+
+
+class ConsumerFilterManager:
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._filters: dict[str, dict[str, ConsumerFilter]] = {}  # group -> topic
+
+    def find(self, consumer_group: str, topic: str) -> ConsumerFilter | None:
+        return self._filters.get(consumer_group, {}).get(topic)
+
+    def register(self, consumer_group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
+        """At each heartbeat: all that a group subscribes to. Filters of other topics are dead."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        known = self._filters.get(consumer_group, {})
+        for topic, subscription in wanted.items():
+            if not is_tag_type(subscription.expression_type):
+                known = self._filters.setdefault(consumer_group, known)
+                self._put(consumer_group, known, topic, subscription)
+        for topic, of_topic in known.items():
+            if topic not in wanted and not of_topic.dead_ms:
+                of_topic.dead_ms = now_ms
+
+    def _put(
+        self, consumer_group: str, known: dict[str, ConsumerFilter], topic: str, subscription: SubscriptionData
+    ) -> None:
+        before, version = known.get(topic), subscription.sub_version
+        expression, expression_type = subscription.sub_string, subscription.expression_type
+        same = before is not None and (before.expression, before.expression_type) == (expression, expression_type)
+        if before is not None and version <= before.sub_version:
+            if version == before.sub_version:
+                before.dead_ms = 0
+                if not same:
+                    event = "another expression of the same version is not taken over"
+                    self._log.warning(event, group=consumer_group, topic=topic, kept=before.expression)
+            return
+        if before is not None and same:
+            before.sub_version, before.dead_ms = version, 0
+            return
+        try:
+            passes = compiled(expression_type, expression)
+        except FilterError as error:
+            event = "a subscription's expression cannot be used: pulls of it are refused"
+            self._log.warning(event, group=consumer_group, topic=topic, reason=str(error))
+            return
+        known[topic] = ConsumerFilter(expression, expression_type, version, passes)
+
+    def expire(self, online: Container[str], now_ms: int) -> None:
+        """Now and then: filters of groups without a member are dead, and forgotten after a day."""
+        for group in list(self._filters):
+            of_group = self._filters[group]
+            for topic, of_topic in list(of_group.items()):
+                if group not in online:
+                    of_topic.dead_ms = of_topic.dead_ms or now_ms
+                if of_topic.dead_ms and now_ms - of_topic.dead_ms >= _DEAD_LIFE_MS:
+                    del of_group[topic]
+            if not of_group:
+                del self._filters[group]
