@@ -35,7 +35,10 @@ class Call:
 
 
 class Calls:
-    """All calls of all processes, in the order in which they began. `overlaps`: pairs that ran on one queue at once."""
+    """All calls of all processes, in the order in which they began.
+
+    `overlaps`: pairs that ran at once though their order forbids it: on one queue, and in one process by key of one key.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -66,7 +69,13 @@ class Calls:
         self._running = [call for call in self._running if call.process != process]
 
     def listener(
-        self, runtime: SimRuntime, work_ms: int, works_ms: Mapping[str, int], answer: Answer | None
+        self,
+        runtime: SimRuntime,
+        work_ms: int,
+        works_ms: Mapping[str, int],
+        answer: Answer | None,
+        *,
+        ordering: str = "queue",
     ) -> OrderlyListener:
         """A listener that takes `work_ms` of virtual time, for texts in `works_ms` that, and then answers; by default
         with None, success."""
@@ -74,7 +83,7 @@ class Calls:
 
         async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
             calls = [self._call(process, message, context.message_queue) for message in messages]
-            self._begin(calls)
+            self._begin(calls, ordering)
             good = False
             try:
                 duration_ms = works_ms.get(calls[-1].text, work_ms)
@@ -96,8 +105,15 @@ class Calls:
             message.reconsume_times, self._world.elapsed_ms,
         )  # fmt: skip
 
-    def _begin(self, calls: list[Call]) -> None:
-        self.overlaps += [(other, calls[0]) for other in self._running if other.queue == calls[0].queue]
+    def _begin(self, calls: list[Call], ordering: str) -> None:
+        first = calls[0]
+        if ordering != "none":
+            self.overlaps += [
+                (other, first)
+                for other in self._running
+                if other.queue == first.queue
+                and (ordering == "queue" or other.key == first.key or other.process != first.process)
+            ]
         self._running += calls
         self.all += calls
 
