@@ -194,7 +194,7 @@ class TransactionProducer(Producer):
                 half.transaction_id,
             )
             endpoint = await parts.instance.dialer.endpoint(parts.instance.address_of(sent.queue.broker_name))
-            self._tell(endpoint, header, half, told)
+            self._tell_end(endpoint, header, half, told)
         except (RemotingError, NoRouteError, ValueError) as error:
             self._log.warning(
                 "the broker is not told of a transaction's end",
@@ -203,7 +203,7 @@ class TransactionProducer(Producer):
                 error=str(error),
             )
 
-    def _tell(
+    def _tell_end(
         self, endpoint: Endpoint, header: EndTransactionRequestHeader, message: Message | MessageExt, told: _Told
     ) -> None:
         context = EndTransactionContext(
@@ -274,4 +274,4 @@ class TransactionProducer(Producer):
             True,
             asked.transaction_id,
         )
-        self._tell(endpoint, header, message, told)
+        self._tell_end(endpoint, header, message, told)

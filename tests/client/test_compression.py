@@ -1,0 +1,111 @@
+"""Large bodies leave compressed, as Java 4.9.8 sends them (wire.md 4.5), and never out of turn."""
+
+import asyncio
+import random
+import zlib
+
+import pytest
+
+from lockstep.client import Message, ProducerConfig
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.message import decode_batch
+from tests.client.send_stage import SEND, STORED, header_of, producer_for, store
+from tests.client.stage import TOPIC, Stage, on_stage, queue_at
+
+TEXT = b"the same words over and over, "
+ZLIB_4_9_8 = 0x301
+
+
+def text(size: int) -> bytes:
+    return (TEXT * (size // len(TEXT) + 1))[:size]
+
+
+def both(command: RemotingCommand) -> tuple[int, bytes]:
+    return header_of(command).sys_flag, command.body
+
+
+@pytest.mark.parametrize("size", [4096, 16 * 1024, 16 * 1024 + 1, 4 * 1024 * 1024])
+def test_from_4096_bytes_on(size: int) -> None:
+    """zlib's own format, level 5, and the flag that names it; whether at once or on a thread."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker = await stage.broker()
+        stage.route_to({"broker-a": 1})
+        store(broker)
+        async with producer_for(stage) as producer:
+            for key in (None, "k"):
+                await producer.send(Message(TOPIC, text(size)), sharding_key=key)
+            await producer.send_one_way(Message(TOPIC, text(size)))
+            await producer.send_async(Message(TOPIC, text(size)))
+            await stage.world.sleep_ms(100)
+        sent = [both(command) for command in broker.requests(SEND)]
+        assert sent == [(ZLIB_4_9_8, zlib.compress(text(size), 5))] * 4
+        assert zlib.decompress(sent[0][1]) == text(size)
+
+    play()
+
+
+@on_stage
+async def test_what_is_not_compressed(stage: Stage) -> None:
+    """4095 bytes; what would not get smaller; batches; anything, when the setting says never."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    store(broker)
+    noise = random.Random(1).randbytes(20_000)
+    async with producer_for(stage) as producer:
+        await producer.send(Message(TOPIC, text(4095)))
+        await producer.send(Message(TOPIC, noise))
+        await producer.send_batch([Message(TOPIC, text(5000)), Message(TOPIC, text(30_000))])
+    assert [both(command) for command in broker.requests(SEND)] == [(0, text(4095)), (0, noise)]
+    (batch,) = broker.requests(RequestCode.SEND_BATCH_MESSAGE)
+    assert header_of(batch).sys_flag == 0
+    assert [record.body for record in decode_batch(batch.body)] == [text(5000), text(30_000)]
+
+
+@pytest.mark.parametrize(("over", "size", "flag"), [(0, 100_000, 0), (100, 100, ZLIB_4_9_8), (100, 99, 0)])
+def test_the_setting(over: int, size: int, flag: int) -> None:
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker = await stage.broker()
+        stage.route_to({"broker-a": 1})
+        store(broker)
+        async with producer_for(stage, ProducerConfig(compress_msg_body_over_howmuch=over)) as producer:
+            await producer.send(Message(TOPIC, text(size)))
+        assert [header_of(command).sys_flag for command in broker.requests(SEND)] == [flag]
+
+    play()
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_a_large_body_is_not_overtaken(agrees: bool) -> None:
+    """Sends of its key that were called later wait for it, whatever they weigh."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker = await stage.broker(agrees=agrees)
+        stage.route_to({"broker-a": 1})
+        stored = store(broker)
+        sizes = [10, 500_000, 10, 5000, 200_000, 20]
+        async with producer_for(stage) as producer:
+            await producer.send(Message(TOPIC, b"first"), queue=queue_at(0))
+            sends = [producer.send(Message(TOPIC, text(size)), sharding_key="k") for size in sizes]
+            results = await asyncio.gather(*sends)
+        assert [result.queue_offset for result in results] == [1, 2, 3, 4, 5, 6]
+        bodies = [zlib.decompress(body) if body.startswith(b"\x78") else body for body in stored[1:]]
+        assert [len(body) for body in bodies] == sizes
+
+    play()
+
+
+@on_stage
+async def test_a_repeat_is_compressed_too(stage: Stage) -> None:
+    """The second attempt carries the very bytes of the first."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    broker.answers(SEND, 1, STORED)
+    async with producer_for(stage) as producer:
+        await producer.send(Message(TOPIC, text(100_000)))
+    first, second = broker.requests(SEND)
+    assert both(first) == both(second) == (ZLIB_4_9_8, zlib.compress(text(100_000), 5))
