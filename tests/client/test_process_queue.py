@@ -44,6 +44,28 @@ def test_put_counts_a_message_once() -> None:
     assert (process_queue.message_count, process_queue.message_bytes) == (4, 4)
 
 
+def test_removed_messages_leave_the_first_offset_that_is_not_done() -> None:
+    """Without order: the first one left, at the end the one behind all that ever came, and -1 for an empty queue."""
+    process_queue = queue_with(3, 4, 9)
+    assert process_queue.remove_messages(messages_at(4)) == 3
+    assert process_queue.remove_messages(messages_at(4)) == 3  # it is gone already
+    assert process_queue.remove_messages(messages_at(3)) == 9
+    assert (process_queue.message_count, process_queue.message_bytes) == (1, 1)
+    assert process_queue.remove_messages(messages_at(9)) == 10
+    assert process_queue.remove_messages(messages_at(9)) == -1
+    assert (process_queue.message_count, process_queue.message_bytes) == (0, 0)
+
+
+def test_the_span_is_from_first_to_last() -> None:
+    """Of what is there, and 0 of nothing."""
+    process_queue = queue_with(3, 4, 9)
+    assert process_queue.max_span == 6
+    process_queue.remove_messages(messages_at(3, 9))
+    assert process_queue.max_span == 0
+    process_queue.remove_messages(messages_at(4))
+    assert process_queue.max_span == 0
+
+
 def test_take_moves_the_first_in_offset_order() -> None:
     """Whatever the order in which they came."""
     process_queue = ProcessQueue(QUEUE, 1, 0)

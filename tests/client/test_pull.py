@@ -1,104 +1,18 @@
 """The pull loop of one queue (wire.md 12.6): when it pulls, from where, and what each answer does."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from lockstep.client import ConsumerConfig
-from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.flow_control import FlowControl
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.pull import PullLoop
-from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
+from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
-from lockstep.protocol.message import MessageExt
 from lockstep.remoting.errors import RequestRefused
-from tests.client.messages import stored_bytes
+from tests.client.pulling import PULL, Answer, Pulling, found, in_turn, pulling, says
 from tests.client.slaves import pulls_of, replicated, serves
-from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
-
-PULL = RequestCode.PULL_MESSAGE
-Answer = RemotingCommand | None
-
-
-class Pulling:
-    """A pull loop over one locked queue; `answer(header, command)` is the broker."""
-
-    def __init__(self, stage: Stage, broker: FakeBroker, config: ConsumerConfig, expression: str) -> None:
-        self.stage, self.broker = stage, broker
-        self.instance = stage.instance()
-        self.offsets = RemoteBrokerOffsetStore(self.instance, "tower")
-        self.subscription: SubscriptionData | None = SubscriptionData.parse(TOPIC, expression, 77)
-        self.first_offset: Callable[[ProcessQueue], Awaitable[int]] = self._begin_at_5
-        self.submitted: list[ProcessQueue] = []
-        self.illegal: list[int] = []
-        now_ms = stage.client.now_ms()
-        self.queue = ProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms)
-        self.loop = PullLoop(
-            self.instance,
-            "tower",
-            config,
-            self.offsets,
-            subscription=lambda _topic: self.subscription,
-            first_offset=lambda process_queue: self.first_offset(process_queue),
-            submit=self._submit,
-            offset_illegal=self._illegal,
-            flow=FlowControl(config, checks_span=False),
-            stats=ConsumeStats(0),
-            trace=None,
-        )
-
-    async def _begin_at_5(self, _: ProcessQueue) -> int:
-        return 5
-
-    def _submit(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
-        if process_queue.put_messages(messages):
-            self.submitted.append(process_queue)
-
-    async def _illegal(self, process_queue: ProcessQueue) -> None:
-        self.illegal.append(process_queue.next_offset)
-
-    @property
-    def pulls(self) -> list[PullMessageRequestHeader]:
-        return [command.decode_header(PullMessageRequestHeader) for command in self.broker.requests(PULL)]
-
-    async def run(self, duration_ms: int) -> None:
-        """Pull for so long, then drop the queue."""
-        running = self.stage.client.create_task(self.loop.run(self.queue), name="pull")
-        await self.stage.world.sleep_ms(duration_ms)
-        self.queue.dropped = True
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-
-async def pulling(stage: Stage, *, expression: str = "*", agrees: bool = True, **config: Any) -> Pulling:
-    broker = await stage.broker(agrees=agrees)
-    stage.route_to({"broker-a": 1})
-    it = Pulling(stage, broker, ConsumerConfig(**config), expression)
-    await it.instance.routes.fetch(TOPIC)
-    return it
-
-
-def found(*offsets: int, next_offset: int | None = None, **properties: str) -> Callable[[RemotingCommand], Answer]:
-    next_offset = offsets[-1] + 1 if next_offset is None else next_offset
-    header = PullMessageResponseHeader(0, next_offset, 0, 1000)
-    body = b"".join(stored_bytes(offset, properties=properties) for offset in offsets)
-    return lambda command: command.reply(ResponseCode.SUCCESS, header, body)
-
-
-def says(code: int, next_offset: int) -> Callable[[RemotingCommand], Answer]:
-    return lambda command: command.reply(code, PullMessageResponseHeader(0, next_offset, 0, 1000))
-
-
-def in_turn(*answers: Callable[[RemotingCommand], Answer]) -> Callable[[RemotingCommand], Answer]:
-    """One after the other, then silence: the pull is held."""
-    left = list(answers)
-    return lambda command: left.pop(0)(command) if left else None
+from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 
 @on_stage
@@ -261,31 +175,6 @@ async def test_a_cut_pull_is_made_again(stage: Stage) -> None:
     stage.world.loop.call_later(0.05, stage.world.cut, "client", "broker-a")
     await it.run(2000)
     assert [pull.queue_offset for pull in it.pulls] == [5, 6, 6]
-
-
-@on_stage
-async def test_flow_control_by_count(stage: Stage) -> None:
-    """Over the threshold nothing is pulled until enough is handled; the loop wakes for that or after 50 ms."""
-    it = await pulling(stage, pull_threshold_for_queue=3)
-    it.broker.on[PULL] = in_turn(found(5, 6, 7, 8), found(9))
-    running = stage.client.create_task(it.loop.run(it.queue), name="pull")
-    await stage.world.sleep_ms(1000)
-    assert len(it.pulls) == 1
-    for _ in range(4):
-        it.queue.take_messages(1)
-        it.queue.commit()
-    await stage.world.sleep_ms(10)
-    assert len(it.pulls) == 3
-    running.cancel()
-
-
-@on_stage
-async def test_flow_control_by_bytes(stage: Stage) -> None:
-    """Few and large messages hold the loop back as well."""
-    it = await pulling(stage, pull_threshold_bytes_for_queue=1)
-    it.broker.on[PULL] = in_turn(found(10, 11))
-    await it.run(1000)
-    assert len(it.pulls) == 1
 
 
 @on_stage

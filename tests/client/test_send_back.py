@@ -35,12 +35,12 @@ class Scene:
 
     @classmethod
     async def on(cls, stage: Stage, max_reconsume_times: int = -1) -> "Scene":
-        brokers = [await stage.broker("broker-a"), await stage.broker("broker-b")]
+        first, second = await stage.broker("broker-a"), await stage.broker("broker-b")
         for topic in (TOPIC, RETRY):
             stage.route_to({"broker-a": 1, "broker-b": 1}, topic)
-        scene = cls(stage, *brokers, max_reconsume_times)
+        scene = cls(stage, first, second, max_reconsume_times)
         await scene.routes.fetch(TOPIC)
-        for broker in brokers:
+        for broker in (first, second):
             broker.answers(BACK, ResponseCode.SUCCESS)
             broker.answers(SEND, STORED)
         return scene
