@@ -1,24 +1,21 @@
-"""`lockstep-broker`: run a broker and its name server until SIGINT or SIGTERM, or until its stdin closes."""
+"""`lockstep-broker`: run a broker and its name server until SIGINT or SIGTERM, or until its stdin closes.
 
-import asyncio
-import gc
+What takes time to import is imported in functions, where a Ctrl-C is waited for already.
+"""
+
 import os
 import signal
-import stat
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lockstep.broker.options import Options, parse_options
-from lockstep.broker.server import BrokerServer, CannotListen
-from lockstep.broker.start_log import StartLog
-from lockstep.broker.store.errors import StoreUnusable
-from lockstep.protocol.errors import LocalProtocolError
-from lockstep.remoting.runtime import AsyncioRuntime
-from lockstep.remoting.settings import SettingError
-
 if TYPE_CHECKING:
+    import asyncio
+
     from lockstep.broker.control_server import ControlServer
+    from lockstep.broker.options import Options
+    from lockstep.broker.server import BrokerServer
+    from lockstep.broker.start_log import StartLog
 
 __all__ = ["main"]
 
@@ -28,6 +25,17 @@ _STDIN_CLOSED = 0  # where the number of a signal stands
 
 def main(arguments: list[str] | None = None) -> None:
     """Exit status: 0 after SIGTERM or a closed stdin, 130 after SIGINT, 1 when it cannot start, 2 for bad options"""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in a background job of a shell it is ignored
+        signal.signal(signal.SIGINT, _leave)
+    import asyncio
+
+    from lockstep.broker.options import parse_options
+    from lockstep.broker.server import CannotListen
+    from lockstep.broker.start_log import StartLog
+    from lockstep.broker.store.errors import StoreUnusable
+    from lockstep.protocol.errors import LocalProtocolError
+    from lockstep.remoting.settings import SettingError
+
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     log = StartLog()
     try:
@@ -39,21 +47,33 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(status)
 
 
-def _loop_factory(log: StartLog) -> Callable[[], asyncio.AbstractEventLoop]:
+def _leave(*_: object) -> None:
+    """While things are imported: nothing has begun that would want to end in order, and a traceback helps nobody."""
+    os._exit(_INTERRUPTED)
+
+
+def _loop_factory(log: "StartLog") -> "Callable[[], asyncio.AbstractEventLoop]":
     try:
         import uvloop
     except ImportError:
+        import asyncio
+
         log.warning("uvloop is not installed: running on asyncio, at about half the speed")
         return asyncio.new_event_loop
     return uvloop.new_event_loop
 
 
-async def _serve(options: Options, log: StartLog) -> int:
+async def _serve(options: "Options", log: "StartLog") -> int:
+    import asyncio
+    import gc
+
     stopped = asyncio.get_running_loop().create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopped, number)
     if options.end_with_stdin:
-        await _watch_stdin(stopped)
+        from lockstep.broker.stdin_watch import watch_stdin  # few brokers need it
+
+        await watch_stdin(lambda: _stop(stopped, _STDIN_CLOSED))
     server, control = _make_servers(options, log)
     for topic in options.topics:
         server.create_topic(topic.name, topic.queue_nums)
@@ -75,7 +95,10 @@ async def _serve(options: Options, log: StartLog) -> int:
     return _INTERRUPTED if number == signal.SIGINT else 0
 
 
-def _make_servers(options: Options, log: StartLog) -> "tuple[BrokerServer, ControlServer | None]":
+def _make_servers(options: "Options", log: "StartLog") -> "tuple[BrokerServer, ControlServer | None]":
+    from lockstep.broker.server import BrokerServer
+    from lockstep.remoting.runtime import AsyncioRuntime
+
     runtime = AsyncioRuntime(host=options.config.advertised_host)
     if options.control_port is None:
         return BrokerServer(options.config, runtime, log, tell=_tell), None
@@ -94,24 +117,7 @@ def _stop(stopped: "asyncio.Future[int]", number: int) -> None:
         stopped.set_result(number)
 
 
-class _Stdin(asyncio.Protocol):
-    """What comes is not read; that it ends is what matters."""
-
-    def __init__(self, stopped: "asyncio.Future[int]") -> None:
-        self._stopped = stopped
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        _stop(self._stopped, _STDIN_CLOSED)
-
-
-async def _watch_stdin(stopped: "asyncio.Future[int]") -> None:
-    mode = os.fstat(sys.stdin.fileno()).st_mode if sys.stdin else 0
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        raise SettingError("--end-with-stdin: stdin must be a pipe, whose other end somebody holds")
-    await asyncio.get_running_loop().connect_read_pipe(lambda: _Stdin(stopped), sys.stdin)
-
-
-def _listening_line(options: Options, server: BrokerServer, control: "ControlServer | None") -> str:
+def _listening_line(options: "Options", server: "BrokerServer", control: "ControlServer | None") -> str:
     parts = ["listening"]
     if options.config.serve_broker:
         parts.append(f"broker={server.broker_address}")
@@ -122,7 +128,9 @@ def _listening_line(options: Options, server: BrokerServer, control: "ControlSer
     return " ".join(parts) + "\n"
 
 
-def _facts(options: Options) -> dict[str, object]:
+def _facts(options: "Options") -> dict[str, object]:
+    import asyncio
+
     config = options.config
     loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
     return {

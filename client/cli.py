@@ -2,26 +2,27 @@
 
 Exit status: 0, 1 when something failed, 2 for a wrong call, 130 after Ctrl-C, 143 after SIGTERM, 141 when nobody
 reads stdout any more.
+
+What takes time to import is imported in functions, where a Ctrl-C is waited for already.
 """
 
-import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from importlib.metadata import version
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+if TYPE_CHECKING:
+    import asyncio
 
-from lockstep.client.cli_commands import app
-from lockstep.client.cli_options import Work
-from lockstep.client.cli_output import CliError, note
-from lockstep.remoting.settings import SettingError
+    import typer
+
+    from lockstep.client.cli_options import Work
 
 __all__ = ["main"]
 
 _FAILED, _USAGE = 1, 2
+_INTERRUPTED = 128 + signal.SIGINT
 _DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
 
 
@@ -33,12 +34,16 @@ class _Stopped(Exception):
         self.exit_code = 128 + number
 
 
-def _run(work: Work, **_options: object) -> None:
+def _run(work: "Work", **_options: object) -> None:
     """What a command returned; called while the files that its options opened are open still."""
     try:
         if callable(work):
+            if signal.getsignal(signal.SIGINT) is _leave:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             work()
             return
+        import asyncio
+
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_until_signal(work))
     except BrokenPipeError:
@@ -47,10 +52,12 @@ def _run(work: Work, **_options: object) -> None:
         raise _Stopped(signal.SIGINT) from None
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def _loop_factory() -> "Callable[[], asyncio.AbstractEventLoop]":
     try:
         import uvloop
     except ImportError:
+        import asyncio
+
         return asyncio.new_event_loop
     return uvloop.new_event_loop
 
@@ -60,6 +67,8 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
 
     A terminal that closes sends SIGHUP; under nohup it is ignored and stays so.
     """
+    import asyncio
+
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     received: list[int] = []
@@ -84,11 +93,13 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
         raise _Stopped(received[0])
 
 
-def _told_once() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+def _told_once() -> "Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]":
     """What a task of ours leaves behind is one line, for the first of them; asyncio would print a traceback each."""
+    from lockstep.client.cli_output import note
+
     told: list[object] = []
 
-    def tell(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def tell(_loop: "asyncio.AbstractEventLoop", context: dict[str, Any]) -> None:
         error = context.get("exception")
         if not told:
             note(_own_error(f"{type(error).__name__}: {error}" if error is not None else context["message"]))
@@ -101,33 +112,31 @@ def _own_error(text: str) -> str:
     return f"an error of lockstep's own: {text} ({_DEBUG_VARIABLE}=1 shows where)"
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"lockstep {version('lockstep-mq')}")
-        raise typer.Exit
-
-
-@app.callback(result_callback=_run)
-def _root(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    pass
-
-
 def main() -> None:
     """The entry point. One line on stderr for whatever goes wrong."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in a background job of a shell it is ignored
+        signal.signal(signal.SIGINT, _leave)
     sys.exit(_status())
 
 
+def _leave(*_: object) -> None:
+    """While things are imported: nothing has begun that would want to end in order."""
+    os._exit(_INTERRUPTED)
+
+
 def _status() -> int:
+    import typer
+
+    from lockstep.client.cli_commands import app, root
+    from lockstep.client.cli_output import CliError, note
+
+    app.callback(result_callback=_run)(root)
     try:
         return app(standalone_mode=False) or 0
     except _Stopped as stopped:
         return stopped.exit_code
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+        return _INTERRUPTED
     except CliError as error:
         note(str(error))
         return error.exit_code
@@ -137,8 +146,10 @@ def _status() -> int:
         return _failed(error)
 
 
-def _misused(error: typer.TyperException) -> int:
+def _misused(error: "typer.TyperException") -> int:
     """What typer found wrong; called without a command it hands over the help text as it is."""
+    from lockstep.client.cli_output import note
+
     text = error.format_message()
     if text.startswith("Usage:"):
         sys.stderr.write(text + "\n")
@@ -149,10 +160,12 @@ def _misused(error: typer.TyperException) -> int:
 
 
 def _failed(error: Exception) -> int:
+    from lockstep.client.cli_output import note
     from lockstep.client.errors import ClientError
     from lockstep.protocol.errors import LocalProtocolError, ProtocolError
     from lockstep.protocol.filter import FilterError
     from lockstep.remoting.errors import RemotingError
+    from lockstep.remoting.settings import SettingError
 
     if isinstance(error, SettingError | LocalProtocolError | FilterError):
         note(str(error))

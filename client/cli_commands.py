@@ -5,6 +5,7 @@ imported only then: `lockstep --help` imports none of them.
 """
 
 import sys
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from lockstep.client.cli_options import Group, NameServer, Output, Properties, V
 from lockstep.client.cli_output import OutputFormat, UsageError, unbuffered
 from lockstep.client.cli_store_commands import store
 
-__all__ = ["app"]
+__all__ = ["app", "root"]
 
 _LOCAL = "127.0.0.1:9876"
 
@@ -29,8 +30,8 @@ app = _typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-topics = _typer("Topics: list, create.")
-groups = _typer("Consumer groups: list, describe (owner, offsets and lag of each queue).")
+topics = _typer("Topics: list, create, stats.")
+groups = _typer("Consumer groups: list, describe (members, queues, statistics), delete.")
 locks = _typer("Queue locks: list, watch. Of Lockstep brokers only: RocketMQ has no such call.")
 app.add_typer(message, name="message")
 app.add_typer(topics, name="topic")
@@ -40,6 +41,20 @@ app.add_typer(locks, name="lock")
 app.add_typer(store, name="store")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lockstep {version('lockstep-mq')}")
+        raise typer.Exit
+
+
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """The options of `lockstep` itself."""
 
 
 @app.command(name="produce")
@@ -189,6 +204,14 @@ def _create_topic(
     return create_topic(name_server, topic, queues, broker, force)
 
 
+@topics.command(name="stats")
+def _topic_stats(topic: TopicName, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
+    """Offsets of each queue, and when its first and its last message were stored."""
+    from lockstep.client.cli_topics import topic_stats
+
+    return topic_stats(name_server, topic, output)
+
+
 @groups.command(name="list")
 def _list_groups(output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
     """Groups that are online or have offsets stored."""
@@ -204,10 +227,25 @@ def _describe_group(
     output: Output = OutputFormat.TABLE,
     name_server: NameServer = _LOCAL,
 ) -> Work:
-    """Owner, offsets and lag of each queue of a group."""
+    """Members and how they consume; owner, offsets and lag of each queue; rates and means of each member."""
     from lockstep.client.cli_groups import describe_group
 
     return describe_group(name_server, group, topic, output)
+
+
+@groups.command(name="delete")
+def _delete_group(
+    group: Annotated[str, typer.Argument(metavar="GROUP")],
+    with_topics: Annotated[
+        bool, typer.Option("--topics", help="Its retry and dead-letter topics too, with what is in them.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, on a terminal.")] = False,
+    name_server: NameServer = _LOCAL,
+) -> Work:
+    """Forget a group that is not online, with its offsets."""
+    from lockstep.client.cli_groups import delete_group
+
+    return delete_group(name_server, group, with_topics, yes)
 
 
 @locks.command(name="list")

@@ -1,21 +1,49 @@
-"""`lockstep group`: consumer groups, and how far each queue of one is."""
+"""`lockstep group`: consumer groups, who is in one, how far each of its queues is and what its members do."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from lockstep.client.admin import AdminClient, NotLockstepError
-from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, note, print_rows
+from lockstep.client.cli_confirm import asks, confirm
+from lockstep.client.cli_group_topics import all_groups, topics_of_group
+from lockstep.client.cli_output import (
+    CliError,
+    OutputFormat,
+    StderrLog,
+    date_time,
+    json_line,
+    note,
+    print_rows,
+    write_out,
+)
+from lockstep.protocol.client_bodies import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
+from lockstep.protocol.heartbeat import ConsumeType
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import check_group, check_topic, is_retry_topic
+from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
+from lockstep.protocol.versions import version_name
+from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["describe_group", "list_groups"]
+__all__ = ["delete_group", "describe_group", "list_groups"]
 
-_COLUMNS = ("topic", "broker", "queue_id", "owner", "committed_offset", "max_offset", "lag")
+_MEMBERS = ("client_id", "address", "language", "version", "consumes", "threads", "since")
+_QUEUES = ("topic", "broker", "queue_id", "owner", "committed_offset", "max_offset", "lag", "last_consumed")
+_STATISTICS = (
+    "client_id",
+    "topic",
+    "pull_rt",
+    "pull_tps",
+    "consume_rt",
+    "consume_ok_tps",
+    "consume_failed_tps",
+    "consume_failed_msgs",
+)
+_ORDERLY = {"true": "orderly", "false": "concurrently", None: "orderly or not"}
 
 
 async def list_groups(name_server: str, output: OutputFormat) -> None:
-    """Groups that are online or have offsets stored. Raises NotLockstepError."""
+    """Groups that are online or have offsets stored."""
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        groups = await admin.groups()
+        groups = await all_groups(admin)
         rows = [
             {
                 "group": group,
@@ -27,8 +55,11 @@ async def list_groups(name_server: str, output: OutputFormat) -> None:
     print_rows(("group", "members", "topics"), rows, output)
 
 
+# describe ----------------------------------------------------------------------------------------------------
+
+
 async def describe_group(name_server: str, group: str, topic: str | None, output: OutputFormat) -> None:
-    """Each queue with its owner by the lock table, and its offsets. Raises CliError for a group nobody knows.
+    """Members, queues, and of each member what it did of each topic. Raises CliError for a group nobody knows.
 
     The retry topic's queues are left out while they are empty.
     """
@@ -36,45 +67,157 @@ async def describe_group(name_server: str, group: str, topic: str | None, output
     if topic is not None:
         check_topic(topic)
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        topics = [topic] if topic is not None else await _topics_of(admin, group)
-        owners = await _owners(admin, group)
-        rows = [
-            await _row(admin, group, queue, owners)
-            for name in topics
-            for queue in (await admin.route(name)).readable_queues(name)
-        ]
-    rows = [row for row in rows if row["max_offset"] or row["topic"] == topic or not is_retry_topic(row["topic"])]
-    print_rows(_COLUMNS, rows, output)
-
-
-async def _topics_of(admin: AdminClient, group: str) -> list[str]:
-    try:
-        groups = await admin.groups()
-    except NotLockstepError as error:
-        raise CliError(f"{error} as to list a group's topics; name one with --topic") from None
-    if group not in groups:
-        raise CliError(f"no broker knows group {group!r}; known are {', '.join(groups) or 'none'}")
-    known = await admin.topics()
-    return [topic for topic in groups[group] if topic in known]
-
-
-async def _owners(admin: AdminClient, group: str) -> dict[MessageQueue, str]:
-    try:
-        rows = await admin.list_locks(group)
-    except NotLockstepError:
-        note("owners are not shown: only a Lockstep broker lists its locks")
-        return {}
-    return {row.queue: row.client_id for row in rows if row.remaining_ms >= 0}
-
-
-async def _row(admin: AdminClient, group: str, queue: MessageQueue, owners: dict[MessageQueue, str]) -> dict[str, Any]:
-    committed, maximum = await admin.consumer_offset(group, queue), await admin.max_offset(queue)
-    return {
-        "topic": queue.topic,
-        "broker": queue.broker_name,
-        "queue_id": queue.queue_id,
-        "owner": owners.get(queue),
-        "committed_offset": committed,
-        "max_offset": maximum,
-        "lag": None if committed is None else maximum - committed,
+        topics = [topic] if topic is not None else await topics_of_group(admin, group)
+        members = await admin.members(group)
+        infos = await _running_infos(admin, group, members)
+        queues = await _queue_rows(admin, group, topics, await _owners(admin, group, infos))
+    queues = [row for row in queues if row["max_offset"] or row["topic"] == topic or not is_retry_topic(row["topic"])]
+    shown = {row["topic"] for row in queues}
+    described = {
+        "group": group,
+        "members": _member_rows(members, infos),
+        "queues": queues,
+        "statistics": [row for row in _statistics_rows(infos) if row["topic"] in shown],
     }
+    if output is OutputFormat.JSON:
+        write_out(json_line(described).encode("utf-8", "replace") + b"\n")
+    else:
+        _print_tables(described)
+
+
+async def _running_infos(
+    admin: AdminClient, group: str, members: ConsumerConnection | None
+) -> dict[str, ConsumerRunningInfo]:
+    """By client id; a member that does not answer, as clients of some languages do not, is left out and named."""
+    infos = {}
+    for connection in members.connection_set if members is not None else ():
+        try:
+            infos[connection.client_id] = await admin.running_info(group, connection.client_id)
+        except RequestRefused as error:
+            note(f"no statistics of {connection.client_id}: {error.remark or error}")
+    return infos
+
+
+async def _owners(
+    admin: AdminClient, group: str, infos: Mapping[str, ConsumerRunningInfo]
+) -> dict[MessageQueue, list[str]]:
+    """By the members' own word, which needs no lock, and by the lock tables where the brokers list them."""
+    owners: dict[MessageQueue, list[str]] = {}
+    for client_id, info in infos.items():
+        for queue, process_queue in info.mq_table.items():
+            if not process_queue.dropped:
+                owners.setdefault(queue, []).append(client_id)
+    try:
+        locks = await admin.list_locks(group)
+    except NotLockstepError:
+        return owners
+    return owners | {row.queue: [row.client_id] for row in locks if row.remaining_ms >= 0}
+
+
+async def _queue_rows(
+    admin: AdminClient, group: str, topics: list[str], owners: Mapping[MessageQueue, list[str]]
+) -> list[dict[str, Any]]:
+    progress = (await admin.progress(group)).offsets
+    rows = []
+    for queue in [queue for name in topics for queue in (await admin.route(name)).readable_queues(name)]:
+        committed, maximum = await admin.consumer_offset(group, queue), await admin.max_offset(queue)
+        known = progress.get(queue)
+        row = {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue_id": queue.queue_id,
+            "owner": ", ".join(owners.get(queue, [])) or None,
+            "committed_offset": committed,
+            "max_offset": maximum,
+            "lag": None if committed is None else maximum - committed,
+            "last_timestamp": known.last_timestamp or None if known is not None else None,
+        }
+        rows.append(row)
+    return rows
+
+
+def _member_rows(members: ConsumerConnection | None, infos: Mapping[str, ConsumerRunningInfo]) -> list[dict[str, Any]]:
+    if members is None:
+        return []
+    return [_member_row(members, connection, infos.get(connection.client_id)) for connection in members.connection_set]
+
+
+def _member_row(
+    members: ConsumerConnection, connection: Connection, info: ConsumerRunningInfo | None
+) -> dict[str, Any]:
+    properties = info.properties if info is not None else {}
+    threads = properties.get("PROP_THREADPOOL_CORE_SIZE", "")
+    started_ms = properties.get("PROP_CONSUMER_START_TIMESTAMP", "")
+    orderly = properties.get("PROP_CONSUMEORDERLY")
+    return {
+        "client_id": connection.client_id,
+        "address": connection.client_addr,
+        "language": connection.language.name,
+        "version": version_name(connection.version),
+        "consume_type": members.consume_type.name,
+        "message_model": members.message_model.name,
+        "consume_from_where": members.consume_from_where.name,
+        "orderly": None if orderly is None else orderly == "true",
+        "threads": int(threads) if threads.isdigit() else None,
+        "started": int(started_ms) if started_ms.isdigit() else None,
+    }
+
+
+def _statistics_rows(infos: Mapping[str, ConsumerRunningInfo]) -> list[dict[str, Any]]:
+    """Means in ms, rates a second, of the last minute; what failed in the last hour."""
+    return [
+        {"client_id": client_id, "topic": topic, **_status_row(status)}
+        for client_id, info in infos.items()
+        for topic, status in sorted(info.status_table.items())
+    ]
+
+
+def _status_row(status: ConsumeStatus) -> dict[str, Any]:
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in status._asdict().items()}
+
+
+def _print_tables(described: Mapping[str, Any]) -> None:
+    members, queues = described["members"], described["queues"]
+    if members:
+        print_rows(_MEMBERS, [_member_texts(row) for row in members], OutputFormat.TABLE)
+        write_out(b"\n")
+    else:
+        note(f"nobody of group {described['group']} is online")
+    rows = [row | {"last_consumed": date_time(row["last_timestamp"] or 0)} for row in queues]
+    print_rows(_QUEUES, rows, OutputFormat.TABLE)
+    if described["statistics"]:
+        write_out(b"\n")
+        print_rows(_STATISTICS, described["statistics"], OutputFormat.TABLE)
+
+
+def _member_texts(row: Mapping[str, Any]) -> dict[str, Any]:
+    how = "pulls itself"
+    if row["consume_type"] == ConsumeType.CONSUME_PASSIVELY.name:
+        how = _ORDERLY[None if row["orderly"] is None else str(row["orderly"]).lower()]
+    return {**row, "consumes": f"{how}, {row['message_model'].lower()}", "since": date_time(row["started"] or 0)}
+
+
+# delete ------------------------------------------------------------------------------------------------------
+
+
+async def delete_group(name_server: str, group: str, with_topics: bool, yes: bool) -> None:
+    """Its settings and offsets, and with `with_topics` what waits for a retry or was given up.
+
+    Raises CliError for a group nobody knows, and for one that is online, whose members would bring it back.
+    """
+    check_group(group)
+    async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
+        groups = await all_groups(admin)
+        online = await admin.consumer_ids(group)
+        if online:
+            raise CliError(f"group {group!r} is online with {', '.join(online)}: stop its members first")
+        if group not in groups:
+            raise CliError(f"no broker knows group {group!r}; known are {', '.join(groups) or 'none'}")
+        topics = [name for name in (retry_topic(group), dead_letter_topic(group)) if with_topics]
+        topics = [name for name in topics if name in await admin.topics()]
+        if asks(yes):
+            await confirm(f"delete group {group} with its offsets{' and ' + ', '.join(topics) if topics else ''}?")
+        await admin.delete_group(group)
+        for name in topics:
+            await admin.delete_topic(name)
+    note(f"group {group} is deleted{' with ' + ', '.join(topics) if topics else ''}")

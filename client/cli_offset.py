@@ -9,8 +9,10 @@ from lockstep.client.cli_group_topics import topics_of_group
 from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
 from lockstep.client.cli_queues import find_queue, readable_queues
 from lockstep.client.cli_time import moment_ms
+from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, is_retry_topic
+from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.runtime import AsyncioRuntime
 
 __all__ = ["ResetOptions", "SeekOptions", "reset_offsets", "seek_offset", "show_offsets"]
@@ -107,7 +109,7 @@ async def reset_offsets(options: ResetOptions) -> None:
             return
         told = None
         if by_broker:
-            told = await admin.reset_offsets(options.group, options.topic, target_ms or 0, force=options.force)
+            told = await _tell(admin, options, moves, target_ms or 0)
         if told is None:
             await _store(admin, options.group, moves)
         else:
@@ -165,6 +167,25 @@ async def _may_go_on(moves: list[_Move], options: "ResetOptions | SeekOptions") 
         _print_moves(moves, OutputFormat.TABLE)
         await confirm(f"change {counted(changing, 'offset')} of group {options.group}?")
     return True
+
+
+async def _tell(
+    admin: AdminClient, options: ResetOptions, moves: list[_Move], target_ms: int
+) -> dict[MessageQueue, int] | None:
+    """None when nobody is online any more.
+
+    Brokers refuse while a queue has no offset of the group, as in its first seconds: it gets one, and they are asked
+    once more (wire.md 2.4). That offset matters to nobody: the members store theirs.
+    """
+    try:
+        return await admin.reset_offsets(options.group, options.topic, target_ms, force=options.force)
+    except RequestRefused as error:
+        if error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+    for move in moves:
+        known = move.after if move.before is None else move.before
+        await admin.update_consumer_offset(options.group, move.queue, known)
+    return await admin.reset_offsets(options.group, options.topic, target_ms, force=options.force)
 
 
 async def _store(admin: AdminClient, group: str, moves: list[_Move]) -> None:

@@ -88,7 +88,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output
 
 
 def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _cell(value: object) -> str:
@@ -96,6 +96,8 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

@@ -1,14 +1,14 @@
-"""`lockstep topic`: what topics there are, and making one."""
+"""`lockstep topic`: what topics there are, what is in one, and making one."""
 
 from collections.abc import Iterable
 
 from lockstep.client.admin import AdminClient
-from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, note, print_rows
+from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies import QueueData, TopicRouteData
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, check_topic, is_retry_topic, is_system_topic, reply_topic
 
-__all__ = ["create_topic", "list_topics"]
+__all__ = ["create_topic", "list_topics", "topic_stats"]
 
 
 async def list_topics(name_server: str, show_all: bool, output: OutputFormat) -> None:
@@ -36,6 +36,29 @@ def _queue_count(datas: Iterable[QueueData]) -> int:
 
 def _brokers(route: TopicRouteData) -> list[str]:
     return sorted(data.broker_name for data in route.queue_datas)
+
+
+async def topic_stats(name_server: str, topic: str, output: OutputFormat) -> None:
+    """Offsets of each queue, and when its first message that is left and its last were stored."""
+    check_topic(topic)
+    rows = []
+    async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
+        for queue, offsets in (await admin.topic_stats(topic)).items():
+            earliest_ms = await admin.earliest_store_time_ms(queue)
+            row = {
+                "broker": queue.broker_name,
+                "queue_id": queue.queue_id,
+                "min_offset": max(offsets.min_offset, 0),
+                "max_offset": offsets.max_offset,
+                "messages": offsets.max_offset - max(offsets.min_offset, 0),
+                "earliest_timestamp": earliest_ms if earliest_ms > 0 else None,
+                "last_timestamp": offsets.last_update_timestamp or None,
+            }
+            rows.append(row)
+    if output is not OutputFormat.JSON:
+        stamps = ("earliest", "last")
+        rows = [row | {name: date_time(row[f"{name}_timestamp"] or 0) for name in stamps} for row in rows]
+    print_rows(("broker", "queue_id", "min_offset", "max_offset", "messages", "earliest", "last"), rows, output)
 
 
 async def create_topic(name_server: str, topic: str, queues: int, broker: str | None, force: bool) -> None:

@@ -168,8 +168,8 @@ def test_a_signal_leaves_nothing_behind(lockstep: Lockstep, orders: Result, numb
     assert result.status == 128 + number
     assert "consumed 30 messages" in one_line(result.err)
     assert lockstep("lock", "list", "-g", group, "-o", "json").rows == []
-    described = lockstep("group", "describe", group, "-o", "json").rows
-    assert sum(row["committed_offset"] for row in described) == 30
+    (described,) = lockstep("group", "describe", group, "-o", "json").rows
+    assert sum(row["committed_offset"] for row in described["queues"]) == 30
     members = {row["group"]: row["members"] for row in lockstep("group", "list", "-o", "json").rows}
     assert members[group] == 0
 
@@ -247,24 +247,6 @@ def test_a_topic_keeps_its_queues_unless_forced(lockstep: Lockstep) -> None:
     assert lockstep("topic", "create", "fixed", "--queues", "5", "--force").status == 0
     rows = lockstep("topic", "list", "-o", "json").rows
     assert {"topic": "fixed", "queues": 5, "brokers": ["broker-a"]} in rows
-
-
-def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep) -> None:
-    """While it runs the owner is the lock's; what it has not handled is its lag."""
-    assert lockstep("topic", "create", "described", "--queues", "1").status == 0
-    lockstep("produce", "described", "-k", "k", "--text", stdin="a\nb\nc\n")
-    lockstep("consume", "described", "-g", "described", "-c", "2")
-    (row,) = lockstep("group", "describe", "described", "-o", "json").rows
-    assert row["owner"] is None
-    assert (row["committed_offset"], row["max_offset"], row["lag"]) == (2, 3, 1)
-    with lockstep.start("consume", "described", "-g", "described", "-f", "%s\n") as running:
-        assert running.line() == "c\n"
-        (row,) = lockstep("group", "describe", "described", "-t", "described", "-o", "json").rows
-        owners = {lock["owner"] for lock in lockstep("lock", "list", "-g", "described", "-o", "json").rows}
-        assert {row["owner"]} == owners
-    header, line = lockstep("group", "describe", "described", "-t", "described").out.splitlines()
-    assert header.split("  ")[0] == "TOPIC"
-    assert line.split()[:2] == ["described", "broker-a"]
 
 
 # Wrong calls -------------------------------------------------------------------------------------------------

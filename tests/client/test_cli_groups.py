@@ -1,0 +1,140 @@
+"""`lockstep group`, `offset` and `topic stats` as a user runs them, against a real broker."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.commands import Lockstep, running_broker
+
+
+@pytest.fixture(scope="module")
+def lockstep() -> Iterator[Lockstep]:
+    """The command with a broker of this module's own, and topic `orders`: a, b, c in its only queue."""
+    with running_broker() as command:
+        assert command("topic", "create", "orders", "--queues", "1").status == 0
+        assert command("produce", "orders", "-k", "k", "--text", stdin="a\nb\nc\n").status == 0
+        yield command
+
+
+def offsets(lockstep: Lockstep, group: str) -> list[int]:
+    return [row["committed_offset"] for row in lockstep("offset", "show", group, "-t", "orders", "-o", "json").rows]
+
+
+# Groups ------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep) -> None:
+    """While it runs the owner is the lock's, and its member tells how it consumes; the lag is what is not handled."""
+    lockstep("consume", "orders", "-g", "described", "-c", "2")
+    (offline,) = lockstep("group", "describe", "described", "-o", "json").rows
+    assert (offline["group"], offline["members"], offline["statistics"]) == ("described", [], [])
+    (queue,) = offline["queues"]
+    assert queue["owner"] is None
+    assert (queue["committed_offset"], queue["max_offset"], queue["lag"]) == (2, 3, 1)
+    assert queue["last_timestamp"] > 0
+    with lockstep.start("consume", "orders", "-g", "described", "-f", "%s\n") as running:
+        assert running.line() == "c\n"
+        (online,) = lockstep("group", "describe", "described", "-t", "orders", "-o", "json").rows
+        table = lockstep("group", "describe", "described").out
+        refused = lockstep("group", "delete", "described", "--yes")
+    (member,) = online["members"]
+    names = ("language", "version", "consume_type", "message_model", "orderly", "threads")
+    assert [member[name] for name in names] == ["PYTHON", "V4_9_8", "CONSUME_PASSIVELY", "CLUSTERING", True, 1]
+    assert [queue["owner"] for queue in online["queues"]] == [member["client_id"]]
+    (statistics,) = online["statistics"]
+    assert (statistics["client_id"], statistics["topic"]) == (member["client_id"], "orders")
+    assert {"pull_rt", "pull_tps", "consume_rt", "consume_ok_tps", "consume_failed_tps", "consume_failed_msgs"} < set(
+        statistics
+    )
+    members, queues, rates = table.split("\n\n")
+    assert members.split("  ")[0] == "CLIENT ID"
+    assert "orderly, clustering" in members
+    assert queues.splitlines()[1].split()[:4] == ["orders", "broker-a", "0", member["client_id"]]
+    assert rates.splitlines()[1].split()[:2] == [member["client_id"], "orders"]
+    assert (refused.status, refused.out) == (1, "")
+    assert f"is online with {member['client_id']}: stop its members first" in refused.err
+
+
+def test_a_group_is_deleted_with_its_offsets(lockstep: Lockstep) -> None:
+    """It is not listed any more; its retry topic goes when that is said."""
+    lockstep("consume", "orders", "-g", "leaving", "-e")
+    assert "leaving" in [row["group"] for row in lockstep("group", "list", "-o", "json").rows]
+    deleted = lockstep("group", "delete", "leaving", "--topics")
+    assert (deleted.status, deleted.out) == (0, "")
+    assert deleted.err == "lockstep: group leaving is deleted with %RETRY%leaving\n"
+    assert "leaving" not in [row["group"] for row in lockstep("group", "list", "-o", "json").rows]
+    assert "%RETRY%leaving" not in lockstep("topic", "list", "-a").out
+
+
+def test_a_topic_tells_its_offsets_and_times(lockstep: Lockstep) -> None:
+    """First and last message, as JSON in epoch ms and in a table as dates."""
+    (row,) = lockstep("topic", "stats", "orders", "-o", "json").rows
+    assert (row["min_offset"], row["max_offset"], row["messages"]) == (0, 3, 3)
+    assert 0 < row["earliest_timestamp"] <= row["last_timestamp"]
+    header, line = lockstep("topic", "stats", "orders").out.splitlines()
+    assert header.split() == ["BROKER", "QUEUE", "ID", "MIN", "OFFSET", "MAX", "OFFSET", "MESSAGES", "EARLIEST", "LAST"]
+    assert line.split()[:5] == ["broker-a", "0", "0", "3", "3"]
+
+
+# Offsets -----------------------------------------------------------------------------------------------------
+
+
+def test_offsets_of_a_group_that_is_offline_are_stored(lockstep: Lockstep) -> None:
+    """A dry run changes nothing; backwards goes, forwards only with --force; a seek is exact."""
+    lockstep("consume", "orders", "-g", "reset", "-e")
+    dry = lockstep("offset", "reset", "reset", "-t", "orders", "--to-time", "earliest", "--dry-run", "-o", "json")
+    assert [(row["before"], row["after"], row["moved_by"]) for row in dry.rows] == [(3, 0, -3)]
+    assert offsets(lockstep, "reset") == [3]
+    back = lockstep("offset", "reset", "reset", "-t", "orders", "--to-time", "1h ago", "-o", "json")
+    assert [(row["before"], row["after"]) for row in back.rows] == [(3, 0)]
+    stayed = lockstep("offset", "reset", "reset", "-t", "orders", "--to-offset", "2", "-q", "broker-a:0")
+    assert "no queue moves; forward, over what was not consumed, takes --force" in stayed.err
+    assert offsets(lockstep, "reset") == [0]
+    forced = lockstep("offset", "reset", "reset", "-t", "orders", "--to-time", "latest", "--force")
+    assert forced.out.splitlines()[1].split() == ["orders", "broker-a", "0", "0", "3", "3"]
+    assert lockstep("offset", "seek", "reset", "-t", "orders", "-q", "0", "--offset", "1").status == 0
+    assert offsets(lockstep, "reset") == [1]
+    assert lockstep("consume", "orders", "-g", "reset", "-e", "-f", "%s").out == "bc"
+
+
+def test_members_that_are_online_are_told(lockstep: Lockstep) -> None:
+    """They consume again from there on; what they are never told is refused, and so is a seek."""
+    with lockstep.start("consume", "orders", "-g", "told", "-f", "%s\n") as running:
+        assert [running.line() for _ in range(3)] == ["a\n", "b\n", "c\n"]
+        for call in ("reset told -t orders --to-offset 0", "seek told -t orders -q 0 --offset 0"):
+            refused = lockstep("offset", *call.split())
+            assert (refused.status, refused.out) == (1, "")
+            assert "group 'told' is online" in refused.err
+        told = lockstep("offset", "reset", "told", "-t", "orders", "--to-time", "earliest")
+        assert told.err == "lockstep: the members are told, and go on there when their listeners have returned\n"
+        assert [running.line() for _ in range(3)] == ["a\n", "b\n", "c\n"]
+        assert running.stop(signal.SIGINT).status == 130
+    assert offsets(lockstep, "told") == [3]
+
+
+# Wrong calls -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"),
+    [
+        ("group delete nosuch", 1, "no broker knows group 'nosuch'; known are"),
+        ("topic stats nosuch", 1, "topic 'nosuch' does not exist"),
+        ("offset show nosuch", 1, "no broker knows group 'nosuch'; known are"),
+        ("offset reset g -t orders", 2, "give either --to-time or --to-offset"),
+        ("offset reset g -t orders --to-time never", 2, "--to-time 'never': give earliest, latest, epoch milliseconds"),
+        ("offset reset nosuch -t orders --to-time now", 1, "has no offsets of topic 'orders', whose groups are"),
+        ("offset seek g -t orders -q 0 --offset first", 2, "--offset 'first': give a number, earliest or latest"),
+        ("offset seek g -t orders -q 5 --offset 0", 1, "has no queue 5; it has broker-a:0 to broker-a:0"),
+        ("offset seek g -t orders -q 0 --offset 9 --force", 1, "has offsets 0 to 3, and not 9"),
+        ("offset seek g/g -t orders -q 0 --offset 9", 2, "may hold only the characters"),
+    ],
+)
+def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, arguments: str, status: int, complaint: str) -> None:
+    """Nothing on stdout, no traceback."""
+    result = lockstep(*arguments.split())
+    assert (result.status, result.out) == (status, "")
+    assert complaint in result.err
+    assert result.err.startswith("lockstep: ")
+    assert result.err.count("\n") == 1
