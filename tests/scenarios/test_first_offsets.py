@@ -1,0 +1,147 @@
+"""Where a group that is new begins: every ConsumeFromWhere, and the queues too young for it (wire.md 8.1, 12.3)."""
+
+from typing import Any
+
+from lockstep.client import ConsumeFromWhere, ConsumerConfig, MessageExt, PushConsumer
+from lockstep.remoting.logs import EventLog
+from lockstep.simulation import SimRuntime
+from tests.scenarios.cluster import PRODUCER, TOPIC, Cluster
+from tests.scenarios.scenario import INSTANT, scenario
+
+_W = ConsumeFromWhere
+SMALL = {"max_message_bytes": 16 * 1024, "memory_limit_bytes": 128 * 1024}
+PADDING_BYTES = 4_000  # less than what is compressed
+MINUTE_MS, LOOK_BACK_MINUTES = 60_000, 30
+LAST = (  # the first of these, and three deprecated ones that mean the same
+    _W.CONSUME_FROM_LAST_OFFSET,
+    _W.CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST,
+    _W.CONSUME_FROM_MIN_OFFSET,
+    _W.CONSUME_FROM_MAX_OFFSET,
+)
+
+
+class NewGroups:
+    """A consumer in a group of its own for each where; `seen[where]` are the offsets it handled.
+
+    They write no traces, so there is nothing to judge but what they saw.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.seen: dict[ConsumeFromWhere, list[int]] = {}
+
+    async def start(self, where: ConsumeFromWhere, **settings: int) -> None:
+        offsets = self.seen[where] = []
+
+        def listen(messages: list[MessageExt], _context: Any) -> None:
+            offsets.append(messages[0].queue_offset)
+
+        def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
+            config = ConsumerConfig(
+                serialize_type=self._cluster.serialize_type, consume_from_where=where, **settings
+            )  # fmt: skip
+            consumer = PushConsumer(
+                where.name,
+                name_server=self._cluster.name_server,
+                config=config,
+                listener=listen,
+                runtime=runtime,
+                log=log,
+            )
+            consumer.subscribe(TOPIC)
+            return consumer
+
+        await self._cluster.start_client(where.name, make)
+
+    async def firsts(self) -> dict[ConsumeFromWhere, int]:
+        """The first offset each handled, when all have settled and another message has come."""
+        await self._cluster.world.sleep_ms(MINUTE_MS)
+        await self._cluster.send(1, queue_id=0)
+        await self._cluster.world.sleep_ms(MINUTE_MS)
+        return {where: offsets[0] for where, offsets in self.seen.items()}
+
+
+async def _old_queue(cluster: Cluster) -> tuple[int, int]:
+    """A queue that has lost its first messages; its least and next offset. The messages are 2 minutes apart, the last
+    one is new."""
+    await cluster.broker(queues=1, **SMALL)
+    await cluster.producer()
+    for _ in range(50):
+        await cluster.world.sleep_ms(2 * MINUTE_MS)
+        await cluster.world.host(PRODUCER).run(cluster.send_one(queue_id=0, padding_bytes=PADDING_BYTES))
+    store = cluster.store()
+    assert 0 < store.min_offset(TOPIC, 0) < store.max_offset(TOPIC, 0) - LOOK_BACK_MINUTES // 2
+    return store.min_offset(TOPIC, 0), store.max_offset(TOPIC, 0)
+
+
+@scenario(INSTANT)
+async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
+    """The broker answers 0 for "no offset" while nothing of the queue was dropped: where to begin is never asked."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.send(3, queue_id=0)
+    groups = NewGroups(cluster)
+    for where in ConsumeFromWhere:
+        await groups.start(where, consume_timestamp_ms=cluster.world.now_ms + 1)
+    assert await groups.firsts() == dict.fromkeys(ConsumeFromWhere, 0)
+    heard = {request.name for request in cluster.heard.all}
+    assert "QUERY_CONSUMER_OFFSET" in heard
+    assert heard.isdisjoint({"GET_MAX_OFFSET", "SEARCH_OFFSET_BY_TIMESTAMP"})
+    await cluster.end(judge=False)
+
+
+@scenario(INSTANT)
+async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
+    """What was there before is not handled, what comes then is."""
+    _, max_offset = await _old_queue(cluster)
+    groups = NewGroups(cluster)
+    for where in LAST:
+        await groups.start(where)
+    assert await groups.firsts() == dict.fromkeys(LAST, max_offset)
+    await cluster.end(judge=False)
+
+
+@scenario(INSTANT)
+async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> None:
+    """Asked for 0, the broker says where the queue begins now, and there it is taken up 10 s later."""
+    min_offset, max_offset = await _old_queue(cluster)
+    groups = NewGroups(cluster)
+    await groups.start(_W.CONSUME_FROM_FIRST_OFFSET)
+    await groups.firsts()
+    assert groups.seen[_W.CONSUME_FROM_FIRST_OFFSET] == list(range(min_offset, max_offset + 1))
+    await cluster.end(judge=False)
+
+
+@scenario(INSTANT)
+async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
+    """The message stored then: half an hour before the start, unless another time is given."""
+    _, max_offset = await _old_queue(cluster)
+    groups = NewGroups(cluster)
+    await groups.start(_W.CONSUME_FROM_TIMESTAMP)
+    assert (await groups.firsts())[_W.CONSUME_FROM_TIMESTAMP] == max_offset - 1 - LOOK_BACK_MINUTES // 2
+    await cluster.end(judge=False)
+
+
+@scenario(INSTANT)
+async def test_a_given_time_of_an_old_queue(cluster: Cluster) -> None:
+    """Between two messages the nearer one, as brokers search."""
+    _, max_offset = await _old_queue(cluster)
+    groups = NewGroups(cluster)
+    stored_ms = cluster.world.now_ms - 4 * MINUTE_MS  # of the last but two
+    await groups.start(_W.CONSUME_FROM_TIMESTAMP, consume_timestamp_ms=stored_ms + MINUTE_MS - 1)
+    assert (await groups.firsts())[_W.CONSUME_FROM_TIMESTAMP] == max_offset - 3
+    await cluster.end(judge=False)
+
+
+@scenario(INSTANT)
+async def test_a_stored_offset_wins(cluster: Cluster) -> None:
+    """Where a group began is asked once in its life: a member that comes back goes on where it ended."""
+    _, max_offset = await _old_queue(cluster)
+    groups = NewGroups(cluster)
+    where = _W.CONSUME_FROM_FIRST_OFFSET
+    await groups.start(where)
+    await groups.firsts()
+    await cluster.leave(where.name)
+    await groups.start(where)
+    assert await groups.firsts() == {where: max_offset + 1}
+    await cluster.end(judge=False)
