@@ -21,10 +21,10 @@ async def confirm(question: str) -> None:
     sys.stderr.write(f"lockstep: {question} [y/N] ")
     sys.stderr.flush()
     loop, number = asyncio.get_running_loop(), sys.stdin.fileno()
-    readable = loop.create_future()
-    loop.add_reader(number, lambda: readable.done() or readable.set_result(None))
+    readable = asyncio.Event()
+    loop.add_reader(number, readable.set)
     try:
-        await readable
+        await readable.wait()
     finally:
         loop.remove_reader(number)
     answer = os.read(number, _ANSWER_BYTES).decode("utf-8", "replace").strip().lower()

@@ -1,6 +1,7 @@
 """`lockstep topic`: what topics there are, what is in one, and making one."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from lockstep.client.admin import AdminClient
 from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
@@ -41,7 +42,7 @@ def _brokers(route: TopicRouteData) -> list[str]:
 async def topic_stats(name_server: str, topic: str, output: OutputFormat) -> None:
     """Offsets of each queue, and when its first message that is left and its last were stored."""
     check_topic(topic)
-    rows = []
+    rows: list[dict[str, Any]] = []
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         for queue, offsets in (await admin.topic_stats(topic)).items():
             earliest_ms = await admin.earliest_store_time_ms(queue)

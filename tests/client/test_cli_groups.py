@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.client.cli_inside import Inside
 from tests.commands import Lockstep, running_broker
 
 
@@ -17,17 +18,22 @@ def lockstep() -> Iterator[Lockstep]:
         yield command
 
 
-def offsets(lockstep: Lockstep, group: str) -> list[int]:
-    return [row["committed_offset"] for row in lockstep("offset", "show", group, "-t", "orders", "-o", "json").rows]
+@pytest.fixture
+def inside(lockstep: Lockstep, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(lockstep.name_server, monkeypatch, capfd)
+
+
+def offsets(inside: Inside, group: str) -> list[int]:
+    return [row["committed_offset"] for row in inside("offset", "show", group, "-t", "orders", "-o", "json").rows]
 
 
 # Groups ------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep) -> None:
+def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, inside: Inside) -> None:
     """While it runs the owner is the lock's, and its member tells how it consumes; the lag is what is not handled."""
     lockstep("consume", "orders", "-g", "described", "-c", "2")
-    (offline,) = lockstep("group", "describe", "described", "-o", "json").rows
+    (offline,) = inside("group", "describe", "described", "-o", "json").rows
     assert (offline["group"], offline["members"], offline["statistics"]) == ("described", [], [])
     (queue,) = offline["queues"]
     assert queue["owner"] is None
@@ -35,9 +41,9 @@ def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep) -> 
     assert queue["last_timestamp"] > 0
     with lockstep.start("consume", "orders", "-g", "described", "-f", "%s\n") as running:
         assert running.line() == "c\n"
-        (online,) = lockstep("group", "describe", "described", "-t", "orders", "-o", "json").rows
-        table = lockstep("group", "describe", "described").out
-        refused = lockstep("group", "delete", "described", "--yes")
+        (online,) = inside("group", "describe", "described", "-t", "orders", "-o", "json").rows
+        table = inside("group", "describe", "described").out
+        refused = inside("group", "delete", "described", "--yes")
     (member,) = online["members"]
     names = ("language", "version", "consume_type", "message_model", "orderly", "threads")
     assert [member[name] for name in names] == ["PYTHON", "V4_9_8", "CONSUME_PASSIVELY", "CLUSTERING", True, 1]
@@ -56,23 +62,23 @@ def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep) -> 
     assert f"is online with {member['client_id']}: stop its members first" in refused.err
 
 
-def test_a_group_is_deleted_with_its_offsets(lockstep: Lockstep) -> None:
+def test_a_group_is_deleted_with_its_offsets(lockstep: Lockstep, inside: Inside) -> None:
     """It is not listed any more; its retry topic goes when that is said."""
     lockstep("consume", "orders", "-g", "leaving", "-e")
-    assert "leaving" in [row["group"] for row in lockstep("group", "list", "-o", "json").rows]
-    deleted = lockstep("group", "delete", "leaving", "--topics")
+    assert "leaving" in [row["group"] for row in inside("group", "list", "-o", "json").rows]
+    deleted = inside("group", "delete", "leaving", "--topics")
     assert (deleted.status, deleted.out) == (0, "")
     assert deleted.err == "lockstep: group leaving is deleted with %RETRY%leaving\n"
-    assert "leaving" not in [row["group"] for row in lockstep("group", "list", "-o", "json").rows]
-    assert "%RETRY%leaving" not in lockstep("topic", "list", "-a").out
+    assert "leaving" not in [row["group"] for row in inside("group", "list", "-o", "json").rows]
+    assert "%RETRY%leaving" not in inside("topic", "list", "-a").out
 
 
-def test_a_topic_tells_its_offsets_and_times(lockstep: Lockstep) -> None:
+def test_a_topic_tells_its_offsets_and_times(inside: Inside) -> None:
     """First and last message, as JSON in epoch ms and in a table as dates."""
-    (row,) = lockstep("topic", "stats", "orders", "-o", "json").rows
+    (row,) = inside("topic", "stats", "orders", "-o", "json").rows
     assert (row["min_offset"], row["max_offset"], row["messages"]) == (0, 3, 3)
     assert 0 < row["earliest_timestamp"] <= row["last_timestamp"]
-    header, line = lockstep("topic", "stats", "orders").out.splitlines()
+    header, line = inside("topic", "stats", "orders").out.splitlines()
     assert header.split() == ["BROKER", "QUEUE", "ID", "MIN", "OFFSET", "MAX", "OFFSET", "MESSAGES", "EARLIEST", "LAST"]
     assert line.split()[:5] == ["broker-a", "0", "0", "3", "3"]
 
@@ -80,37 +86,37 @@ def test_a_topic_tells_its_offsets_and_times(lockstep: Lockstep) -> None:
 # Offsets -----------------------------------------------------------------------------------------------------
 
 
-def test_offsets_of_a_group_that_is_offline_are_stored(lockstep: Lockstep) -> None:
+def test_offsets_of_a_group_that_is_offline_are_stored(lockstep: Lockstep, inside: Inside) -> None:
     """A dry run changes nothing; backwards goes, forwards only with --force; a seek is exact."""
     lockstep("consume", "orders", "-g", "reset", "-e")
-    dry = lockstep("offset", "reset", "reset", "-t", "orders", "--to-time", "earliest", "--dry-run", "-o", "json")
+    dry = inside("offset", "reset", "reset", "-t", "orders", "--to-time", "earliest", "--dry-run", "-o", "json")
     assert [(row["before"], row["after"], row["moved_by"]) for row in dry.rows] == [(3, 0, -3)]
-    assert offsets(lockstep, "reset") == [3]
-    back = lockstep("offset", "reset", "reset", "-t", "orders", "--to-time", "1h ago", "-o", "json")
+    assert offsets(inside, "reset") == [3]
+    back = inside("offset", "reset", "reset", "-t", "orders", "--to-time", "1h ago", "-o", "json")
     assert [(row["before"], row["after"]) for row in back.rows] == [(3, 0)]
-    stayed = lockstep("offset", "reset", "reset", "-t", "orders", "--to-offset", "2", "-q", "broker-a:0")
+    stayed = inside("offset", "reset", "reset", "-t", "orders", "--to-offset", "2", "-q", "broker-a:0")
     assert "no queue moves; forward, over what was not consumed, takes --force" in stayed.err
-    assert offsets(lockstep, "reset") == [0]
-    forced = lockstep("offset", "reset", "reset", "-t", "orders", "--to-time", "latest", "--force")
+    assert offsets(inside, "reset") == [0]
+    forced = inside("offset", "reset", "reset", "-t", "orders", "--to-time", "latest", "--force")
     assert forced.out.splitlines()[1].split() == ["orders", "broker-a", "0", "0", "3", "3"]
-    assert lockstep("offset", "seek", "reset", "-t", "orders", "-q", "0", "--offset", "1").status == 0
-    assert offsets(lockstep, "reset") == [1]
+    assert inside("offset", "seek", "reset", "-t", "orders", "-q", "0", "--offset", "1").status == 0
+    assert offsets(inside, "reset") == [1]
     assert lockstep("consume", "orders", "-g", "reset", "-e", "-f", "%s").out == "bc"
 
 
-def test_members_that_are_online_are_told(lockstep: Lockstep) -> None:
+def test_members_that_are_online_are_told(lockstep: Lockstep, inside: Inside) -> None:
     """They consume again from there on; what they are never told is refused, and so is a seek."""
     with lockstep.start("consume", "orders", "-g", "told", "-f", "%s\n") as running:
         assert [running.line() for _ in range(3)] == ["a\n", "b\n", "c\n"]
         for call in ("reset told -t orders --to-offset 0", "seek told -t orders -q 0 --offset 0"):
-            refused = lockstep("offset", *call.split())
+            refused = inside("offset", *call.split())
             assert (refused.status, refused.out) == (1, "")
             assert "group 'told' is online" in refused.err
-        told = lockstep("offset", "reset", "told", "-t", "orders", "--to-time", "earliest")
+        told = inside("offset", "reset", "told", "-t", "orders", "--to-time", "earliest")
         assert told.err == "lockstep: the members are told, and go on there when their listeners have returned\n"
         assert [running.line() for _ in range(3)] == ["a\n", "b\n", "c\n"]
         assert running.stop(signal.SIGINT).status == 130
-    assert offsets(lockstep, "told") == [3]
+    assert offsets(inside, "told") == [3]
 
 
 # Wrong calls -------------------------------------------------------------------------------------------------
@@ -131,9 +137,9 @@ def test_members_that_are_online_are_told(lockstep: Lockstep) -> None:
         ("offset seek g/g -t orders -q 0 --offset 9", 2, "may hold only the characters"),
     ],
 )
-def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, arguments: str, status: int, complaint: str) -> None:
+def test_a_wrong_call_is_told_in_one_line(inside: Inside, arguments: str, status: int, complaint: str) -> None:
     """Nothing on stdout, no traceback."""
-    result = lockstep(*arguments.split())
+    result = inside(*arguments.split())
     assert (result.status, result.out) == (status, "")
     assert complaint in result.err
     assert result.err.startswith("lockstep: ")

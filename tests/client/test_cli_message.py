@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.client.cli_inside import Inside
 from tests.commands import Lockstep, running_broker
 
 LINES = [
@@ -30,76 +31,81 @@ def lockstep() -> Iterator[Lockstep]:
         yield command
 
 
+@pytest.fixture
+def inside(lockstep: Lockstep, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(lockstep.name_server, monkeypatch, capfd)
+
+
 def bodies(out: str) -> list[str]:
     return [json.loads(line)["body"] for line in out.splitlines()]
 
 
-def test_messages_are_found_by_key_and_by_place(lockstep: Lockstep) -> None:
+def test_messages_are_found_by_key_and_by_place(inside: Inside) -> None:
     """Each word of KEYS is one; of many the newest; a queue and an offset name one message."""
-    (found,) = lockstep("message", "find", "-t", "orders", "--key", "order-7", "-o", "json").rows
+    (found,) = inside("message", "find", "-t", "orders", "--key", "order-7", "-o", "json").rows
     assert (found["body"], found["keys"], found["key"]) == ("b7", "order-7 all", "K1")
-    newest = lockstep("message", "find", "-t", "orders", "-k", "all", "--max", "3", "-o", "json")
+    newest = inside("message", "find", "-t", "orders", "-k", "all", "--max", "3", "-o", "json")
     assert sorted(row["body"] for row in newest.rows) == ["b22", "b23", "b24"]
     assert "the newest 3 messages; --max and --end find others" not in newest.err
     place = f"{found['broker']}:{found['queue_id']}"
-    (same,) = lockstep(
+    (same,) = inside(
         "message", "find", "-t", "orders", "-q", place, "--offset", str(found["offset"]), "-o", "json"
     ).rows
     assert same == found
-    header, line = lockstep("message", "find", "-t", "orders", "-k", "order-7").out.splitlines()
+    header, line = inside("message", "find", "-t", "orders", "-k", "order-7").out.splitlines()
     assert header.split()[:3] == ["STORED", "QUEUE", "OFFSET"]
     assert line.endswith("b7")
 
 
-def test_a_message_is_got_by_either_id_with_who_consumed_it(lockstep: Lockstep) -> None:
+def test_a_message_is_got_by_either_id_with_who_consumed_it(lockstep: Lockstep, inside: Inside) -> None:
     """Its own id takes the topic; groups say what RocketMQ's messageTrackDetail says of them."""
-    (found,) = lockstep("message", "find", "-t", "orders", "--key", "order-24", "-o", "json").rows
+    (found,) = inside("message", "find", "-t", "orders", "--key", "order-24", "-o", "json").rows
     lockstep("consume", "orders", "-g", "away", "-e")
     with lockstep.start("consume", "orders", "-g", "here", "-f", "%s\n", "-D", "pullInterval=0") as here:
         assert {here.line() for _ in LINES} == {f"b{n}\n" for n in range(25)}
         with lockstep.start("consume", "orders", "-g", "odd", "--tags", "odd", "-f", "%s\n") as odd:
             assert {odd.line() for _ in range(12)} == {f"b{n}\n" for n in range(1, 25, 2)}
             odd.stop(signal.SIGINT)
-        got = lockstep("message", "get", found["msg_id"], "-t", "orders", "-o", "json")
+        got = inside("message", "get", found["msg_id"], "-t", "orders", "-o", "json")
         here.stop(signal.SIGINT)
     (row,) = got.rows
     states = {entry["group"]: entry["state"] for entry in row.pop("consumed_by")}
     assert row == found
     assert states["away"] == states["odd"] == "NOT_ONLINE"
     assert states["here"] in ("CONSUMED", "NOT_CONSUME_YET")  # its offset is stored each 5 s
-    by_offset = lockstep("message", "get", found["offset_message_id"])
+    by_offset = inside("message", "get", found["offset_message_id"])
     assert by_offset.status == 0
     assert ["store", "host"] in [line.split()[:2] for line in by_offset.out.splitlines()]
     assert ["body", "b24"] in [line.split() for line in by_offset.out.splitlines()]
     assert ["away", "NOT_ONLINE"] in [line.split() for line in by_offset.out.splitlines()]
 
 
-def test_tail_shows_the_last_or_begins_where_it_is_told(lockstep: Lockstep) -> None:
+def test_tail_shows_the_last_or_begins_where_it_is_told(inside: Inside) -> None:
     """The last ten or --count over all queues, in order of time; with --from, --count stops; tags choose."""
-    assert len(lockstep("message", "tail", "-t", "orders").out.splitlines()) == 10
-    last = bodies(lockstep("message", "tail", "-t", "orders", "-c", "24", "-o", "json").out)
+    assert len(inside("message", "tail", "-t", "orders").out.splitlines()) == 10
+    last = bodies(inside("message", "tail", "-t", "orders", "-c", "24", "-o", "json").out)
     assert len(last) == len(set(last)) == 24
     assert [body for body in last if int(body[1:]) % 2] == [f"b{n}" for n in range(1, 25, 2)], "a queue's own order"
-    first = lockstep("message", "tail", "-t", "orders", "--from", "first", "-c", "5", "--format", "%p:%o\n").out
+    first = inside("message", "tail", "-t", "orders", "--from", "first", "-c", "5", "--format", "%p:%o\n").out
     assert len(first.splitlines()) == 5
     assert {"0:0", "1:0"} & set(first.splitlines())
-    assert len(lockstep("message", "tail", "-t", "orders", "--from", "10m ago", "-o", "json").rows) == 25
-    assert lockstep("message", "tail", "-t", "orders", "--from", "now").out == ""
-    odd = lockstep("message", "tail", "-t", "orders", "--tag", "odd", "-c", "12", "-o", "json")
+    assert len(inside("message", "tail", "-t", "orders", "--from", "10m ago", "-o", "json").rows) == 25
+    assert inside("message", "tail", "-t", "orders", "--from", "now").out == ""
+    odd = inside("message", "tail", "-t", "orders", "--tag", "odd", "-c", "12", "-o", "json")
     assert bodies(odd.out) == [f"b{n}" for n in range(1, 25, 2)]
-    queue = lockstep("message", "tail", "-t", "orders", "-q", "1", "--from", "first", "-o", "json")
+    queue = inside("message", "tail", "-t", "orders", "-q", "1", "--from", "first", "-o", "json")
     assert {row["queue_id"] for row in queue.rows} == {1}
 
 
-def test_tail_goes_on_with_what_comes(lockstep: Lockstep) -> None:
+def test_tail_goes_on_with_what_comes(lockstep: Lockstep, inside: Inside) -> None:
     """Until Ctrl-C, with status 130 and nothing said; or until --count."""
-    assert lockstep("topic", "create", "live", "--queues", "2").status == 0
+    assert inside("topic", "create", "live", "--queues", "2").status == 0
     with lockstep.start("message", "tail", "-t", "live", "-f", "--format", "%s\n") as running:
         lockstep("produce", "live", "-k", "k", "--text", stdin="one\n")
         assert running.line() == "one\n"
         lockstep("produce", "live", "-k", "k", "--text", stdin="two\nthree\n")
         assert [running.line(), running.line()] == ["two\n", "three\n"]
-        counted = lockstep("message", "tail", "-t", "live", "-f", "--from", "first", "-c", "2", "--format", "%s\n")
+        counted = inside("message", "tail", "-t", "live", "-f", "--from", "first", "-c", "2", "--format", "%s\n")
         assert (counted.status, counted.out) == (0, "one\ntwo\n")
         result = running.stop(signal.SIGINT)
     assert (result.status, result.out, result.err) == (130, "", "")
@@ -135,9 +141,9 @@ def test_nobody_reading_ends_tail_quietly(lockstep: Lockstep) -> None:
         ("tail -t orders -n 127.0.0.1:1", 1, "no name server answered: cannot connect to 127.0.0.1:1"),
     ],
 )
-def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, arguments: str, status: int, complaint: str) -> None:
+def test_a_wrong_call_is_told_in_one_line(inside: Inside, arguments: str, status: int, complaint: str) -> None:
     """Nothing on stdout, no traceback."""
-    result = lockstep("message", *arguments.split())
+    result = inside("message", *arguments.split())
     assert (result.status, result.out) == (status, "")
     assert complaint in result.err
     assert result.err.startswith("lockstep: ")

@@ -1,0 +1,26 @@
+"""`lockstep` inside of the test's process, for the many calls that need no process of their own."""
+
+import sys
+
+import pytest
+
+from lockstep.client import cli
+from tests.commands import Result
+
+__all__ = ["Inside"]
+
+
+class Inside:
+    """Called like `tests.commands.Lockstep`; stdin is the test's own."""
+
+    def __init__(self, name_server: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        self._name_server = name_server
+        self._monkeypatch = monkeypatch
+        self._capfd = capfd
+
+    def __call__(self, *arguments: str) -> Result:
+        self._monkeypatch.setattr(sys, "argv", ["lockstep", *arguments])
+        self._monkeypatch.setenv("NAMESRV_ADDR", self._name_server)
+        self._capfd.readouterr()
+        status = cli._status()
+        return Result(status, *self._capfd.readouterr())
