@@ -188,7 +188,9 @@ class LiteEngine:
 
     def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:
         for queue, offset in offsets.items():
-            self._note(self.owned(queue), offset)
+            lite_queue = self.owned(queue)
+            lite_queue.handled = max(lite_queue.handled, offset)  # or the commit at the shutdown would take it back
+            self._note(lite_queue, offset)
         return list(offsets)
 
     def commit_handled(self) -> None:

@@ -128,6 +128,7 @@ async def test_a_commit_is_sent_with_the_next_5_s(cluster: Cluster) -> None:
     assert cluster.committed(group=GROUP) == 20
     assert await puller.do(puller.consumer.committed(queue(0))) == 20
     await puller.end()
+    assert cluster.committed(group=GROUP) == 20, "the user said that all of it is handled"
     await cluster.end(judge=False)
 
 
