@@ -59,6 +59,8 @@ enablePropertyFilter=true
 autoCreateTopicEnable=true
 autoCreateSubscriptionGroup=true
 flushDiskType=ASYNC_FLUSH
+transactionTimeOut=1000
+transactionCheckInterval=2000
 """
 
 
