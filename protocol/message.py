@@ -132,6 +132,15 @@ class MessageExt:
         self._topic = topic  # a retried message gets its first topic back before the listener sees it
 
     @property
+    def first_topic(self) -> str:
+        """What it was sent to, under the name that brokers know, however often it was retried."""
+        first = self.properties.get(names.RETRY_TOPIC)
+        if first is None:
+            start = self._tail + 1
+            first = self._buffer[start : start + self._buffer[self._tail]].decode("utf-8", "replace")
+        return first
+
+    @property
     def properties(self) -> dict[str, str]:
         if self._properties is None:
             start = self._tail + 1 + self._buffer[self._tail]
