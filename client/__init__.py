@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         OrderlyListener,
     )
     from lockstep.client.lite_pull_consumer import LitePullConsumer
+    from lockstep.client.message_selector import MessageSelector
     from lockstep.client.offset_store import ReadOffsetType
     from lockstep.client.plugin_broker import LockstepBroker
     from lockstep.client.producer import Producer, SendCallback
@@ -122,6 +123,7 @@ __all__ = [
     "MessageQueue",
     "MessageQueueListener",
     "MessageQueueSelector",
+    "MessageSelector",
     "MessageType",
     "NoRouteError",
     "NotLockstepError",
@@ -182,6 +184,7 @@ EXPORTS = {
         " ConsumeOrderlyContext ConsumeOrderlyStatus OrderlyListener"
     ),
     "lockstep.client.lite_pull_consumer": "LitePullConsumer",
+    "lockstep.client.message_selector": "MessageSelector",
     "lockstep.client.offset_store": "ReadOffsetType",
     "lockstep.client.plugin_broker": "LockstepBroker",
     "lockstep.client.producer": "Producer SendCallback",

@@ -9,6 +9,7 @@ from lockstep.client.errors import ConsumerError
 from lockstep.client.instance import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.lite_engine import LiteEngine
+from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import LitePullConsumerConfig
 from lockstep.client.pull_member import MemberOptions
 from lockstep.client.queue_watch import TopicMessageQueueChangeListener
@@ -73,15 +74,16 @@ class LitePullConsumer(Lifecycle):
 
     # Which queues --------------------------------------------------------------------------------------------
 
-    def subscribe(self, topic: str, expression: str = "*") -> None:
-        """Share the topic's queues with the group's other members; messages whose tag the expression names.
+    def subscribe(self, topic: str, expression: Expression = "*") -> None:
+        """Share the topic's queues with the group's other members; messages whose tag the expression names, or that a
+        MessageSelector selects.
 
         Raises FilterError, LocalProtocolError, ConsumerError after `assign`.
         """
         self._choose(_Kind.SUBSCRIBE)
         check_topic(topic)
         version_ms = 0 if self._engine is None else self._engine.runtime.now_ms()
-        self._subscriptions[topic] = SubscriptionData.parse(topic, expression, version_ms)
+        self._subscriptions[topic] = subscription_of(topic, expression, version_ms)
         if self._engine is not None:
             self._engine.join_soon(topic)
 

@@ -6,6 +6,7 @@ from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_aver
 from lockstep.client.errors import ConsumerError
 from lockstep.client.instance import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
+from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.offset_store import ReadOffsetType
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull_call import PullRequest, PullResult, PullStatus
@@ -94,12 +95,13 @@ class PullConsumer(Lifecycle):
     async def pull(
         self,
         queue: MessageQueue,
-        expression: str,
+        expression: Expression,
         offset: int,
         max_nums: int,
         timeout_ms: int | None = None,
     ) -> PullResult:
-        """What there is now from `offset` on, at most `max_nums` messages whose tag the expression names.
+        """What there is now from `offset` on, at most `max_nums` messages whose tag the expression names, or that a
+        MessageSelector selects.
 
         Nothing is committed by it: see `update_consume_offset`. Raises FilterError.
         """
@@ -107,19 +109,19 @@ class PullConsumer(Lifecycle):
         return await self._pull(queue, expression, offset, max_nums, _TEXT, timeout_ms)
 
     async def pull_block_if_not_found(
-        self, queue: MessageQueue, expression: str, offset: int, max_nums: int
+        self, queue: MessageQueue, expression: Expression, offset: int, max_nums: int
     ) -> PullResult:
         """As `pull`, but when there is nothing the broker waits for a message, `pull_suspend_ms` at most."""
         return await self._pull(queue, expression, offset, max_nums, _TEXT_AND_SUSPEND, self.config.pull_timeout_ms)
 
     async def _pull(
-        self, queue: MessageQueue, expression: str, offset: int, max_nums: int, sys_flag: int, timeout_ms: int
+        self, queue: MessageQueue, expression: Expression, offset: int, max_nums: int, sys_flag: int, timeout_ms: int
     ) -> PullResult:
         if offset < 0:
             raise ConsumerError(f"an offset is 0 or more, not {offset}")
         if max_nums <= 0:
             raise ConsumerError(f"a pull is for at least one message, not {max_nums}")
-        subscription = SubscriptionData.parse(queue.topic, expression)
+        subscription = subscription_of(queue.topic, expression)
         member = await self._joined(queue.topic)
         source = member.calls.source(queue)
         endpoint = await member.calls.endpoint(queue, source)

@@ -15,6 +15,7 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
+from lockstep.client.message_selector import check_at_brokers
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull_call import PullCalls
@@ -135,6 +136,7 @@ class PullMember:
             await self.offsets.load()
             for topic in list(self._subscriptions):
                 await self.instance.routes.fetch(topic)
+            await check_at_brokers(self.instance, self._options.group, list(self._subscriptions.values()))
             await self.instance.heartbeat_all()
         except BaseException:
             await self._close(claim)

@@ -1,6 +1,7 @@
 """Which broker holds which queue: asked from the name servers, remembered, asked again every 30 s."""
 
 from collections.abc import Callable
+from random import Random
 from typing import TypeVar
 
 from lockstep.client.errors import NoRouteError
@@ -58,6 +59,14 @@ class Routes:
             next_id = broker_id + 1
             broker_id = next_id if broker_id != MASTER_ID and next_id in by_id else min(by_id)
         return by_id[broker_id], broker_id
+
+    def any_address(self, topic: str, rng: Random) -> str | None:
+        """Of a random broker of the topic: its master, or else a slave of it. None before the topic has a route."""
+        route = self._routes.get(topic)
+        if route is None or not route.broker_datas:
+            return None
+        data = rng.choice(route.broker_datas)
+        return data.master_addr or next(iter(data.broker_addrs.values()), None)
 
     def broker_name_at(self, address: str) -> str | None:
         """The name of the broker that has this address, as far as the routes fetched so far say."""

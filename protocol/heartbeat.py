@@ -1,4 +1,5 @@
-"""HeartbeatData: how clients tell a broker who they are and what they subscribe to (wire.md 9.1)."""
+"""HeartbeatData: how clients tell a broker who they are and what they subscribe to (wire.md 9.1); and how they ask
+beforehand whether it can filter so."""
 
 from enum import Enum
 from typing import Any, NamedTuple, Self, TypeVar
@@ -8,6 +9,7 @@ from lockstep.protocol.errors import BodyError, shown
 from lockstep.protocol.filter import SUBSCRIBE_ALL, java_string_hash, parse_tags
 
 __all__ = [
+    "ClientConfigBody",
     "ConsumeFromWhere",
     "ConsumeType",
     "ConsumerData",
@@ -163,3 +165,25 @@ class HeartbeatData(NamedTuple):
             tuple(ProducerData(take(as_object(data, "producerData"), "groupName", str)) for data in producers),
             tuple(ConsumerData.from_wire(data) for data in consumers),
         )
+
+
+class ClientConfigBody(NamedTuple):
+    """Request of CHECK_CLIENT_CONFIG."""
+
+    client_id: str
+    group: str
+    subscription: SubscriptionData | None  # None: nothing is asked
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "clientId": self.client_id,
+            "group": self.group,
+            "subscriptionData": self.subscription and self.subscription.to_wire(),
+        }
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value or {}, "a client configuration")
+        wanted = wire.get("subscriptionData")
+        subscription = None if wanted is None else SubscriptionData.from_wire(wanted)
+        return cls(take(wire, "clientId", str, ""), take(wire, "group", str, ""), subscription)

@@ -1,20 +1,18 @@
 """Who is there: codes 34, 35, 38, 46 and our LIST_CONSUMER_GROUPS (wire.md 9)."""
 
-from typing import Any, NamedTuple, Self
-
 from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_filters import compiled
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import check_filters_by
 from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList
-from lockstep.protocol.body_codec import as_object, decode_body, encode_body, take
+from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError, is_tag_type
 from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
-from lockstep.protocol.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
+from lockstep.protocol.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData
 from lockstep.protocol.names import check_group
 
 __all__ = ["check_client_config", "heartbeat", "list_consumer_groups", "list_consumers", "unregister_client"]
@@ -84,33 +82,11 @@ def list_consumer_groups(
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 
-class _ClientConfigBody(NamedTuple):
-    """Request of CHECK_CLIENT_CONFIG."""
-
-    client_id: str
-    group: str
-    subscription: SubscriptionData | None  # None: nothing is asked
-
-    def to_wire(self) -> dict[str, Any]:
-        return {
-            "clientId": self.client_id,
-            "group": self.group,
-            "subscriptionData": self.subscription and self.subscription.to_wire(),
-        }
-
-    @classmethod
-    def from_wire(cls, value: Any) -> Self:
-        wire = as_object(value or {}, "a client configuration")
-        wanted = wire.get("subscriptionData")
-        subscription = None if wanted is None else SubscriptionData.from_wire(wanted)
-        return cls(take(wire, "clientId", str, ""), take(wire, "group", str, ""), subscription)
-
-
 def check_client_config(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """Can this broker filter as the client wants? By tags it can; SQL92 is off in RocketMQ's defaults."""
-    subscription = decode_body(_ClientConfigBody, command.body, command.serialize_type).subscription
+    subscription = decode_body(ClientConfigBody, command.body, command.serialize_type).subscription
     if subscription is not None and not is_tag_type(subscription.expression_type):
         check_filters_by(broker.config, subscription.expression_type)
         try:

@@ -1,0 +1,58 @@
+"""What of a topic a consumer wants: by tags, as text is read, or by SQL92 on properties."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from lockstep.client.errors import ConsumerError
+from lockstep.client.instance import MQClientInstance
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.errors import shown
+from lockstep.protocol.filter import SQL92, TAG, FilterError, is_tag_type
+from lockstep.protocol.heartbeat import ClientConfigBody, SubscriptionData
+
+__all__ = ["Expression", "MessageSelector", "check_at_brokers", "subscription_of"]
+
+
+class MessageSelector(NamedTuple):
+    """`MessageSelector.by_sql("size > 3 AND color IN ('red', 'blue')")`; needs a broker with enablePropertyFilter."""
+
+    expression_type: str
+    expression: str
+
+    @classmethod
+    def by_sql(cls, expression: str) -> "MessageSelector":
+        return cls(SQL92, expression)
+
+    @classmethod
+    def by_tag(cls, expression: str = "*") -> "MessageSelector":
+        """ "*", "TagA", "TagA || TagB"; the same as the text alone."""
+        return cls(TAG, expression)
+
+
+Expression = str | MessageSelector
+
+
+def subscription_of(topic: str, expression: Expression, version_ms: int = 0) -> SubscriptionData:
+    """Raises FilterError. Whether SQL makes sense is the broker's to say."""
+    expression_type, text = (TAG, expression) if isinstance(expression, str) else expression
+    if is_tag_type(expression_type):
+        return SubscriptionData.parse(topic, text, version_ms)
+    if not text:
+        raise FilterError(f"an expression of type {shown(expression_type)} must not be empty")
+    return SubscriptionData(topic, text, sub_version=version_ms, expression_type=expression_type)
+
+
+async def check_at_brokers(instance: MQClientInstance, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+    """Before anything is pulled: one broker of each topic is asked whether it can filter so (wire.md 12.2).
+
+    Tags every broker can. Raises ConsumerError with the broker's reason, and RemotingError.
+    """
+    for subscription in subscriptions:
+        address = instance.routes.any_address(subscription.topic, instance.runtime.rng)
+        if is_tag_type(subscription.expression_type) or address is None:
+            continue
+        body = ClientConfigBody(instance.client_id, group, subscription)
+        reply = await instance.call_address(address, RequestCode.CHECK_CLIENT_CONFIG, body=body)
+        if reply.code != ResponseCode.SUCCESS:
+            topic, kind = subscription.topic, subscription.expression_type
+            raise ConsumerError(f"the broker at {address} cannot filter topic {topic!r} by {kind}: {reply.remark}")
