@@ -55,6 +55,7 @@ class LocalFileOffsetStore(OffsetStore):
 
     def __init__(self, runtime: Runtime, folder: str, client_id: str, group: str, log: EventLog) -> None:
         super().__init__()
+        self._folder = folder
         self.path = f"{folder}/{client_id}/{group}/offsets.json"
         self._runtime = runtime
         self._storage = runtime.storage
@@ -69,7 +70,9 @@ class LocalFileOffsetStore(OffsetStore):
     async def load(self) -> None:
         """Take the file, alone, and read it. Raises ConsumerError."""
         try:
-            self._lock = self._storage.lock(self.path + _LOCK)
+            self._lock = self._storage.lock(self.path + _LOCK)  # makes the folders, too
+            await self._pool.submit(partial(self._storage.sync_dir, self._folder))
+            await self._pool.submit(partial(self._storage.sync_dir, self.path.rpartition("/")[0]))
         except BlockingIOError:
             raise ConsumerError(
                 f"another process keeps the offsets of group {self._group!r} in {self.path}: give each consumer of one "
