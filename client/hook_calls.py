@@ -128,6 +128,9 @@ class ConsumeHooks:
 
     def wanted(self, messages: list[MessageExt], queue: MessageQueue) -> list[MessageExt]:
         """What the filter hooks left."""
+        if self._names:
+            for message in messages:
+                message.topic = self._names.bare(message.topic)
         context = FilterMessageContext(self._group, messages, self._names.bare_queue(queue))
         _call_all([hook.filter_message for hook in self._filters], context, self._log)
         return context.messages

@@ -43,7 +43,7 @@ class InnerProducer:
         `reconsume_times` and `limit` go into the header: from the limit on it is a dead letter (wire.md 10.3, 12.7).
         """
         properties = {name: value for name, value in message.properties.items() if name not in _TAKEN_OUT}
-        properties.setdefault(names.RETRY_TOPIC, message.topic)
+        properties.setdefault(names.RETRY_TOPIC, message.first_topic)
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_message_id)
         properties[names.DELAY] = str(_FIRST_RETRY_LEVEL + message.reconsume_times)
         return Outgoing(

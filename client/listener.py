@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -17,6 +17,7 @@ __all__ = [
     "CONCURRENT",
     "ORDERLY",
     "AnyListener",
+    "Around",
     "ConcurrentListener",
     "ConsumeConcurrentlyContext",
     "ConsumeConcurrentlyStatus",
@@ -124,23 +125,52 @@ class Outcome(NamedTuple, Generic[S]):
     raised: bool = False
 
 
+class Around(Protocol):
+    """What surrounds a listener call while it is `active`."""
+
+    @property
+    def active(self) -> bool: ...
+
+    def call(
+        self,
+        call: Callable[[list[MessageExt], ListenerContext], Coroutine[Any, Any, Outcome[S]]],
+        messages: list[MessageExt],
+        context: ListenerContext,
+        /,
+    ) -> Coroutine[Any, Any, Outcome[S]]: ...
+
+
 class ListenerCall(Generic[S]):
     """Calls a listener, `async def` on the loop and plain on the pool, and turns whatever comes back into an `Outcome`.
 
     An exception, and an answer that the contract does not know, is the contract's failure, with an error that names it.
     """
 
-    def __init__(self, listener: AnyListener, pool: WorkerPool, log: EventLog, contract: Contract[S]) -> None:
+    def __init__(
+        self,
+        listener: AnyListener,
+        pool: WorkerPool,
+        log: EventLog,
+        contract: Contract[S],
+        around: "Around | None" = None,
+    ) -> None:
         self._listener: Listener = listener
         self._pool = pool
         self._log = log
+        self._around = around
         self.contract = contract
         self._outcomes = {status: Outcome(status) for status in contract.statuses}
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
 
-    async def __call__(self, messages: list[MessageExt], context: ListenerContext) -> Outcome[S]:
+    def __call__(self, messages: list[MessageExt], context: ListenerContext) -> Coroutine[Any, Any, Outcome[S]]:
+        around = self._around
+        if around is None or not around.active:
+            return self._call(messages, context)
+        return around.call(self._call, messages, context)
+
+    async def _call(self, messages: list[MessageExt], context: ListenerContext) -> Outcome[S]:
         contract, first_offset = self.contract, messages[0].queue_offset  # a listener may empty its list
         try:
             if self.is_async:

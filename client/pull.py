@@ -7,6 +7,7 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.errors import ClientError
 from lockstep.client.flow_control import FlowControl
+from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
@@ -41,12 +42,13 @@ class PullLoop:
         flow: FlowControl,
         stats: ConsumeStats,
         trace: TraceWriter | None,
+        hooks: ConsumeHooks | None = None,
     ) -> None:
         self.suspended = False  # what is in hand is consumed, and nothing more is pulled
         self._flow = flow
         self._instance = instance
         self._runtime = instance.runtime
-        self._calls = PullCalls(instance, group)
+        self._calls = PullCalls(instance, group, hooks)
         self._config = config
         self._offsets = offsets
         self._subscription = subscription

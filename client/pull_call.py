@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from lockstep.client.errors import NoRouteError
+from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance import MQClientInstance
 from lockstep.protocol.codes import MASTER_ID, PullSysFlag, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
@@ -84,8 +85,9 @@ class PullRequest(NamedTuple):
 class PullCalls:
     """The pulls of one group's member. `source` says where the next pull of a queue goes, `call` makes it."""
 
-    def __init__(self, instance: MQClientInstance, group: str) -> None:
+    def __init__(self, instance: MQClientInstance, group: str, hooks: ConsumeHooks | None = None) -> None:
         self._instance = instance
+        self._hooks = hooks
         self._group = group
         self._suggested: dict[MessageQueue, int] = {}  # pullFromWhichNode; the master is not noted
 
@@ -152,4 +154,6 @@ class PullCalls:
         if messages and subscription.tags_set and not subscription.class_filter_mode:
             wanted = subscription.tags_set  # the broker matched hashes only; untagged messages are dropped
             messages = [message for message in messages if message.tags in wanted]
+        if messages and self._hooks is not None and self._hooks.filtering:
+            messages = self._hooks.wanted(messages, queue)
         return PullResult(status, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset, messages)

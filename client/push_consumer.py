@@ -4,6 +4,8 @@ from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_aver
 from lockstep.client.client_registry import claim_group
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
 from lockstep.client.errors import ConsumerError
+from lockstep.client.hook_calls import ConsumeHooks
+from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.listener import AnyListener
@@ -13,6 +15,7 @@ from lockstep.client.trace import TraceWriter
 from lockstep.protocol.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, retry_topic
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
@@ -26,8 +29,9 @@ class PushConsumer(Lifecycle):
     The listener is `listener(messages, context) -> status`, `async def` or plain; plain ones run on threads of the
     consumer's own. `ordering` says what is kept in order, and which statuses there are: "queue" is RocketMQ's orderly
     consumption, "none" its concurrent one. In `message_model` BROADCASTING every consumer of the group gets every
-    message. `name_server` is "host:port[;host:port]" or the environment's NAMESRV_ADDR. `trace` names a file that
-    gets a JSON line for everything that matters to order.
+    message. `namespace` parts the topics and groups of tenants, as a Producer's. `name_server` is
+    "host:port[;host:port]" or the environment's NAMESRV_ADDR. `trace` names a file that gets a JSON line for
+    everything that matters to order.
     """
 
     error = ConsumerError
@@ -37,6 +41,7 @@ class PushConsumer(Lifecycle):
         group: str,
         *,
         name_server: str | None = None,
+        namespace: str | None = None,
         config: ConsumerConfig | None = None,
         listener: AnyListener | None = None,
         ordering: OrderingName = "queue",
@@ -49,7 +54,9 @@ class PushConsumer(Lifecycle):
         check_group(group)
         if ordering not in ORDERINGS:
             raise ConsumerError(f"ordering must be one of {', '.join(map(repr, ORDERINGS))}, not {ordering!r}")
-        self.group = group
+        self._tenant = NamesOfTenant(namespace)
+        self.group = self._tenant.wrap(group)
+        check_group(self.group)
         self.config = config or ConsumerConfig()
         self.ordering = ordering
         self.message_model = message_model
@@ -59,6 +66,7 @@ class PushConsumer(Lifecycle):
         self._trace_path = trace
         self._given_runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
+        self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._trace: TraceWriter | None = None
         self._instance: MQClientInstance | None = None
@@ -74,6 +82,7 @@ class PushConsumer(Lifecycle):
         LocalProtocolError, ConsumerError when the consumer is shut down.
         """
         self._check_not_over()
+        topic = self._tenant.wrap(topic)
         check_topic(topic)
         version_ms = 0 if self._instance is None else self._instance.runtime.now_ms()
         self._subscriptions[topic] = SubscriptionData.parse(topic, expression, version_ms)
@@ -82,7 +91,7 @@ class PushConsumer(Lifecycle):
     def unsubscribe(self, topic: str) -> None:
         """While the consumer runs: the topic's queues are dropped, their offsets stored and their locks freed."""
         self._check_not_over()
-        if self._subscriptions.pop(topic, None) is not None:
+        if self._subscriptions.pop(self._tenant.wrap(topic), None) is not None:
             self._subscriptions_changed()
 
     def _check_not_over(self) -> None:
@@ -95,6 +104,14 @@ class PushConsumer(Lifecycle):
 
     def register_listener(self, listener: AnyListener) -> None:
         self._listener = listener
+
+    def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
+        """Called before and after each listener call."""
+        self._hooks.add_consume(hook)
+
+    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
+        """Called with what each pull brought, after its tags were looked at."""
+        self._hooks.add_filter(hook)
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -136,6 +153,8 @@ class PushConsumer(Lifecycle):
                 ordering=ORDERINGS[self.ordering],
                 message_model=self.message_model,
                 strategy=self._strategy,
+                hooks=self._hooks,
+                tenant=self._tenant,
             )
             self._engine = PushEngine(instance, options, self._subscriptions, self._trace)
             await self._engine.load_offsets()
@@ -199,13 +218,16 @@ class PushConsumer(Lifecycle):
     def assigned_queues(self) -> list[MessageQueue]:
         """The queues this consumer owns now, sorted; the retry topic's among them."""
         table = {} if self._engine is None else self._engine.table
-        return sorted(queue for queue, process_queue in table.items() if not process_queue.dropped)
+        bare = self._tenant.bare_queue
+        return sorted(bare(queue) for queue, process_queue in table.items() if not process_queue.dropped)
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
         """The first offset that is not handled yet, of each queue of `assigned_queues` that is being pulled."""
         table = {} if self._engine is None else self._engine.table
-        return {queue: table[queue].position for queue in self.assigned_queues if table[queue].positioned}
+        bare = self._tenant.bare_queue
+        owned = [(queue, table[queue]) for queue in sorted(table) if not table[queue].dropped]
+        return {bare(queue): held.position for queue, held in owned if held.positioned}
 
     # Callbacks of the instance -------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import NamedTuple
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.around_listener import AroundListener
 from lockstep.client.broker_calls import BrokerCalls
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_directly import ConsumeDirectly
@@ -11,6 +12,7 @@ from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.first_offset import FirstOffset
 from lockstep.client.flow_control import FlowControl
+from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.listener import AnyListener, ListenerCall
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
@@ -24,6 +26,7 @@ from lockstep.client.rebalance import Rebalance
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.endpoint import Endpoint
 
 __all__ = ["PushEngine", "PushOptions"]
@@ -38,6 +41,8 @@ class PushOptions(NamedTuple):
     ordering: OrderingRow
     message_model: MessageModel
     strategy: AllocateMessageQueueStrategy
+    hooks: ConsumeHooks
+    tenant: NamesOfTenant
 
 
 class PushEngine:
@@ -67,7 +72,8 @@ class PushEngine:
         self._offsets = self._new_offset_store(options)
         self._locks = self._new_locks(options)
         self._stats = ConsumeStats(runtime.now_ms())
-        call = ListenerCall(options.listener, self._pool, self._log, options.ordering.contract)
+        around = AroundListener(options.hooks, options.tenant, config, runtime)
+        call = ListenerCall(options.listener, self._pool, self._log, options.ordering.contract, around)
         self.service = options.ordering.new_service(
             ServiceParts(
                 instance=instance,
@@ -96,6 +102,7 @@ class PushEngine:
             flow=self._flow,
             stats=self._stats,
             trace=trace,
+            hooks=options.hooks,
         )
         self._rebalance = Rebalance(
             instance,

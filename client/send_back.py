@@ -64,7 +64,7 @@ class SendBack:
             self._group,
             delay_level,
             message.msg_id,
-            message.topic,
+            message.first_topic,
             False,
             self._limit,
         )

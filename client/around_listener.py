@@ -1,0 +1,59 @@
+"""What happens around a listener call: hooks hear of it, and in a namespace the listener sees bare names."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.hook_calls import ConsumeHooks
+from lockstep.client.hooks import ConsumeReturnType
+from lockstep.client.listener import ListenerContext, Outcome
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.remoting.runtime import Runtime
+
+__all__ = ["AroundListener"]
+
+_Call = Callable[[list[MessageExt], ListenerContext], Coroutine[Any, Any, Outcome[Any]]]
+_DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})
+_AGAIN = frozenset({"SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER"})
+
+
+class AroundListener:
+    """Of one consumer, for all its calls, an administrator's too."""
+
+    def __init__(self, hooks: ConsumeHooks, tenant: NamesOfTenant, config: ConsumerConfig, runtime: Runtime) -> None:
+        self._hooks = hooks
+        self._tenant = tenant
+        self._config = config
+        self._runtime = runtime
+
+    @property
+    def active(self) -> bool:
+        """Is there anything to do? Without, a call goes straight to the listener."""
+        return self._hooks.active or bool(self._tenant)
+
+    async def call(self, call: _Call, messages: list[MessageExt], context: ListenerContext) -> Outcome[Any]:
+        if self._tenant:
+            for message in messages:
+                message.topic = self._tenant.bare(message.topic)
+            context.message_queue = self._tenant.bare_queue(context.message_queue)
+        if not self._hooks.active:
+            return await call(messages, context)
+        told = self._hooks.before(messages.copy(), context.message_queue)
+        begin_ms = self._runtime.now_ms()
+        outcome = await call(messages, context)
+        told.status = outcome.status.name
+        told.success = told.status in _DONE
+        told.return_type = self._return_type(outcome, self._runtime.now_ms() - begin_ms)
+        self._hooks.after(told)
+        return outcome
+
+    def _return_type(self, outcome: Outcome[Any], took_ms: int) -> ConsumeReturnType:
+        """As RocketMQ's two services derive it: an answer that is none comes first, then the time it took."""
+        if outcome.raised:
+            return ConsumeReturnType.EXCEPTION
+        if outcome.error is not None:
+            return ConsumeReturnType.RETURNNULL
+        if took_ms >= self._config.consume_timeout_ms:
+            return ConsumeReturnType.TIME_OUT
+        return ConsumeReturnType.FAILED if outcome.status.name in _AGAIN else ConsumeReturnType.SUCCESS
