@@ -9,6 +9,7 @@ from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.listener import AnyListener
+from lockstep.client.message_selector import Expression, check_at_brokers, subscription_of
 from lockstep.client.orderings import ORDERINGS, OrderingName
 from lockstep.client.push_engine import PushEngine, PushOptions
 from lockstep.client.trace import TraceWriter
@@ -74,8 +75,8 @@ class PushConsumer(Lifecycle):
 
     # Subscriptions -------------------------------------------------------------------------------------------
 
-    def subscribe(self, topic: str, expression: str = "*") -> None:
-        """Messages of `topic` whose tag the expression names: "*", "TagA", "TagA || TagB".
+    def subscribe(self, topic: str, expression: Expression = "*") -> None:
+        """Messages of `topic` whose tag the expression names: "*", "TagA", "TagA || TagB"; or a MessageSelector's.
 
         May be called while the consumer runs: the brokers hear of it at once, and a new topic's queues are shared out
         by the rebalance that follows. All members of a group should want the same. Raises FilterError,
@@ -85,7 +86,7 @@ class PushConsumer(Lifecycle):
         topic = self._tenant.wrap(topic)
         check_topic(topic)
         version_ms = 0 if self._instance is None else self._instance.runtime.now_ms()
-        self._subscriptions[topic] = SubscriptionData.parse(topic, expression, version_ms)
+        self._subscriptions[topic] = subscription_of(topic, expression, version_ms)
         self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
@@ -122,7 +123,7 @@ class PushConsumer(Lifecycle):
             raise ConsumerError("no subscription: call subscribe(topic) before start()")
 
     async def _start(self) -> None:
-        """Raises ConsumerError, NoRouteError when no name server answers."""
+        """Raises ConsumerError, NoRouteError when no name server answers. A broker may refuse an expression."""
         assert self._listener is not None
         runtime = self._given_runtime or AsyncioRuntime()
         now_ms = runtime.now_ms()
@@ -160,6 +161,7 @@ class PushConsumer(Lifecycle):
             await self._engine.load_offsets()
             for topic in list(self._subscriptions):
                 await instance.routes.fetch(topic)
+            await check_at_brokers(instance, self.group, list(self._subscriptions.values()))
             await instance.heartbeat_all()
         except BaseException:
             await self._shutdown()  # `async with` does not, when it was never entered
