@@ -48,6 +48,23 @@ def test_producer_and_consumer_keep_each_aircrafts_story(lockstep: Lockstep) -> 
     assert lockstep("lock", "list", "-g", "example-consumer", "-o", "json").rows == []
 
 
+def test_broadcasting(lockstep: Lockstep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two members get every message, and one that was away gets what came meanwhile."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    feed(lockstep, "example-prices", "-k", "a", lines=[1, 2])
+    with (
+        lockstep.program(EXAMPLES / "broadcasting.py", "left") as left,
+        lockstep.program(EXAMPLES / "broadcasting.py", "right") as right,
+    ):
+        assert [member.line() for member in (left, right, left, right)] == ["1\n", "1\n", "2\n", "2\n"]
+        assert left.stop(signal.SIGINT) == (0, "", "")
+        feed(lockstep, "example-prices", "-k", "a", lines=[3])
+        assert right.line() == "3\n"
+    with lockstep.program(EXAMPLES / "broadcasting.py", "left") as left:
+        assert left.line() == "3\n"
+    assert list(tmp_path.glob(".rocketmq_offsets/*@left/example-members/offsets.json"))
+
+
 def test_plain_listener(lockstep: Lockstep) -> None:
     """Messages come in order within a queue, on the consumer's own threads."""
     feed(lockstep, "example-plain", lines=range(8))
