@@ -20,7 +20,7 @@ from lockstep.protocol.client_bodies import ConsumerRunningInfo, GetConsumerStat
 from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.heartbeat import ConsumeType, SubscriptionData
+from lockstep.protocol.heartbeat import ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.versions import version_name
@@ -50,6 +50,7 @@ class BrokerCalls:
         stats: ConsumeStats,
         subscriptions: Callable[[], list[SubscriptionData]],
         orderly: bool = True,
+        message_model: MessageModel = MessageModel.CLUSTERING,
         directly: ConsumeDirectly | None = None,
         reset: Callable[[str, Mapping[MessageQueue, int]], None] | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class BrokerCalls:
         self._subscriptions = subscriptions
         self._reset = reset
         self._orderly = orderly
+        self._message_model = message_model
         self.consume_thread_count = config.consume_thread_count if isinstance(config, ConsumerConfig) else 0
         self._started_ms = self._runtime.now_ms()
         self.handlers: Mapping[int, BrokerCall] = {
@@ -103,9 +105,13 @@ class BrokerCalls:
             "consumerGroup": self._group,
         }
         if isinstance(config, ConsumerConfig):
-            properties["PROP_CONSUME_TYPE"] = ConsumeType.CONSUME_PASSIVELY.name
-            properties["PROP_CONSUMEORDERLY"] = str(self._orderly).lower()
-            properties["PROP_THREADPOOL_CORE_SIZE"] = str(self.consume_thread_count)
+            properties |= _java_settings(config) | {
+                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.name,
+                "PROP_CONSUMEORDERLY": str(self._orderly).lower(),
+                "PROP_THREADPOOL_CORE_SIZE": str(self.consume_thread_count),
+                "consumeThreadMin": str(self.consume_thread_count),
+                "messageModel": self._message_model.name,
+            }
         return properties
 
     # Offsets -------------------------------------------------------------------------------------------------
@@ -156,6 +162,20 @@ async def _consume_and_reply(
     except Exception as error:
         reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
     endpoint.reply(reply)
+
+
+def _java_settings(config: ConsumerConfig) -> dict[str, str]:
+    """Settings that a Java consumer has under another name, or in another unit, as it tells them."""
+    return {
+        "consumeFromWhere": config.consume_from_where.name,
+        "consumeTimeout": str(config.consume_timeout_ms // 60_000),
+        "pullThresholdSizeForQueue": _mib(config.pull_threshold_bytes_for_queue),
+        "pullThresholdSizeForTopic": _mib(config.pull_threshold_bytes_for_topic),
+    }
+
+
+def _mib(size_bytes: int) -> str:
+    return str(size_bytes // 1024 // 1024 if size_bytes > 0 else size_bytes)
 
 
 def _unknown(command: RemotingCommand, group: str) -> RemotingCommand:

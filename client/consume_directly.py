@@ -9,6 +9,7 @@ from lockstep.client.listener import (
     ConsumeOrderlyContext,
     ConsumeOrderlyStatus,
     ListenerCall,
+    Outcome,
 )
 from lockstep.protocol import properties as names
 from lockstep.protocol.client_bodies import CMResult, ConsumeMessageDirectlyResult
@@ -55,7 +56,12 @@ class ConsumeDirectly:
             began_ms = self._runtime.now_ms()
             outcome = await self._call([message], context)
             spent_ms = self._runtime.now_ms() - began_ms
-        result = CMResult.CR_THROW_EXCEPTION if outcome.raised else _RESULTS[outcome.status]
         orderly = isinstance(context, ConsumeOrderlyContext)
         auto_commit = bool(context.auto_commit) if isinstance(context, ConsumeOrderlyContext) else True
-        return ConsumeMessageDirectlyResult(orderly, auto_commit, result, outcome.error, spent_ms)
+        return ConsumeMessageDirectlyResult(orderly, auto_commit, _result(outcome), outcome.error, spent_ms)
+
+
+def _result(outcome: Outcome[Any]) -> CMResult:
+    if outcome.raised:
+        return CMResult.CR_THROW_EXCEPTION
+    return CMResult.CR_RETURN_NULL if outcome.returned_none else _RESULTS[outcome.status]

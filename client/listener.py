@@ -118,11 +118,13 @@ CONCURRENT: Final = Contract(
 
 
 class Outcome(NamedTuple, Generic[S]):
-    """What came of a call: `error` says what was wrong with it, `raised` whether that was an exception."""
+    """What came of a call: `error` says what was wrong with it, `raised` whether that was an exception, and
+    `returned_none` whether it was no answer at all."""
 
     status: S
     error: str | None = None
     raised: bool = False
+    returned_none: bool = False
 
 
 class Around(Protocol):
@@ -199,7 +201,7 @@ class ListenerCall(Generic[S]):
             returned=returned,
             allowed=contract.allowed,
         )
-        return Outcome(contract.failure, f"the listener returned {returned}")
+        return Outcome(contract.failure, f"the listener returned {returned}", returned_none=result is None)
 
 
 def _being_cancelled() -> bool:

@@ -131,6 +131,7 @@ class PushEngine:
             directly=ConsumeDirectly(runtime, group, call, self.service.between_runs),
             subscriptions=lambda: list(subscriptions.values()),
             orderly=options.ordering.needs_lock,
+            message_model=options.message_model,
             reset=self._reset.start,
         )
         instance.serve(self._calls.handlers)

@@ -2,7 +2,13 @@
 
 from typing import Any
 
-from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
+from lockstep.client import (
+    ConsumeConcurrentlyContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyContext,
+    ConsumeOrderlyStatus,
+    MessageExt,
+)
 from lockstep.protocol.admin_headers import (
     ConsumeMessageDirectlyRequestHeader,
     ConsumerStatusRequestHeader,
@@ -22,7 +28,7 @@ from lockstep.simulation.checkers import Cause
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 
-R, S = RequestCode, ConsumeOrderlyStatus
+R, S, C = RequestCode, ConsumeOrderlyStatus, ConsumeConcurrentlyStatus
 QUEUE = MessageQueue(TOPIC, BROKER, 0)
 RETRY_QUEUE = MessageQueue(f"%RETRY%{GROUP}", BROKER, 0)
 
@@ -126,7 +132,9 @@ async def test_running_info(cluster: Cluster) -> None:
     info = await ask(cluster, ConsumerRunningInfo, R.GET_CONSUMER_RUNNING_INFO, header)
     names = {"PROP_CONSUMEORDERLY": "true", "PROP_CLIENT_VERSION": "V4_9_8", "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
              "PROP_NAMESERVER_ADDR": cluster.name_server, "PROP_THREADPOOL_CORE_SIZE": "20", "pullBatchSize": "32",
-             "consumerGroup": GROUP}  # fmt: skip
+             "consumerGroup": GROUP, "messageModel": "CLUSTERING", "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+             "consumeThreadMin": "20", "consumeThreadMax": "20", "consumeTimeout": "15",
+             "pullThresholdSizeForQueue": "100", "pullThresholdSizeForTopic": "-1"}  # fmt: skip
     assert {name: info.properties.get(name) for name in names} == names
     assert [data.topic for data in info.subscription_set] == [RETRY_QUEUE.topic, TOPIC]
     assert list(info.mq_table) == [RETRY_QUEUE, QUEUE]
@@ -202,6 +210,44 @@ async def test_a_message_consumed_directly(cluster: Cluster) -> None:
     assert [(result.order, result.auto_commit) for result in results] == [(True, text != 2) for text in range(4)]
     assert results[3].remark == "FailedError: no"
     await cluster.at(45_000)
+    assert cluster.committed() == 4
+    assert len(cluster.seen.all) == 8
+
+
+@scenario()
+async def test_a_message_consumed_directly_without_order(cluster: Cluster) -> None:
+    """A concurrent listener's answers likewise: None is none, and no batch or acknowledgement is looked at."""
+    answers = {"0": C.CONSUME_SUCCESS, "1": C.RECONSUME_LATER, "2": None}
+
+    def answer(message: MessageExt, context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus | None:
+        text = message.body.decode()
+        if cluster.seen.texts().count(text) == 1:
+            return C.CONSUME_SUCCESS
+        if text not in answers:
+            raise FailedError("no")
+        return answers[text]
+
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    consumer = await cluster.consumer("c1", answer=answer, ordering="none")
+    await cluster.at(25_000)
+    await cluster.send(4, queue_id=0)
+    await cluster.at(35_000)
+    assert sorted(cluster.seen.texts()) == ["0", "1", "2", "3"]
+    results = []
+    for message in cluster.stored():
+        header = ConsumeMessageDirectlyRequestHeader(GROUP, consumer.client_id, message.offset_message_id)
+        results.append(await ask(cluster, ConsumeMessageDirectlyResult, R.CONSUME_MESSAGE_DIRECTLY, header))
+    assert [result.consume_result for result in results] == [
+        CMResult.CR_SUCCESS, CMResult.CR_LATER, CMResult.CR_RETURN_NULL, CMResult.CR_THROW_EXCEPTION,
+    ]  # fmt: skip
+    assert {(result.order, result.auto_commit) for result in results} == {(False, True)}
+    assert results[3].remark == "FailedError: no"
+    header = GetConsumerRunningInfoRequestHeader(GROUP, consumer.client_id)
+    info = await ask(cluster, ConsumerRunningInfo, R.GET_CONSUMER_RUNNING_INFO, header)
+    assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+    assert info.status_table[TOPIC].consume_failed_tps == 0.0, "what an administrator asked for is not counted"
+    await cluster.at(60_000)
     assert cluster.committed() == 4
     assert len(cluster.seen.all) == 8
 
