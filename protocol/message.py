@@ -41,6 +41,8 @@ _BATCH = struct.Struct(">iiiii")
 _COMPRESSED = int(SysFlag.COMPRESSED)
 _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 _ANY_V6 = _BORN_V6 | _STORE_V6
+_SHARDING_KEY_NAME: Final = (names.SHARDING_KEY + names.NAME_END).encode()
+_PAIR_END: Final = ord(names.PAIR_END)
 _BODY_BYTES_MAX_UNZIPPED: Final = 64 * 1024 * 1024
 _CODECS: Final = {1: "LZ4", 2: "ZSTD"}
 
@@ -228,6 +230,19 @@ class MessageExt:
 
     @property
     def sharding_key(self) -> str | None:
+        """Looked for in the bytes: consumption by key asks it of every message, and of nothing else."""
+        if self._properties is None:
+            start = self._tail + 1 + self._buffer[self._tail]
+            (length,) = _SHORT.unpack_from(self._buffer, start)
+            start += 2
+            found = self._buffer.find(_SHARDING_KEY_NAME, start, start + length)
+            if found < 0:
+                return None
+            value, end = found + len(_SHARDING_KEY_NAME), start + length
+            is_name = found == start or self._buffer[found - 1] == _PAIR_END
+            if is_name and self._buffer.find(_SHARDING_KEY_NAME, value, end) < 0:
+                stop = self._buffer.find(_PAIR_END, value, end)
+                return self._buffer[value : end if stop < 0 else stop].decode("utf-8", "replace") or None
         return self.properties.get(names.SHARDING_KEY)
 
     def __repr__(self) -> str:

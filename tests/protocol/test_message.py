@@ -5,6 +5,8 @@ import zlib
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.errors import BodyError
@@ -18,6 +20,7 @@ from lockstep.protocol.message import (
     encode_batch,
     encode_stored_message,
 )
+from lockstep.protocol.properties import SHARDING_KEY
 
 PROPERTIES = "KEYS\x01k1\x02TAGS\x01TagA\x02UNIQ_KEY\x01FD00\x02__SHARDING_KEY\x01N123"
 PARTS: dict[str, Any] = {
@@ -91,6 +94,18 @@ def test_the_id_is_the_producers_or_the_brokers() -> None:
         without.msg_id == without.offset_message_id == with_key.offset_message_id == "7F00000100002A9F00000000106A2C20"
     )
     assert (without.tags, without.keys, without.sharding_key, without.properties) == (None, None, None, {})
+
+
+_PIECES = ("__SHARDING_KEY", "A__SHARDING_KEY", "\x01", "\x02", "a", "bc", "\u00e9", "")
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=12).map("".join), st.binary(max_size=2))
+def test_the_sharding_key_is_the_propertys(text: str, torn: bytes) -> None:
+    """Looked for in the bytes it is what the parsed properties say: the last of several, none without a value."""
+    (message,) = decode_messages(record(properties=text.encode() + torn))
+    found = message.sharding_key
+    assert found == message.properties.get(SHARDING_KEY)
+    assert message.sharding_key == found
 
 
 def test_what_a_consumer_may_change() -> None:
