@@ -145,27 +145,35 @@ class ConsumeByKeyService:
 
     # A lane's run --------------------------------------------------------------------------------------------
 
-    async def _work(self, item: _Item) -> None:
-        process_queue, lane = item
-        work = self._works.get(process_queue)
-        if work is None:
-            return  # dropped, and forgotten
-        if process_queue.dropped and process_queue not in self._running:
-            del self._works[process_queue]
-            return
+    async def _work(self, first: _Item) -> None:
+        """A worker's life: lane after lane."""
+        workers = self._workers
+        item: _Item | None = first
         try:
-            await self._run_lane(process_queue, lane, work)
-        except Exception as error:  # a trace that cannot be written, say: try again rather than stop in silence
-            self._log.error(
-                "consumption failed: key suspended",
-                queue=str(process_queue.queue),
-                key=lane.key,
-                error=f"{type(error).__name__}: {error}",
-            )
-            if lane.taken:
-                process_queue.lanes.failed(lane)
-                self._returned(process_queue, work)
-            self._retry_later(process_queue, lane, self._config.suspend_current_queue_time_ms)
+            while item is not None:
+                process_queue, lane = item
+                work = self._works.get(process_queue)
+                if work is not None:  # else dropped, and forgotten
+                    try:
+                        await self._run_lane(process_queue, lane, work)
+                    except Exception as error:  # a trace that cannot be written, say
+                        self._run_failed(process_queue, lane, work, error)
+                item = workers.next_now() or await workers.rest()
+        finally:
+            workers.left()
+
+    def _run_failed(self, process_queue: KeyedProcessQueue, lane: Lane, work: _Work, error: Exception) -> None:
+        """Try again rather than stop in silence."""
+        self._log.error(
+            "consumption failed: key suspended",
+            queue=str(process_queue.queue),
+            key=lane.key,
+            error=f"{type(error).__name__}: {error}",
+        )
+        if lane.taken:
+            process_queue.lanes.failed(lane)
+            self._returned(process_queue, work)
+        self._retry_later(process_queue, lane, self._config.suspend_current_queue_time_ms)
 
     async def _run_lane(self, process_queue: KeyedProcessQueue, lane: Lane, work: _Work) -> None:
         """Call after call, until the lane is empty or parked, may not go on, or others wait for the worker."""
@@ -208,7 +216,9 @@ class ConsumeByKeyService:
     def _may_start(self, process_queue: KeyedProcessQueue, lane: Lane, work: _Work, now_ms: int) -> bool:
         """Without the lock or the gate the lane is kept until it can be had."""
         if process_queue.dropped or self._stopped:
-            return False  # its messages are a later owner's
+            if process_queue not in self._running:
+                self._works.pop(process_queue, None)  # what it holds is a later owner's
+            return False
         if not process_queue.holds_lock(now_ms, self._config.lock_max_live_time_ms):
             work.held.append((process_queue, lane))
             self._try_lock_later(process_queue, work)
