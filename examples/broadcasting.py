@@ -4,17 +4,10 @@ import asyncio
 import sys
 from contextlib import suppress
 
-from lockstep.client import (
-    ConsumeFromWhere,
-    ConsumeOrderlyContext,
-    ConsumerConfig,
-    MessageExt,
-    MessageModel,
-    PushConsumer,
-)
+from lockstep.client import ConsumeFromWhere, ConsumerConfig, MessageExt, MessageModel, PushConsumer
 
 
-def handle(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
+def handle(messages: list[MessageExt], _context: object) -> None:
     print(messages[0].body.decode(), flush=True)
 
 
