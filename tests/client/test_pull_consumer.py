@@ -1,0 +1,256 @@
+"""PullConsumer (wire.md 12.10): pulls from where its user says, its topics, its offsets, its questions."""
+
+from typing import Any
+
+import pytest
+
+from lockstep.client import ConsumerError, PullConsumer, PullConsumerConfig, PullStatus, TopicNotFoundError
+from lockstep.protocol.admin_headers import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    SendMessageBackRequestHeader,
+    ViewMessageRequestHeader,
+)
+from lockstep.protocol.bodies import ConsumerIdList
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.client_bodies import ConsumerRunningInfo
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.filter import FilterError
+from lockstep.protocol.headers import (
+    NotifyConsumerIdsChangedRequestHeader,
+    OffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    TimestampResponseHeader,
+)
+from lockstep.protocol.heartbeat import ConsumeType
+from lockstep.protocol.ids import encode_offset_message_id, pack_host
+from lockstep.remoting.errors import RequestRefused, RequestTimeout
+from tests.client.messages import message_at, stored_bytes
+from tests.client.pull_stage import beats, stored_offsets
+from tests.client.slaves import pulls_of, serves
+from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
+
+R = RequestCode
+
+
+async def pull_consumer(stage: Stage, *, queues: int = 2, **settings: Any) -> tuple[PullConsumer, FakeBroker]:
+    """Started, and alone in its group; its broker serves offsets 0 to 99 of each queue."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": queues})
+    config = PullConsumerConfig(**settings)
+    consumer = PullConsumer("tower", name_server=broker.name_server, config=config, runtime=stage.client, log=stage.log)
+    serves(broker, 3, last=100)
+    broker.answers(R.UPDATE_CONSUMER_OFFSET, 0)
+    await consumer.start()
+    broker.answers(R.GET_CONSUMER_LIST_BY_GROUP, ConsumerIdList((consumer.client_id,)))
+    return consumer, broker
+
+
+@on_stage
+async def test_a_pull_is_what_its_user_says(stage: Stage) -> None:
+    """Flags 4: only the subscription goes along, nothing is committed and nobody waits; 6 when the broker shall wait,
+    which it may do for 20 s."""
+    consumer, broker = await pull_consumer(stage)
+    result = await consumer.pull(queue_at(1), "TagA || TagB", 7, 32)
+    assert (result.status, result.next_begin_offset, result.min_offset, result.max_offset) == (
+        PullStatus.FOUND,
+        10,
+        0,
+        100,
+    )
+    assert result.messages == [], "the broker matched hashes, but the text of these tags does not"
+    result = await consumer.pull_block_if_not_found(queue_at(1), "*", 7, 1)
+    assert [message.queue_offset for message in result.messages] == [7, 8, 9]
+    first, second = pulls_of(broker)
+    assert first[:6] == ("tower", TOPIC, 1, 7, 32, 4)
+    assert (first.subscription, first.expression_type, first.sub_version) == ("TagA || TagB", "TAG", 0)
+    assert (second.max_msg_nums, second.sys_flag, second.suspend_timeout_millis) == (1, 6, 20_000)
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_pulls_that_cannot_be(stage: Stage) -> None:
+    """A negative offset, no messages at all, a broken expression, a topic without a route; nothing is asked."""
+    consumer, broker = await pull_consumer(stage)
+    with pytest.raises(ConsumerError, match="0 or more, not -1"):
+        await consumer.pull(queue_at(0), "*", -1, 1)
+    with pytest.raises(ConsumerError, match="at least one message"):
+        await consumer.pull_block_if_not_found(queue_at(0), "*", 0, 0)
+    with pytest.raises(FilterError):
+        await consumer.pull(queue_at(0), "||", 0, 1)
+    with pytest.raises(TopicNotFoundError, match="'Nowhere' has no queue"):
+        await consumer.fetch_subscribe_message_queues("Nowhere")
+    with pytest.raises(LocalProtocolError):
+        consumer.register_topic("no topic")
+    assert pulls_of(broker) == []
+    await consumer.shutdown()
+    with pytest.raises(ConsumerError, match="SHUTDOWN_ALREADY"):
+        await consumer.pull(queue_at(0), "*", 0, 1)
+
+
+@on_stage
+async def test_how_long_an_answer_may_take(stage: Stage) -> None:
+    """10 s, or what is asked for; 30 s for a pull that waits."""
+    consumer, broker = await pull_consumer(stage)
+    await consumer.pull(queue_at(0), "*", 0, 1)
+    broker.answers(R.PULL_MESSAGE, None)
+    for timeout_ms, waited_ms in ((None, 10_000), (700, 700)):
+        began_ms = stage.world.elapsed_ms
+        with pytest.raises(RequestTimeout):
+            await consumer.pull(queue_at(0), "*", 0, 1, timeout_ms)
+        assert waited_ms <= stage.world.elapsed_ms - began_ms <= waited_ms + 10
+    began_ms = stage.world.elapsed_ms
+    with pytest.raises(RequestTimeout):
+        await consumer.pull_block_if_not_found(queue_at(0), "*", 0, 1)
+    assert 30_000 <= stage.world.elapsed_ms - began_ms <= 30_010
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_a_topic_is_joined_when_it_is_first_used(stage: Stage) -> None:
+    """The brokers hear of it before its first pull, once; the consumer says that it pulls by itself."""
+    consumer, broker = await pull_consumer(stage)
+    assert beats(broker) == []
+    await consumer.pull(queue_at(0), "*", 0, 1)
+    await consumer.pull(queue_at(0), "*", 0, 1)
+    kinds = [command.code for command in broker.seen if command.code in (R.HEART_BEAT, R.PULL_MESSAGE)]
+    assert kinds.index(R.PULL_MESSAGE) > kinds.index(R.HEART_BEAT)
+    assert beats(broker)[0].consume_type is ConsumeType.CONSUME_ACTIVELY
+    assert [data.topic for data in beats(broker)[0].subscriptions] == [TOPIC]
+    assert await consumer.fetch_message_queues_in_balance(TOPIC) == [queue_at(0), queue_at(1)]
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_changes_of_its_queues(stage: Stage) -> None:
+    """The listener gets all queues and its own; what it raises harms nobody; and nothing was pulled by it."""
+    consumer, broker = await pull_consumer(stage)
+    heard: list[tuple[str, int, int]] = []
+
+    def hear(topic: str, everything: list[Any], mine: list[Any]) -> None:
+        heard.append((topic, len(everything), len(mine)))
+        raise ValueError("deaf")
+
+    consumer.register_message_queue_listener(TOPIC, hear)
+    await stage.world.until(lambda: heard)
+    broker.answers(R.GET_CONSUMER_LIST_BY_GROUP, ConsumerIdList(("0-first", consumer.client_id)))
+    broker.tell(RemotingCommand(R.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader("tower")))
+    await stage.world.until(lambda: len(heard) == 2)
+    assert heard == [(TOPIC, 2, 2), (TOPIC, 2, 1)]
+    assert stage.events("error") == ["queue listener failed"] * 2
+    assert await consumer.fetch_message_queues_in_balance(TOPIC) == [queue_at(1)]
+    assert pulls_of(broker) == []
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_offsets_are_kept_for_the_user(stage: Stage) -> None:
+    """Stored 10 s after the start, every 5 s from then on and at the shutdown, or when asked; reading the stored one
+    does not undo an update."""
+    consumer, broker = await pull_consumer(stage)
+    started_ms = stage.world.elapsed_ms
+    broker.answers(R.QUERY_CONSUMER_OFFSET, ResponseCode.QUERY_NOT_FOUND, OffsetResponseHeader(3))
+    await consumer.pull(queue_at(0), "*", 0, 1)
+    assert await consumer.fetch_consume_offset(queue_at(0)) == -1
+    consumer.update_consume_offset(queue_at(0), 9)
+    assert await consumer.fetch_consume_offset(queue_at(0)) == 9
+    assert await consumer.fetch_consume_offset(queue_at(0), from_store=True) == 3
+    await stage.world.sleep_ms(started_ms + 9_999 - stage.world.elapsed_ms)
+    assert stored_offsets(broker) == []
+    await stage.world.sleep_ms(20)
+    assert stored_offsets(broker) == [(0, 9)]
+    await stage.world.sleep_ms(5000)
+    assert stored_offsets(broker) == [(0, 9)] * 2
+    consumer.update_consume_offset(queue_at(1), 4)
+    await consumer.persist(queue_at(1))
+    assert stored_offsets(broker)[2:] == [(1, 4)]
+    await consumer.shutdown()
+    assert sorted(stored_offsets(broker)[3:]) == [(0, 9), (1, 4)]
+
+
+@on_stage
+async def test_a_queue_that_goes_is_stored_once_more_and_then_left_alone(stage: Stage) -> None:
+    """Its offset belongs to the next owner."""
+    consumer, broker = await pull_consumer(stage)
+    await consumer.pull(queue_at(0), "*", 0, 1)
+    consumer.update_consume_offset(queue_at(0), 9)
+    broker.answers(R.GET_CONSUMER_LIST_BY_GROUP, ConsumerIdList(("0-first", consumer.client_id)))
+    broker.tell(RemotingCommand(R.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader("tower")))
+    await stage.world.until(lambda: stored_offsets(broker) == [(0, 9)])
+    await stage.world.sleep_ms(20_000)
+    await consumer.shutdown()
+    assert stored_offsets(broker) == [(0, 9)]
+
+
+@on_stage
+async def test_questions(stage: Stage) -> None:
+    """Ends, times and messages of queues, from the broker that has them."""
+    consumer, broker = await pull_consumer(stage)
+    broker.answers(R.GET_MAX_OFFSET, OffsetResponseHeader(100))
+    broker.answers(R.GET_MIN_OFFSET, OffsetResponseHeader(4))
+    broker.answers(R.SEARCH_OFFSET_BY_TIMESTAMP, OffsetResponseHeader(50))
+    broker.answers(R.GET_EARLIEST_MSG_STORETIME, TimestampResponseHeader(1_700_000_000_000))
+    assert await consumer.max_offset(queue_at(0)) == 100
+    assert await consumer.min_offset(queue_at(0)) == 4
+    assert await consumer.search_offset(queue_at(0), 123) == 50
+    (asked,) = broker.requests(R.SEARCH_OFFSET_BY_TIMESTAMP)
+    assert asked.decode_header(SearchOffsetRequestHeader).timestamp == 123
+    assert await consumer.earliest_msg_store_time_ms(queue_at(0)) == 1_700_000_000_000
+    assert await consumer.fetch_subscribe_message_queues(TOPIC) == [queue_at(0), queue_at(1)]
+    broker.answers(R.GET_MAX_OFFSET, ResponseCode.SYSTEM_ERROR)
+    with pytest.raises(RequestRefused, match="GET_MAX_OFFSET"):
+        await consumer.max_offset(queue_at(0))
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_one_message_by_its_id(stage: Stage) -> None:
+    """The id names broker and place; any other text is refused at once."""
+    consumer, broker = await pull_consumer(stage)
+    await consumer.fetch_subscribe_message_queues(TOPIC)
+    broker.on[R.VIEW_MESSAGE_BY_ID] = lambda command: command.reply(ResponseCode.SUCCESS, body=stored_bytes(7))
+    message_id = encode_offset_message_id(pack_host(broker.runtime.address), 10911, 7000)
+    message = await consumer.view_message(message_id)
+    assert (message.queue_offset, message.broker_name) == (7, "broker-a")
+    (asked,) = broker.requests(R.VIEW_MESSAGE_BY_ID)
+    assert asked.decode_header(ViewMessageRequestHeader).offset == 7000
+    with pytest.raises(ValueError, match="hex"):
+        await consumer.view_message("no id")
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_sending_back(stage: Stage) -> None:
+    """The broker of the message puts it into the retry topic; when none takes it, that is said."""
+    consumer, broker = await pull_consumer(stage)
+    await consumer.fetch_subscribe_message_queues(TOPIC)
+    broker.answers(R.CONSUMER_SEND_MSG_BACK, 0, ResponseCode.SYSTEM_ERROR)
+    await consumer.send_message_back(message_at(7), 3)
+    (sent,) = broker.requests(R.CONSUMER_SEND_MSG_BACK)
+    header = sent.decode_header(SendMessageBackRequestHeader)
+    assert (header.offset, header.group, header.delay_level) == (7000, "tower", 3)
+    with pytest.raises(ConsumerError, match="no broker took message"):
+        await consumer.send_message_back(message_at(7), 3)
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_what_brokers_ask(stage: Stage) -> None:
+    """Running info with its queues; a message to consume directly it has no listener for, as in RocketMQ."""
+    consumer, broker = await pull_consumer(stage)
+    await consumer.pull(queue_at(0), "*", 0, 1)
+    endpoint = broker.endpoints[-1]
+    question = RemotingCommand(R.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader("tower", "c"))
+    reply = await endpoint.request(question, 1000)
+    info = decode_body(ConsumerRunningInfo, reply.body, reply.serialize_type)
+    assert sorted(info.mq_table) == [queue_at(0), queue_at(1)]
+    assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
+    header = ConsumeMessageDirectlyRequestHeader("tower", "c")
+    reply = await endpoint.request(RemotingCommand(R.CONSUME_MESSAGE_DIRECTLY, header, stored_bytes(7)), 1000)
+    assert (reply.code, reply.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "The Consumer Group <tower> not exist in this consumer",
+    )
+    await consumer.shutdown()
