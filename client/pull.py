@@ -141,9 +141,10 @@ class PullLoop:
         if process_queue.dropped:
             return  # what came belongs to a later owner
         process_queue.next_offset = result.next_begin_offset
-        if result.messages:
+        if result.status is PullStatus.FOUND:  # of what its filter left nothing of, too
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
             self._stats.pulled(process_queue.queue.topic, len(result.messages), waited_ms)
+        if result.messages:
             behind = result.max_offset - result.messages[-1].queue_offset
             if behind > 0:
                 process_queue.message_accumulation = behind
