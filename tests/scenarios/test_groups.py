@@ -1,0 +1,287 @@
+"""Who owns what: strategies among living members, topics that come and go, and queues nobody pulls (wire.md 12.3)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lockstep.client import (
+    AllocateByConfig,
+    AllocateByConsistentHash,
+    AllocateMachineRoomNearby,
+    AllocateMessageQueueStrategy,
+    ConsumerConfig,
+    Message,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    PushConsumer,
+    allocate_averagely_by_circle,
+)
+from lockstep.protocol.names import retry_topic
+from lockstep.remoting.logs import EventLog
+from lockstep.simulation import SimRuntime
+from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
+from tests.scenarios.scenario import INSTANT, scenario
+
+OTHER = "Weather"
+START_MS, ROUND_MS, IDLE_MS = 500, 20_000, 120_000
+ROUND_TRIPS_MS = 100
+
+
+def _owned(cluster: Cluster, host: str, topic: str = TOPIC) -> list[int]:
+    client = cluster.client(host)
+    assert isinstance(client, PushConsumer)
+    return [queue.queue_id for queue in client.assigned_queues if queue.topic == topic]
+
+
+# Strategies --------------------------------------------------------------------------------------------------
+
+
+async def _three_members(cluster: Cluster, strategy: AllocateMessageQueueStrategy) -> list[list[int]]:
+    """The queues of three members of one strategy, when all have settled and handled everything in order."""
+    await cluster.broker(queues=8)
+    await cluster.producer()
+    hosts = ["c1", "c2", "c3"]
+    for host in hosts:
+        await cluster.consumer(host, strategy=strategy)
+    await cluster.world.sleep_ms(3 * ROUND_MS)
+    await cluster.send(48, keys=16)
+    await cluster.all_seen()
+    shares = [_owned(cluster, host) for host in hosts]
+    assert sorted(queue_id for share in shares for queue_id in share) == list(range(8))
+    return shares
+
+
+@scenario()
+async def test_averagely_by_circle(cluster: Cluster) -> None:
+    """Dealt out one by one."""
+    assert await _three_members(cluster, allocate_averagely_by_circle) == [[0, 3, 6], [1, 4, 7], [2, 5]]
+
+
+@scenario()
+async def test_consistent_hash_moves_only_what_it_must(cluster: Cluster) -> None:
+    """All queues have an owner; when a member leaves, the others keep what they have and take its queues."""
+    before = await _three_members(cluster, AllocateByConsistentHash())
+    acquired = len(cluster.events("queue acquired"))
+    await cluster.leave("c2")
+    await cluster.world.sleep_ms(2 * ROUND_MS)
+    after = [_owned(cluster, host) for host in ("c1", "c3")]
+    assert sorted([*after[0], *after[1]]) == list(range(8))
+    assert set(before[0]) <= set(after[0])
+    assert set(before[2]) <= set(after[1])
+    took = [line for line in cluster.events("queue acquired")[acquired:] if TOPIC in str(line.fields["queue"])]
+    assert len(took) == len(before[1])
+
+
+@scenario()
+async def test_the_room_next_door(cluster: Cluster) -> None:
+    """Queues of a room go to its members; those of a room without one are shared by all."""
+    rooms = {f"{cluster.world.host(host).address}": room for host, room in (("c1", "a"), ("c2", "b"), ("c3", "b"))}
+    strategy = AllocateMachineRoomNearby(
+        lambda queue: "abc"[queue.queue_id % 3] if queue.topic == TOPIC else "c",
+        lambda client_id: rooms[client_id.partition("@")[0]],
+    )
+    assert await _three_members(cluster, strategy) == [[0, 2, 3, 6], [1, 4, 5], [7]]
+
+
+@scenario()
+async def test_by_configuration(cluster: Cluster) -> None:
+    """Each member has what was written down for it, whoever else is there."""
+    await cluster.broker(queues=4)
+    await cluster.producer()
+    for host, queue_ids in (("c1", (0,)), ("c2", (1, 2, 3))):
+        written = [MessageQueue(TOPIC, BROKER, queue_id) for queue_id in queue_ids]
+        await cluster.consumer(host, strategy=AllocateByConfig(written))
+    await cluster.world.sleep_ms(ROUND_MS)
+    await cluster.send(16)
+    await cluster.all_seen()
+    assert (_owned(cluster, "c1"), _owned(cluster, "c2")) == ([0], [1, 2, 3])
+    await cluster.leave("c2")
+    await cluster.world.sleep_ms(2 * ROUND_MS)
+    assert _owned(cluster, "c1") == [0]
+
+
+@scenario()
+async def test_a_users_strategy_that_breaks_later(cluster: Cluster) -> None:
+    """While it works it is obeyed; when it raises or dreams of queues, everything stays as it was and is consumed."""
+    broken: list[str] = []
+
+    def strategy(_group: str, _me: str, queues: Sequence[MessageQueue], _members: Sequence[str]) -> list[MessageQueue]:
+        if "raises" in broken:
+            raise LookupError("no such gate")
+        return [*queues, MessageQueue(TOPIC, BROKER, 99)] if "dreams" in broken else list(queues)
+
+    await cluster.broker(queues=4)
+    await cluster.producer()
+    await cluster.consumer("c1", strategy=strategy)
+    for fault, error in (("raises", "LookupError: no such gate"), ("dreams", "99")):
+        await cluster.world.sleep_ms(ROUND_MS)
+        broken[:] = [fault]
+        await cluster.world.sleep_ms(2 * ROUND_MS)
+        await cluster.send(8)
+        await cluster.all_seen()
+        last = cluster.events("rebalance failed: queues stay as they are", host="c1")[-1]
+        assert error in last.fields["error"]
+    assert _owned(cluster, "c1") == [0, 1, 2, 3]
+    assert len(cluster.events("queue acquired", host="c1")) == 5, "with the retry topic's; none was taken again"
+
+
+# Topics ------------------------------------------------------------------------------------------------------
+
+
+class TwoTopics:
+    """A consumer of what it is told to subscribe to, on a host; `texts` is what its listener got."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.texts: list[tuple[str, str]] = []
+
+    async def start(self, *topics: str, host: str = "c1") -> PushConsumer:
+        def listen(messages: list[MessageExt], _context: Any) -> None:
+            self.texts.extend((message.topic, message.body.decode()) for message in messages)
+
+        def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
+            config = ConsumerConfig(serialize_type=self.cluster.serialize_type)
+            consumer = PushConsumer(
+                GROUP, name_server=self.cluster.name_server, config=config, listener=listen, runtime=runtime, log=log
+            )
+            for topic in topics:
+                consumer.subscribe(topic)
+            return consumer
+
+        return await self.cluster.start_client(host, make)
+
+    async def send(self, topic: str, text: str) -> None:
+        producer = self.cluster.client(PRODUCER)
+        assert isinstance(producer, Producer)
+        await self.cluster.world.host(PRODUCER).run(producer.send(Message(topic, text.encode()), sharding_key=text))
+
+    async def have(self, *texts: tuple[str, str]) -> None:
+        await self.cluster.world.until(lambda: set(texts) <= set(self.texts), timeout_ms=5_000, poll_ms=10)
+
+    def on_host(self, call: Any, host: str = "c1") -> Any:
+        """Run a plain call on the consumer's host."""
+
+        async def run() -> None:
+            call()
+
+        return self.cluster.world.host(host).run(run())
+
+
+async def _two_topics(cluster: Cluster) -> TwoTopics:
+    server = await cluster.broker(queues=2)
+    server.create_topic(OTHER, 3)
+    await cluster.producer()
+    return TwoTopics(cluster)
+
+
+def _lock_owners(cluster: Cluster, topic: str) -> dict[int, str]:
+    return {queue_id: row.client_id for queue_id, row in cluster.locks(topic=topic).items()}
+
+
+@scenario()
+async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
+    """All queues of both are locked and consumed by it."""
+    two = await _two_topics(cluster)
+    await two.start(TOPIC, OTHER)
+    await two.send(TOPIC, "a")
+    await two.send(OTHER, "b")
+    await two.have((TOPIC, "a"), (OTHER, "b"))
+    assert (_owned(cluster, "c1"), _owned(cluster, "c1", OTHER)) == ([0, 1], [0, 1, 2])
+    assert (len(_lock_owners(cluster, TOPIC)), len(_lock_owners(cluster, OTHER))) == (2, 3)
+    await cluster.end(judge=False)
+
+
+@scenario()
+async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> None:
+    """The broker hears of it and its queues are consumed at once, not after the next round."""
+    two = await _two_topics(cluster)
+    consumer = await two.start(TOPIC)
+    await cluster.at(7_000)
+    await two.on_host(lambda: consumer.subscribe(OTHER))
+    await cluster.world.sleep_ms(ROUND_TRIPS_MS)
+    [heartbeat, *_] = [at_ms for at_ms in cluster.heard.times_ms("c1", "HEART_BEAT") if at_ms >= 7_000]
+    assert heartbeat < 7_000 + ROUND_TRIPS_MS
+    assert _owned(cluster, "c1", OTHER) == [0, 1, 2]
+    await two.send(OTHER, "b")
+    await two.have((OTHER, "b"))
+    assert _owned(cluster, "c1") == [0, 1]
+    await cluster.end(judge=False)
+
+
+@scenario()
+async def test_a_topic_that_is_left_while_it_runs(cluster: Cluster) -> None:
+    """Its offsets are stored and its locks are free within milliseconds; the other topic goes on undisturbed.
+    RocketMQ stores nothing and leaves the locks to run out."""
+    two = await _two_topics(cluster)
+    consumer = await two.start(TOPIC, OTHER)
+    await two.send(OTHER, "b")
+    await two.have((OTHER, "b"))
+    await cluster.at(7_000)
+    await two.on_host(lambda: consumer.unsubscribe(OTHER))
+    await cluster.world.sleep_ms(ROUND_TRIPS_MS)
+    assert _lock_owners(cluster, OTHER) == {}
+    [stored] = [line for line in cluster.events("offset stored", offset=1) if line.at_ms >= 7_000]
+    assert OTHER in stored.fields["queue"]
+    assert (_owned(cluster, "c1"), _owned(cluster, "c1", OTHER)) == ([0, 1], [])
+    await two.send(OTHER, "nobody's")
+    await two.send(TOPIC, "a")
+    await two.have((TOPIC, "a"))
+    await cluster.world.sleep_ms(2 * ROUND_MS)
+    assert (OTHER, "nobody's") not in two.texts
+    await two.on_host(lambda: consumer.subscribe(OTHER))
+    await two.have((OTHER, "nobody's"))
+    assert two.texts.count((OTHER, "b")) == 1, "it goes on where it left"
+    await cluster.end(judge=False)
+
+
+@scenario()
+async def test_several_consumers_in_one_process(cluster: Cluster) -> None:
+    """Members of one group on one host share its queues as those of several hosts do."""
+    two = await _two_topics(cluster)
+    runtime = cluster.world.host("c1")
+    first = await two.start(TOPIC)
+    second = await two.start(TOPIC)  # the cluster shuts this one down
+    await cluster.world.sleep_ms(3 * ROUND_MS)
+    assert first.client_id != second.client_id
+    assert [len([q for q in each.assigned_queues if q.topic == TOPIC]) for each in (first, second)] == [1, 1]
+    texts = [(TOPIC, text) for text in "abcdefgh"]
+    for _, text in texts:
+        await two.send(TOPIC, text)
+    await two.have(*texts)
+    assert sorted(two.texts) == texts
+    await runtime.run(first.shutdown())
+    await cluster.end(judge=False)
+
+
+# Queues that nobody pulls ------------------------------------------------------------------------------------
+
+
+async def _held_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
+    """A consumer whose pulls are held by the broker for so long that the rebalance sees one that is over 120 s old."""
+    await cluster.broker(queues=1)
+    await cluster.at(START_MS)
+    await cluster.consumer(
+        "c1", rebalance_interval_ms=rebalance_interval_ms, pull_suspend_ms=200_000, pull_timeout_ms=300_000
+    )
+    await cluster.at(START_MS + rebalance_interval_ms + 1)
+
+
+@scenario(INSTANT)
+async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
+    """The round that comes in this very millisecond leaves the queue as it is."""
+    await _held_pull(cluster, IDLE_MS)
+    assert cluster.events("queue dropped", host="c1") == []
+
+
+@scenario(INSTANT)
+async def test_a_pull_of_120_001_ms_is_dead(cluster: Cluster) -> None:
+    """One millisecond more: its queues are dropped, unlocked, and taken anew in the same round."""
+    await _held_pull(cluster, IDLE_MS + 1)
+    names = [str(MessageQueue(TOPIC, BROKER, 0)), str(MessageQueue(retry_topic(GROUP), BROKER, 0))]
+    for event in ("queue dropped", "queue acquired"):
+        lines = cluster.events(event, host="c1", since_ms=START_MS + 1)
+        assert [(line.at_ms, line.fields["queue"]) for line in lines] == [
+            (START_MS + IDLE_MS + 1, name) for name in names
+        ]
+    assert {line.fields["why"] for line in cluster.events("queue dropped", host="c1")} == {"not pulled for 120000 ms"}
+    assert _owned(cluster, "c1") == [0]
