@@ -11,7 +11,7 @@ from lockstep.protocol.message import MessageExt
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.runtime import Runtime
 
-__all__ = ["AroundListener"]
+__all__ = ["AroundListener", "return_type"]
 
 _Call = Callable[[list[MessageExt], ListenerContext], Coroutine[Any, Any, Outcome[Any]]]
 _DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})
@@ -44,16 +44,18 @@ class AroundListener:
         outcome = await call(messages, context)
         told.status = outcome.status.name
         told.success = told.status in _DONE
-        told.return_type = self._return_type(outcome, self._runtime.now_ms() - begin_ms)
+        took_ms = self._runtime.now_ms() - begin_ms
+        told.return_type = return_type(outcome, took_ms, self._config.consume_timeout_ms)
         self._hooks.after(told)
         return outcome
 
-    def _return_type(self, outcome: Outcome[Any], took_ms: int) -> ConsumeReturnType:
-        """As RocketMQ's two services derive it: an answer that is none comes first, then the time it took."""
-        if outcome.raised:
-            return ConsumeReturnType.EXCEPTION
-        if outcome.error is not None:
-            return ConsumeReturnType.RETURNNULL
-        if took_ms >= self._config.consume_timeout_ms:
-            return ConsumeReturnType.TIME_OUT
-        return ConsumeReturnType.FAILED if outcome.status.name in _AGAIN else ConsumeReturnType.SUCCESS
+
+def return_type(outcome: Outcome[Any], took_ms: int, timeout_ms: int) -> ConsumeReturnType:
+    """As RocketMQ's two services derive it: an answer that is none comes first, then the time it took."""
+    if outcome.raised:
+        return ConsumeReturnType.EXCEPTION
+    if outcome.error is not None:
+        return ConsumeReturnType.RETURNNULL
+    if took_ms >= timeout_ms:
+        return ConsumeReturnType.TIME_OUT
+    return ConsumeReturnType.FAILED if outcome.status.name in _AGAIN else ConsumeReturnType.SUCCESS
