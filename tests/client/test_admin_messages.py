@@ -183,7 +183,7 @@ def test_what_a_group_did_with_a_message(
         broker.answers(R.QUERY_TOPIC_CONSUME_BY_WHO, GroupList(("g",)))
         broker.answers(R.GET_CONSUMER_CONNECTION_LIST, members)
         broker.answers(R.GET_CONSUME_STATS, progress)
-        message = message_at(5, **{TAGS: "red"})
+        message = message_at(5, TAGS="red")
         message.topic = TOPIC
         async with admin_for(stage) as admin:
             (found,) = await track_message(admin, message)

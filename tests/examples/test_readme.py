@@ -74,7 +74,7 @@ def test_the_settings_in_the_readme_are_so(whose: str, name: str, theirs: str, d
 
 def test_the_tables_are_found() -> None:
     """The tests above look at rows, and there are some."""
-    assert len(command_rows()) == 12
+    assert len(command_rows()) == 23
     assert len(setting_rows()) == 24
 
 

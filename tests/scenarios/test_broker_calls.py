@@ -243,8 +243,8 @@ async def test_a_message_consumed_directly_without_order(cluster: Cluster) -> No
     ]  # fmt: skip
     assert {(result.order, result.auto_commit) for result in results} == {(False, True)}
     assert results[3].remark == "FailedError: no"
-    header = GetConsumerRunningInfoRequestHeader(GROUP, consumer.client_id)
-    info = await ask(cluster, ConsumerRunningInfo, R.GET_CONSUMER_RUNNING_INFO, header)
+    question = GetConsumerRunningInfoRequestHeader(GROUP, consumer.client_id)
+    info = await ask(cluster, ConsumerRunningInfo, R.GET_CONSUMER_RUNNING_INFO, question)
     assert info.properties["PROP_CONSUMEORDERLY"] == "false"
     assert info.status_table[TOPIC].consume_failed_tps == 0.0, "what an administrator asked for is not counted"
     await cluster.at(60_000)
