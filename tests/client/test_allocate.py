@@ -209,7 +209,7 @@ def mine(_group: str, _me: str, _queues: Sequence[MessageQueue], _members: Seque
 
 def test_names() -> None:
     """RocketMQ's getName(), and of a user's own strategy what it is called."""
-    ours = [*ALL, AllocateByConfig([])]
+    ours: list[AllocateMessageQueueStrategy] = [*ALL, AllocateByConfig([])]
     assert [strategy_name(strategy) for strategy in ours] == [
         "AVG",
         "AVG_BY_CIRCLE",

@@ -14,7 +14,7 @@ from lockstep.protocol.headers import OffsetResponseHeader
 from lockstep.protocol.model import MessageQueue
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
-GROUP, FOLDER, CLIENT_ID = "tower", "/home/me/.rocketmq_offsets", "10.0.0.1@DEFAULT"
+GROUP, FOLDER, CLIENT_ID = "tower", "/users/me/.rocketmq_offsets", "10.0.0.1@DEFAULT"
 PATH = f"{FOLDER}/{CLIENT_ID}/{GROUP}/offsets.json"
 RECORDED = (Path(__file__).parents[1] / "vectors" / "offsets-4.9.8.json").read_bytes()
 MEMORY, STORE, MEMORY_FIRST = ReadOffsetType
@@ -195,8 +195,8 @@ async def test_a_folder_that_cannot_be_used(stage: Stage) -> None:
 
 def test_the_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tilde before the first slash is the home; nothing else is changed."""
-    monkeypatch.setenv("HOME", "/home/me")
-    assert offset_folder("~/.rocketmq_offsets") == "/home/me/.rocketmq_offsets"
+    monkeypatch.setenv("HOME", "/users/me")
+    assert offset_folder("~/.rocketmq_offsets") == "/users/me/.rocketmq_offsets"
     assert [offset_folder(path) for path in ("/srv/~/x", "~x/y", "here")] == ["/srv/~/x", "~x/y", "here"]
 
 

@@ -9,7 +9,7 @@ from tests.scenarios.cluster import PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
 _W = ConsumeFromWhere
-SMALL = {"max_message_bytes": 16 * 1024, "memory_limit_bytes": 128 * 1024}
+SMALL: dict[str, Any] = {"max_message_bytes": 16 * 1024, "memory_limit_bytes": 128 * 1024}
 PADDING_BYTES = 4_000  # less than what is compressed
 MINUTE_MS, LOOK_BACK_MINUTES = 60_000, 30
 LAST = (  # the first of these, and three deprecated ones that mean the same
@@ -30,7 +30,7 @@ class NewGroups:
         self._cluster = cluster
         self.seen: dict[ConsumeFromWhere, list[int]] = {}
 
-    async def start(self, where: ConsumeFromWhere, **settings: int) -> None:
+    async def start(self, where: ConsumeFromWhere, **settings: Any) -> None:
         offsets = self.seen[where] = []
 
         def listen(messages: list[MessageExt], _context: Any) -> None:

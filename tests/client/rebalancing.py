@@ -1,0 +1,105 @@
+"""A Rebalance on the stage: a real table and store of offsets, and a broker that says who is there."""
+
+import json
+from collections.abc import Sequence
+
+from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
+from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.rebalance import Rebalance
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.bodies import ConsumerIdList, LockBatchBody, LockOkBody
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from tests.client.stage import TOPIC, FakeBroker, Stage
+
+__all__ = ["FIRST", "GROUP", "IDS", "LAST", "LOCK", "UNLOCK", "UPDATE", "Rebalancing", "rebalancing"]
+
+GROUP = "tower"
+IDS, LOCK, UNLOCK = (
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+    RequestCode.LOCK_BATCH_MQ,
+    RequestCode.UNLOCK_BATCH_MQ,
+)
+UPDATE = RequestCode.UPDATE_CONSUMER_OFFSET
+FIRST, LAST = "0", "~"  # client ids that sort before and behind any other
+
+
+class Rebalancing:
+    """A Rebalance over a real table, with a broker that lists `members` and refuses the locks of `taken`."""
+
+    def __init__(self, stage: Stage, broker: FakeBroker, strategy: AllocateMessageQueueStrategy | None) -> None:
+        self.stage, self.broker = stage, broker
+        self.instance = stage.instance()
+        self.me = self.instance.client_id
+        self.members: Sequence[str] = [self.me]
+        self.taken: list[MessageQueue] = []
+        self.topics = [TOPIC]
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.added: list[ProcessQueue] = []
+        self.changed: list[str] = []
+        self.trace = TraceWriter(stage.client, "trace", self.me, GROUP)
+        config = ConsumerConfig()
+        self.offsets = RemoteBrokerOffsetStore(self.instance, GROUP)
+        self.rebalance = Rebalance(
+            self.instance,
+            GROUP,
+            config,
+            self.table,
+            locks=QueueLocks(self.instance, GROUP, config, self.table, None, lambda _: None),
+            offsets=self.offsets,
+            strategy=strategy,
+            topics=lambda: list(self.topics),
+            on_added=self.added.append,
+            on_changed=self._on_changed,
+            trace=self.trace,
+        )
+        broker.on[IDS] = self._ids
+        broker.on[LOCK] = self._lock
+        broker.answers(UNLOCK, ResponseCode.SUCCESS)
+        broker.answers(UPDATE, ResponseCode.SUCCESS)
+
+    async def _on_changed(self, topic: str) -> None:
+        self.changed.append(topic)
+
+    def _ids(self, command: RemotingCommand) -> RemotingCommand:
+        if not self.members:
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark="no consumer")
+        body = ConsumerIdList(tuple(self.members))
+        return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+
+    def _lock(self, command: RemotingCommand) -> RemotingCommand:
+        asked = decode_body(LockBatchBody, command.body, command.serialize_type)
+        granted = LockOkBody(tuple(queue for queue in asked.mq_set if queue not in self.taken))
+        return command.reply(ResponseCode.SUCCESS, body=encode_body(granted, command.serialize_type))
+
+    def asked(self, code: int) -> list[tuple[MessageQueue, ...]]:
+        return [decode_body(LockBatchBody, c.body, c.serialize_type).mq_set for c in self.broker.requests(code)]
+
+    def committed(self) -> list[tuple[int, int]]:
+        headers = [c.decode_header(UpdateConsumerOffsetRequestHeader) for c in self.broker.requests(UPDATE)]
+        return [(header.queue_id, header.commit_offset) for header in headers]
+
+    def events(self) -> list[tuple[str, int]]:
+        records = [json.loads(line) for line in self.stage.client.disk.read("trace").splitlines()]
+        return [(record["event"], record["queue_id"]) for record in records]
+
+    @property
+    def owned(self) -> list[int]:
+        return sorted(queue.queue_id for queue, process_queue in self.table.items() if not process_queue.dropped)
+
+    async def run(self) -> None:
+        await self.rebalance.run()
+        await self.stage.world.sleep_ms(10)  # one-way requests arrive
+
+
+async def rebalancing(
+    stage: Stage, queues: int = 4, strategy: AllocateMessageQueueStrategy | None = allocate_averagely
+) -> Rebalancing:
+    broker = await stage.broker()
+    stage.route_to({"broker-a": queues})
+    return Rebalancing(stage, broker, strategy)
