@@ -51,7 +51,7 @@ class ConsumeMessageConcurrentlyService:
         self._trace = parts.trace
         self._send_back = send_back
         self._workers = LaneWorkers[_Batch](
-            self._runtime, "consume concurrently", parts.config.consume_thread_count, self._consume
+            self._runtime, "consume concurrently", parts.config.consume_thread_count, self._work
         )
         self._running: Counter[ProcessQueue] = Counter()  # batches at work
         self._idle: asyncio.Future[None] | None = None
@@ -96,6 +96,19 @@ class ConsumeMessageConcurrentlyService:
         return list(self._running)
 
     # A batch -------------------------------------------------------------------------------------------------
+
+    async def _work(self, first: _Batch) -> None:
+        """A worker's life: batch after batch."""
+        workers, batch = self._workers, first
+        try:
+            while True:
+                await self._consume(batch)
+                more = workers.next_now() or await workers.rest()
+                if more is None:
+                    return
+                batch = more
+        finally:
+            workers.left()
 
     async def _consume(self, batch: _Batch) -> None:
         process_queue, messages = batch
