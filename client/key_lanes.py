@@ -10,10 +10,13 @@ succeeds.
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from lockstep.protocol.message import MessageExt
 
 __all__ = ["KeyLanes", "Lane"]
+
+_EMPTY_LANES_MAX: Final = 1024  # so many lanes are kept when they are empty: most keys come again
 
 
 class Lane:
@@ -62,31 +65,39 @@ class KeyLanes:
 
         Offsets that were pulled before are passed over.
         """
-        started: list[Lane] = []
+        highest, unhandled, size = self.highest, self._unhandled, 0
+        within: list[MessageExt] = []
         for message in messages:
             offset = message.queue_offset
-            if offset <= self.highest:
+            if offset <= highest:
                 continue
-            self.highest = offset
-            self._unhandled.append(offset)
-            self.message_bytes += len(message.body)
-            if offset - self._unhandled[0] >= self.span_max:
-                self._beyond.append(message)
+            highest = offset
+            unhandled.append(offset)
+            size += len(message.body)
+            if offset - unhandled[0] < self.span_max:
+                within.append(message)
             else:
-                self._put_in_lane(message, started)
-        return started
+                self._beyond.append(message)
+        self.highest = highest
+        self.message_bytes += size
+        return self._put_in_lanes(within)
 
-    def _put_in_lane(self, message: MessageExt, started: list[Lane]) -> None:
-        key = message.sharding_key
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = Lane(key)
-        lane.waiting.append(message)
-        if not lane.is_parked:
-            self.ready_count += 1
-        if not lane.is_started:
-            lane.is_started = True
-            started.append(lane)
+    def _put_in_lanes(self, messages: Sequence[MessageExt]) -> list[Lane]:
+        lanes, ready_count = self._lanes, 0
+        started: list[Lane] = []
+        for message in messages:
+            key = message.sharding_key
+            lane = lanes.get(key)
+            if lane is None:
+                lane = lanes[key] = Lane(key)
+            lane.waiting.append(message)
+            if not lane.is_parked:
+                ready_count += 1
+            if not lane.is_started:
+                lane.is_started = True
+                started.append(lane)
+        self.ready_count += ready_count
+        return started
 
     # Work ----------------------------------------------------------------------------------------------------
 
@@ -95,7 +106,7 @@ class KeyLanes:
         assert lane.is_started, lane
         assert not lane.taken, lane
         waiting = lane.waiting
-        if count == 1 or len(waiting) == 1:
+        if count == 1:
             lane.taken = [waiting.popleft()]
         else:
             lane.taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
@@ -124,7 +135,8 @@ class KeyLanes:
         if lane.waiting:
             return True
         lane.is_started = False
-        del self._lanes[lane.key]
+        if len(self._lanes) > _EMPTY_LANES_MAX:
+            del self._lanes[lane.key]
         return False
 
     def _advance(self, done: Sequence[MessageExt]) -> None:
@@ -154,11 +166,11 @@ class KeyLanes:
 
     def release(self) -> list[Lane]:
         """The lanes that may be started for what was beyond the span and is within it now."""
-        started: list[Lane] = []
         beyond, unhandled = self._beyond, self._unhandled
+        within: list[MessageExt] = []
         while beyond and beyond[0].queue_offset - unhandled[0] < self.span_max:
-            self._put_in_lane(beyond.popleft(), started)
-        return started
+            within.append(beyond.popleft())
+        return self._put_in_lanes(within)
 
     # State ---------------------------------------------------------------------------------------------------
 
@@ -201,4 +213,5 @@ class KeyLanes:
         if not self._unhandled:
             return None
         head = self._unhandled[0]
-        return next((lane for lane in self._lanes.values() if lane.head.queue_offset == head), None)
+        started = [lane for lane in self._lanes.values() if lane.is_started]
+        return next((lane for lane in started if lane.head.queue_offset == head), None)

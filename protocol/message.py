@@ -232,17 +232,18 @@ class MessageExt:
     def sharding_key(self) -> str | None:
         """Looked for in the bytes: consumption by key asks it of every message, and of nothing else."""
         if self._properties is None:
-            start = self._tail + 1 + self._buffer[self._tail]
-            (length,) = _SHORT.unpack_from(self._buffer, start)
-            start += 2
-            found = self._buffer.find(_SHARDING_KEY_NAME, start, start + length)
+            buffer = self._buffer
+            start = self._tail + 3 + buffer[self._tail]
+            end = start + (buffer[start - 2] << 8 | buffer[start - 1])
+            found = buffer.rfind(_SHARDING_KEY_NAME, start, end)  # the last of equal names wins
             if found < 0:
                 return None
-            value, end = found + len(_SHARDING_KEY_NAME), start + length
-            is_name = found == start or self._buffer[found - 1] == _PAIR_END
-            if is_name and self._buffer.find(_SHARDING_KEY_NAME, value, end) < 0:
-                stop = self._buffer.find(_PAIR_END, value, end)
-                return self._buffer[value : end if stop < 0 else stop].decode("utf-8", "replace") or None
+            if found == start or buffer[found - 1] == _PAIR_END:
+                value = found + len(_SHARDING_KEY_NAME)
+                stop = buffer.find(_PAIR_END, value, end)
+                text = buffer[value : stop if stop >= 0 else end]
+                if text:  # else an earlier one may have a value
+                    return text.decode("utf-8", "replace")
         return self.properties.get(names.SHARDING_KEY)
 
     def __repr__(self) -> str:
