@@ -141,6 +141,28 @@ async def test_sqlite_once(lockstep: Lockstep, tmp_path: Path) -> None:
     assert [int(body) for body in bodies] == list(range(100))
 
 
+def test_transactions(lockstep: Lockstep) -> None:
+    """Consumers see the orders that were committed, and no others."""
+    with lockstep.program(EXAMPLES / "transaction.py") as program:
+        result = program.ended()
+    assert (result.status, result.err) == (0, "")
+    states = [line.split() for line in result.out.splitlines()]
+    committed = [number for number, state in states if state == "COMMIT_MESSAGE"]
+    assert (len(states), committed) == (6, ["0", "2", "4"])
+    with lockstep.start("consume", "example-paid", "-g", "paid", "-f", "%s\n") as consumer:
+        seen = sorted(consumer.line().rstrip() for _ in committed)
+    assert seen == [f"order {number}" for number in committed]
+
+
+def test_request_and_reply(lockstep: Lockstep) -> None:
+    """Each question gets its own answer."""
+    assert lockstep("topic", "create", "example-squares").status == 0
+    with lockstep.program(EXAMPLES / "request_reply.py") as program:
+        result = program.ended()
+    assert (result.status, result.err) == (0, "")
+    assert result.out.splitlines() == ["3 9", "4 16", "5 25"]
+
+
 def test_the_plugins_example_passes(tmp_path: Path) -> None:
     """As a file of tests that pytest is given."""
     report = Project(tmp_path).run(str(EXAMPLES / "test_orders.py"))
