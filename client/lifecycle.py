@@ -1,5 +1,6 @@
 """What every client has in common: `start()` and `shutdown()`, once each, or both in `async with`."""
 
+from abc import ABC, abstractmethod
 from enum import Enum
 from typing import ClassVar, Final, Self
 
@@ -24,7 +25,7 @@ _WHY_NOT: Final = {
 }
 
 
-class Lifecycle:
+class Lifecycle(ABC):
     """A subclass does the work in `_start` and `_shutdown`; `error` is what its calls raise in the wrong state."""
 
     error: ClassVar[type[ClientError]] = ClientError
@@ -62,15 +63,15 @@ class Lifecycle:
         name, state = type(self).__name__, self._state
         return self.error(f"the service state of this {name} is {state.name}: {_WHY_NOT[state]}")
 
-    def _check_complete(self) -> None:
+    def _check_complete(self) -> None:  # noqa: B027 - most have nothing to check
         """Raise for what must be given before the start."""
 
+    @abstractmethod
     async def _start(self) -> None:
         """What was begun must be undone before it raises."""
-        raise NotImplementedError
 
-    async def _shutdown(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _shutdown(self) -> None: ...
 
     async def __aenter__(self) -> Self:
         await self.start()
