@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
-from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt, MessageQueue
-from lockstep.client.listener import OrderlyListener
+from lockstep.client import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, MessageExt, MessageQueue
 from lockstep.simulation import SimRuntime, World
 
 __all__ = ["Answer", "Call", "Calls"]
 
-_GOOD = (None, ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.COMMIT)
-Answer = Callable[[MessageExt, ConsumeOrderlyContext], ConsumeOrderlyStatus | None]
+_IN_ORDER: tuple[Any, ...] = (None, ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.COMMIT)
+_WITHOUT_ORDER: tuple[Any, ...] = (ConsumeConcurrentlyStatus.CONSUME_SUCCESS,)
+Answer = Callable[[MessageExt, Any], ConsumeOrderlyStatus | ConsumeConcurrentlyStatus | None]
 
 
 @dataclass(eq=False)
@@ -37,7 +38,7 @@ class Call:
 class Calls:
     """All calls of all processes, in the order in which they began.
 
-    `overlaps`: pairs that ran at once though their order forbids it: on one queue, and in one process by key of one key.
+    `overlaps`: pairs that ran at once though their order forbids it: on one queue, or by key in one process of one key.
     """
 
     def __init__(self, world: World) -> None:
@@ -76,12 +77,13 @@ class Calls:
         answer: Answer | None,
         *,
         ordering: str = "queue",
-    ) -> OrderlyListener:
+    ) -> Any:
         """A listener that takes `work_ms` of virtual time, for texts in `works_ms` that, and then answers; by default
-        with None, success."""
+        with success."""
         process = str(runtime.host)
+        good_ones = _WITHOUT_ORDER if ordering == "none" else _IN_ORDER
 
-        async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
+        async def listen(messages: list[MessageExt], context: Any) -> Any:
             calls = [self._call(process, message, context.message_queue) for message in messages]
             self._begin(calls, ordering)
             good = False
@@ -89,8 +91,8 @@ class Calls:
                 duration_ms = works_ms.get(calls[-1].text, work_ms)
                 if duration_ms:
                     await asyncio.sleep(duration_ms / 1000)
-                status = answer(messages[-1], context) if answer is not None else None
-                good = status in _GOOD
+                status = answer(messages[-1], context) if answer is not None else good_ones[0]
+                good = status in good_ones
                 return status
             finally:
                 for call in calls:

@@ -1,0 +1,362 @@
+"""Consumption without order, as stories: retries, dead letters, stuck listeners, limits, deaths (wire.md 12.8)."""
+
+import dataclasses
+from itertools import pairwise
+from typing import Any
+
+from lockstep.broker.server import BrokerServer
+from lockstep.client import (
+    ConsumeConcurrentlyContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeFromWhere,
+    MessageExt,
+    PushConsumer,
+)
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.protocol.codes import Permission
+from lockstep.simulation.checkers import Cause, Kind
+from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
+from tests.scenarios.scenario import INSTANT, scenario
+
+SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
+RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
+RETRY_WAITS_S = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
+MINUTE_MS = 60_000
+FIRST: dict[str, Any] = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET}
+QUIET: dict[str, Any] = {
+    "pull_suspend_ms": 600_000,
+    "pull_timeout_ms": 660_000,
+    "pull_max_idle_ms": 1_200_000,
+    "persist_consumer_offset_interval_ms": 600_000,
+    "rebalance_interval_ms": 600_000,
+    "poll_name_server_interval_ms": 600_000,
+    "heartbeat_broker_interval_ms": 100_000,
+}
+"""For hours of virtual time: what is asked again and again, asked less often."""
+
+
+def fails_until(times: int, **context: int) -> Any:
+    """An answer: LATER, with these fields of the context set, until a message was tried so often."""
+
+    def answer(message: MessageExt, given: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
+        for name, value in context.items():
+            setattr(given, name, value)
+        return LATER if message.reconsume_times < times else SUCCESS
+
+    return answer
+
+
+# At once ----------------------------------------------------------------------------------------------------------
+
+
+@scenario(INSTANT)
+async def test_one_queue_keeps_all_threads_busy(cluster: Cluster) -> None:
+    """Forty messages of a second each are done after two seconds: twenty at a time, whatever their keys."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none", work_ms=1000, **FIRST)
+    await cluster.send(40, queue_id=0, keys=1)
+    await cluster.all_seen()
+    begun_ms = [call.begin_ms for call in cluster.seen.all]
+    assert [begun_ms.count(at_ms) for at_ms in sorted(set(begun_ms))] == [20, 20]
+    assert max(begun_ms) - min(begun_ms) == 1000
+
+
+@scenario()
+async def test_no_lock_is_asked_for(cluster: Cluster) -> None:
+    """Queues are shared out as ever, but the broker's lock table stays empty."""
+    await cluster.broker(queues=4)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none")
+    await cluster.consumer("c2", ordering="none")
+    await cluster.at(25_000)
+    await cluster.send(40)
+    await cluster.all_seen()
+    assert {call.process for call in cluster.seen.all} == {"c1", "c2"}
+    assert cluster.locks() == {}
+
+
+# Retries ----------------------------------------------------------------------------------------------------------
+
+
+@scenario(INSTANT)
+async def test_retries_grow_through_the_delay_levels_to_the_dead_letters(cluster: Cluster) -> None:
+    """A message that always fails comes again after 10 s, 30 s ... 2 h, from the topic it was sent to as far as its
+    listener sees; after the sixteenth retry it is a dead letter, at once."""
+    cluster.expected.duplicates = {Cause.PRODUCER_RETRY}  # its copies all carry its first id
+    topics: list[str] = []
+
+    def answer(message: MessageExt, _: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
+        topics.append(message.topic)
+        return LATER
+
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none", answer=answer, **QUIET)
+    await cluster.send(1, queue_id=0)
+    await cluster.world.until(lambda: cluster.stored(topic=DEAD), timeout_ms=18_000_000, poll_ms=10_000)
+    calls = cluster.seen.all
+    assert [call.reconsume_times for call in calls] == list(range(17))
+    waited_ms = [after.begin_ms - before.end_ms for before, after in pairwise(calls)]
+    assert waited_ms == [wait_s * 1000 for wait_s in RETRY_WAITS_S]
+    assert set(topics) == {"Aircraft"}
+    (letter,) = cluster.stored(topic=DEAD)
+    assert (letter.body, letter.reconsume_times, letter.msg_id) == (b"0", 17, calls[0].msg_id)
+    assert cluster.stored()[0].msg_id == letter.msg_id
+
+
+@scenario(INSTANT)
+async def test_a_listener_may_choose_the_delay(cluster: Cluster) -> None:
+    """Level 2 is 5 s each time, whatever the number of the retry is."""
+    cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none", answer=fails_until(3, delay_level_when_next_consume=2))
+    await cluster.send(1, queue_id=0)
+    await cluster.all_seen()
+    calls = cluster.seen.all
+    assert [after.begin_ms - before.end_ms for before, after in pairwise(calls)] == [5000] * 3
+
+
+@scenario(INSTANT)
+async def test_a_listener_may_give_up_at_once(cluster: Cluster) -> None:
+    """A negative level makes a dead letter; `max_reconsume_times` makes one after as many retries."""
+    cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
+
+    def answer(message: MessageExt, context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
+        if message.body == b"0":
+            context.delay_level_when_next_consume = -1
+        return LATER
+
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none", answer=answer, max_reconsume_times=2)
+    await cluster.send(2, queue_id=0)
+    await cluster.world.until(lambda: len(cluster.stored(topic=DEAD)) == 2, timeout_ms=50_000)
+    assert sorted(cluster.seen.texts()) == ["0", "1", "1", "1"]
+    assert [letter.body for letter in cluster.stored(topic=DEAD)] == [b"0", b"1"]
+
+
+@scenario(INSTANT)
+async def test_what_is_not_acknowledged_of_a_batch_comes_again(cluster: Cluster) -> None:
+    """The listener answers success for the first two of a batch: only the third is handled again, 10 s later."""
+
+    def answer(message: MessageExt, context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
+        if not message.reconsume_times:
+            context.ack_index = 1
+        return SUCCESS
+
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.send(3, queue_id=0)
+    await cluster.consumer("c1", ordering="none", answer=answer, consume_message_batch_max_size=3, **FIRST)
+    await cluster.world.until(lambda: len(cluster.seen.all) == 4)
+    first, _, _, again = cluster.seen.all
+    assert cluster.seen.texts() == ["0", "1", "2", "2"]
+    assert again.begin_ms - first.end_ms == 10_000
+
+
+@scenario(INSTANT)
+async def test_a_broker_that_takes_nothing_back_leaves_the_message_here(cluster: Cluster) -> None:
+    """Neither the message nor a copy of it: it is tried again here each 5 s and holds up the stored offset; when the
+    broker may be written to again, it is sent back as ever."""
+    cluster.expected.duplicates = {Cause.SUSPEND}
+    failing = ["0"]
+    server = await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.send(3, queue_id=0)
+    _permit(cluster, server, Permission.READ)
+    await cluster.consumer(
+        "c1", ordering="none", answer=lambda message, _: LATER if message.body.decode() in failing else SUCCESS, **FIRST
+    )
+    await cluster.world.until(lambda: len(cluster.seen.all) == 6, poll_ms=1)
+    assert cluster.seen.texts() == [*"012", *"000"]
+    tried = [call for call in cluster.seen.all if call.text == "0"]
+    assert [call.reconsume_times for call in tried] == [0, 1, 2, 3]
+    assert [after.begin_ms - before.end_ms for before, after in pairwise(tried)] == [5000] * 3
+    await cluster.world.sleep_ms(1000)
+    assert cluster.committed() <= 0
+    _permit(cluster, server, Permission.READ | Permission.WRITE)
+    await cluster.world.until(lambda: len(cluster.seen.all) == 7)
+    failing.clear()
+    await cluster.all_seen()
+    last, again = cluster.seen.all[-2:]
+    assert (again.queue.topic, again.reconsume_times, again.begin_ms - last.end_ms) == (RETRY, 1, 10_000)
+    await cluster.world.sleep_ms(6_000)
+    assert cluster.committed() == 3
+
+
+def _permit(cluster: Cluster, server: BrokerServer, permission: int) -> None:
+    assert server.broker is not None
+    config = dataclasses.replace(server.broker.config, broker_permission=int(permission))
+    server.broker.change_config(config, cluster.world.now_ms)
+
+
+# Stuck ------------------------------------------------------------------------------------------------------------
+
+
+@scenario(INSTANT)
+async def test_a_message_stuck_for_15_minutes_comes_again(cluster: Cluster) -> None:
+    """Its listener does not come back: at the second look after 15 minutes it is sent back, and handled 10 s later by
+    another call; what is stored moves on, and the late answer changes nothing."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    works_ms = {"0": 40 * MINUTE_MS}
+    await cluster.consumer("c1", ordering="none", works_ms=works_ms, **QUIET)
+    started_ms = cluster.world.elapsed_ms
+    await cluster.at(20_000)
+    await cluster.send(3, queue_id=0)
+    await cluster.world.until(lambda: len(cluster.seen.all) == 3)
+    works_ms.clear()
+    await cluster.world.until(lambda: len(cluster.seen.all) == 4, timeout_ms=31 * MINUTE_MS, poll_ms=100)
+    assert cluster.seen.texts() == ["0", "1", "2", "0"]
+    assert 0 <= cluster.seen.all[3].begin_ms - started_ms - 30 * MINUTE_MS - 10_000 <= 100
+    (line,) = cluster.events("message stuck in its listener: sent back")
+    assert line.fields["offset"] == 0
+    await cluster.world.sleep_ms(45 * MINUTE_MS)
+    assert len(cluster.seen.all) == 4
+
+
+# Limits -----------------------------------------------------------------------------------------------------------
+
+
+@scenario(INSTANT)
+async def test_pulls_wait_while_the_span_in_hand_is_over_the_limit(cluster: Cluster) -> None:
+    """No pull is made while the first and the last message in hand are over 50 offsets apart. What was handled in
+    between does not count: when only a slow message is left, the others overtake it further."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    settings = {"consume_concurrently_max_span": 50, "pull_batch_size": 8, **FIRST}
+    consumer = await cluster.consumer("c1", ordering="none", works_ms={"100": 30_000}, work_ms=1000, **settings)
+    await cluster.world.until(lambda: _process_queues(consumer))
+    process_queue = _process_queues(consumer)[0]
+    await cluster.send(200, queue_id=0)
+    spans = []
+    while "100" not in cluster.seen.texts():
+        spans.append(process_queue.max_span)
+        await cluster.world.sleep_ms(10)
+    assert 50 < max(spans) <= 50 + 8
+    assert cluster.events("pull put off: enough in hand", over="span")
+    await cluster.world.until(lambda: len(cluster.seen.all) == 200)
+    assert cluster.seen.running("c1")[0].text == "100"
+    assert process_queue.max_span > 90
+    await cluster.all_seen()
+
+
+@scenario(INSTANT)
+async def test_a_topics_limit_is_shared_out_at_each_rebalance(cluster: Cluster) -> None:
+    """Of 40 messages for a topic each of four queues has 10 in hand; of a member that owns two queues each has 20."""
+    await cluster.broker(queues=4)
+    await cluster.producer()
+    settings: dict[str, Any] = {
+        "pull_threshold_for_topic": 40,
+        "pull_batch_size": 1,
+        "work_ms": 3_600_000,
+        "await_termination_ms": 0,
+    }
+    consumer = await cluster.consumer("c1", ordering="none", **settings)
+    for queue_id in range(4):
+        await cluster.send(60, queue_id=queue_id)
+    await cluster.world.sleep_ms(10_000)
+    assert _in_hand(consumer) == {0: 11, 1: 11, 2: 11, 3: 11}  # more than the limit: one is over it
+    other = await cluster.consumer("c2", ordering="none", **settings)
+    await cluster.world.sleep_ms(30_000)
+    assert sorted([*_in_hand(consumer).values(), *_in_hand(other).values()]) == [21, 21, 21, 21]
+    for name in ("c1", "c2"):
+        cluster.crash(name)  # nobody ever ends here
+    await cluster.end(judge=False)
+
+
+def _process_queues(consumer: PushConsumer) -> dict[int, ProcessQueue]:
+    assert consumer._engine is not None
+    table = consumer._engine.table
+    return {queue.queue_id: table[queue] for queue in consumer.assigned_queues if queue.topic == TOPIC}
+
+
+def _in_hand(consumer: PushConsumer) -> dict[int, int]:
+    return {number: process_queue.message_count for number, process_queue in _process_queues(consumer).items()}
+
+
+@scenario(INSTANT)
+async def test_a_suspended_consumer_handles_what_it_has(cluster: Cluster) -> None:
+    """And pulls nothing more until it is resumed, then within 1 000 ms."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    consumer = await cluster.consumer("c1", ordering="none")
+    await cluster.send(5, queue_id=0)
+    await cluster.all_seen()
+    consumer.suspend()
+    await cluster.send(5, queue_id=0)  # the pull that waits brings the first of them
+    await cluster.world.sleep_ms(20_000)
+    seen = len(cluster.seen.all)
+    assert 5 < seen <= 10
+    await cluster.send(5, queue_id=0)
+    await cluster.world.sleep_ms(60_000)
+    assert len(cluster.seen.all) == seen
+    resumed_ms = cluster.world.elapsed_ms
+    consumer.resume()
+    await cluster.all_seen()
+    assert cluster.seen.all[seen].begin_ms - resumed_ms <= 1000
+
+
+# Members that come and go -----------------------------------------------------------------------------------------
+
+
+@scenario()
+async def test_a_killed_consumer_loses_no_message(cluster: Cluster) -> None:
+    """What its listeners were at, and what they had ended above the offset that a slow one held up, comes again."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none", work_ms=20, works_ms={"3": 60_000}, **FIRST)
+    await cluster.send(100)
+    await cluster.world.until(lambda: len(cluster.seen.all) > 60)
+    cluster.crash("c1")
+    await cluster.consumer("c2", ordering="none", work_ms=20, **FIRST)
+    await cluster.all_seen()
+    assert set(cluster.seen.texts("c2")) >= {"3"}
+    await cluster.world.sleep_ms(16_000)
+    assert cluster.committed(0) + cluster.committed(1) == 100
+
+
+@scenario()
+async def test_what_a_queue_was_taken_from_answers_counts_for_nothing(cluster: Cluster) -> None:
+    """A rebalance does not wait for running listeners: the next owner handles the same messages at the same time. That
+    is RocketMQ's, and what an orderly consumer's locks are for."""
+    cluster.expected.violations = {Kind.UNEXPLAINED_REPEAT: 2}
+    cluster.expected.duplicates = {Cause.UNEXPLAINED}
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none", work_ms=5000)
+    await cluster.at(12_000)
+    await cluster.send(2, keys=1, queue_id=1)
+    await cluster.world.until(lambda: len(cluster.seen.all) == 2)
+    await cluster.consumer("c2", ordering="none")
+    await cluster.all_seen()
+    await cluster.world.until(lambda: len(cluster.seen.of("c2")) == 2)
+    assert cluster.events("queue dropped meanwhile: its listener's answer is not counted", host="c1") == []
+    await cluster.world.sleep_ms(6_000)
+    assert len(cluster.events("queue dropped meanwhile: its listener's answer is not counted", host="c1")) == 2
+    await cluster.world.sleep_ms(10_000)
+    assert cluster.committed(1) == 2
+
+
+@scenario()
+async def test_a_dead_brokers_message_comes_again_from_another_broker(cluster: Cluster) -> None:
+    """Its broker does not answer: the copy that the client sends itself goes to the retry topic of the other one."""
+    cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
+    await cluster.start_name_server("names")
+    await cluster.broker(queues=1)
+    await cluster.broker("other", queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none", work_ms=2000, answer=fails_until(1))
+    await cluster.at(5_000)
+    await cluster.send(1, queue_id=0)
+    await cluster.world.until(lambda: cluster.seen.all)
+    cluster.crash(BROKER, silently=True)
+    await cluster.all_seen(timeout_ms=300_000)
+    first, again = cluster.seen.all
+    assert (again.reconsume_times, again.queue.broker_name, again.msg_id) == (1, "other", first.msg_id)
+    assert again.begin_ms - first.end_ms >= 10_000
+    await cluster.broker(queues=1)
+    await cluster.end(judge=False)  # the message's history ended with its broker's
