@@ -163,6 +163,36 @@ def test_request_and_reply(lockstep: Lockstep) -> None:
     assert result.out.splitlines() == ["3 9", "4 16", "5 25"]
 
 
+def test_poll(lockstep: Lockstep) -> None:
+    """Each queue in order; what was printed before Ctrl-C does not come again."""
+    feed(lockstep, "example-polled", lines=range(8))
+    with lockstep.program(EXAMPLES / "poll.py") as program:
+        lines = [program.line().split() for _ in range(8)]
+        ended = program.stop(signal.SIGINT)
+    assert (ended.status, ended.err) == (0, "")
+    assert sorted(int(body) for _, _, body in lines) == list(range(8))
+    by_queue = defaultdict(list)
+    for queue_id, offset, _ in lines:
+        by_queue[queue_id].append(int(offset))
+    assert all(offsets == list(range(len(offsets))) for offsets in by_queue.values())
+    feed(lockstep, "example-polled", lines=("next",))
+    with lockstep.program(EXAMPLES / "poll.py") as program:
+        assert program.line().split()[2] == "next"
+
+
+def test_pull(lockstep: Lockstep) -> None:
+    """All there is, and at the next run only what came since."""
+    feed(lockstep, "example-pulled", lines=range(8))
+    bodies = []
+    for extra in ((), ("8",), ()):
+        feed(lockstep, "example-pulled", lines=extra)
+        with lockstep.program(EXAMPLES / "pull.py") as program:
+            result = program.ended()
+        assert result.status == 0, result.err
+        bodies.append(sorted(int(line.split()[2]) for line in result.out.splitlines()))
+    assert bodies == [list(range(8)), [8], []]
+
+
 def test_the_plugins_example_passes(tmp_path: Path) -> None:
     """As a file of tests that pytest is given."""
     report = Project(tmp_path).run(str(EXAMPLES / "test_orders.py"))
