@@ -1,14 +1,14 @@
 """What a started PushConsumer runs on: its parts, put together, and the work that goes from one to another."""
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.around_listener import AroundListener
 from lockstep.client.broker_calls import BrokerCalls
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_directly import ConsumeDirectly
-from lockstep.client.consume_service import ServiceParts
+from lockstep.client.consume_service import ConsumeService, ServiceParts
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.first_offset import FirstOffset
 from lockstep.client.flow_control import FlowControl
@@ -74,67 +74,78 @@ class PushEngine:
         self._stats = ConsumeStats(runtime.now_ms())
         around = AroundListener(options.hooks, options.tenant, config, runtime)
         call = ListenerCall(options.listener, self._pool, self._log, options.ordering.contract, around)
-        self.service = options.ordering.new_service(
-            ServiceParts(
-                instance=instance,
-                group=group,
-                config=config,
-                message_model=options.message_model,
-                table=self.table,
-                call=call,
-                pool=self._pool,
-                locks=self._locks,
-                offsets=self._offsets,
-                stats=self._stats,
-                trace=trace,
-            )
-        )
+        self.service = self._new_service(options, call)
         self._flow = FlowControl(config, checks_span=options.ordering.checks_span)
-        self._pulls = PullLoop(
-            instance,
-            group,
-            config,
+        self._pulls = self._new_pulls(options)
+        self._rebalance = self._new_rebalance(options)
+        self._reset = OffsetReset(
+            instance, self.table, self._locks, self._offsets, self._rebalance, done=self._wake.set, trace=trace
+        )
+        self._calls = self._new_calls(options, call)
+        instance.serve(self._calls.handlers)
+
+    def _new_service(self, options: PushOptions, call: ListenerCall[Any]) -> ConsumeService:
+        parts = ServiceParts(
+            instance=self._instance,
+            group=options.group,
+            config=self._config,
+            message_model=options.message_model,
+            table=self.table,
+            call=call,
+            pool=self._pool,
+            locks=self._locks,
+            offsets=self._offsets,
+            stats=self._stats,
+            trace=self._trace,
+        )
+        return options.ordering.new_service(parts)
+
+    def _new_pulls(self, options: PushOptions) -> PullLoop:
+        return PullLoop(
+            self._instance,
+            options.group,
+            self._config,
             self._offsets,
-            subscription=subscriptions.get,
-            first_offset=FirstOffset(instance, config, self._offsets),
+            subscription=self._subscriptions.get,
+            first_offset=FirstOffset(self._instance, self._config, self._offsets),
             submit=self.service.submit,
             offset_illegal=self._offset_illegal,
             flow=self._flow,
             stats=self._stats,
-            trace=trace,
+            trace=self._trace,
             hooks=options.hooks,
         )
-        self._rebalance = Rebalance(
-            instance,
-            group,
-            config,
+
+    def _new_rebalance(self, options: PushOptions) -> Rebalance:
+        return Rebalance(
+            self._instance,
+            options.group,
+            self._config,
             self.table,
             locks=self._locks,
             offsets=self._offsets,
             strategy=None if options.message_model is MessageModel.BROADCASTING else options.strategy,
-            topics=lambda: list(subscriptions),
+            topics=lambda: list(self._subscriptions),
             on_added=self._start_pulling,
             on_changed=self._queues_changed,
-            new_process_queue=options.ordering.process_queues(config),
-            trace=trace,
+            new_process_queue=options.ordering.process_queues(self._config),
+            trace=self._trace,
         )
-        self._reset = OffsetReset(
-            instance, self.table, self._locks, self._offsets, self._rebalance, done=self._wake.set, trace=trace
-        )
-        self._calls = BrokerCalls(
-            instance,
-            group,
-            config,
+
+    def _new_calls(self, options: PushOptions, call: ListenerCall[Any]) -> BrokerCalls:
+        return BrokerCalls(
+            self._instance,
+            options.group,
+            self._config,
             self.table,
             offsets=self._offsets,
             stats=self._stats,
-            directly=ConsumeDirectly(runtime, group, call, self.service.between_runs),
-            subscriptions=lambda: list(subscriptions.values()),
+            directly=ConsumeDirectly(self._runtime, options.group, call, self.service.between_runs),
+            subscriptions=lambda: list(self._subscriptions.values()),
             orderly=options.ordering.needs_lock,
             message_model=options.message_model,
             reset=self._reset.start,
         )
-        instance.serve(self._calls.handlers)
 
     def _new_offset_store(self, options: PushOptions) -> OffsetStore:
         if options.message_model is MessageModel.CLUSTERING:
