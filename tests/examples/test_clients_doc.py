@@ -1,0 +1,107 @@
+"""What docs/clients.md shows runs as it stands and prints what it says, and its table of settings is the code's."""
+
+import ast
+import asyncio
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lockstep.client
+from lockstep.client import (
+    ClientConfig,
+    ConsumerConfig,
+    LitePullConsumerConfig,
+    ProducerConfig,
+    PullConsumerConfig,
+)
+from tests.commands import Lockstep, running_broker
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+PRINTED = re.compile(r"print\(.*\)  # (.*)$", re.MULTILINE)
+SNIPPET_S = 60
+CONFIGS: dict[str, tuple[Any, ...]] = {
+    "all": (ClientConfig, None),
+    "producer": (ProducerConfig, ClientConfig),
+    "push": (ConsumerConfig, ClientConfig),
+    "pull, lite": (PullConsumerConfig, ClientConfig),
+    "lite": (LitePullConsumerConfig, PullConsumerConfig),
+}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Lockstep]:
+    """With the topics of the examples, in the tenant's namespace too."""
+    topics = sorted({topic for block in BLOCKS for topic in re.findall(r'(?:Message|subscribe)\("(\w+)"', block)})
+    options = [word for topic in [*topics, "acme%Orders"] for word in ("--topic", f"{topic}:4")]
+    with running_broker("-D", "enablePropertyFilter=true", *options) as lockstep:
+        yield lockstep
+
+
+def title_of(number: int) -> str:
+    """The heading above a block."""
+    before = TEXT[: TEXT.index(BLOCKS[number])]
+    return f"{number}-{re.findall(r'^## (.*)$', before, re.MULTILINE)[-1].split(':')[0].lower().replace(' ', '-')}"
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)), ids=title_of)
+def test_a_snippet_runs_and_prints_what_it_says(
+    number: int, broker: Lockstep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is the inside of an `async def`; the comment behind a print is what it printed."""
+    monkeypatch.setenv("NAMESRV_ADDR", broker.name_server)
+    block = BLOCKS[number]
+    expected = PRINTED.findall(block)
+    names: dict[str, Any] = {}
+    exec("async def snippet():\n" + textwrap.indent(block, "    "), names)
+    asyncio.run(asyncio.wait_for(names["snippet"](), SNIPPET_S))
+    assert capsys.readouterr().out.splitlines() == expected
+    assert expected
+
+
+def test_every_kind_of_client_is_shown() -> None:
+    """Each exported client, selector and ordering appears in a snippet or in the text."""
+    clients = {"Producer", "TransactionProducer", "PushConsumer", "LitePullConsumer", "PullConsumer"}
+    imported = {
+        alias.name
+        for block in BLOCKS
+        for node in ast.walk(ast.parse("async def f():\n" + textwrap.indent(block, "    ")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert clients <= imported
+    assert len(BLOCKS) >= 13
+    missing = set(re.findall(r"`((?:Allocate|allocate_|select_by_)\w+)`", TEXT)) - set(lockstep.client.__all__)
+    assert not missing
+    exported = {
+        name
+        for name in lockstep.client.__all__
+        if re.match(r"Allocate(?!MessageQueueStrategy)|allocate_|select_by", name)
+    }
+    assert all(name in TEXT for name in exported)
+
+
+def test_the_settings_are_those_of_the_code() -> None:
+    """Every setting of every client, with RocketMQ's name and its default, and no other."""
+    rows = re.findall(r"^\| ([\w, ]+) \| `(\w+)` \| (\S+) \| (.+) \|$", TEXT[TEXT.index("## Settings") :], re.MULTILINE)
+    expected = []
+    for kind, (config, base) in CONFIGS.items():
+        inherited = {field.name for field in fields(base)} if base is not None else set()
+        for field in fields(config):
+            if field.name not in inherited:
+                theirs = field.metadata.get("property")
+                shown = {True: "true", False: "false", None: "none", "": '`""`'}
+                default = field.default
+                text = (
+                    shown[default]
+                    if isinstance(default, bool) or default in (None, "")
+                    else getattr(default, "name", str(default))
+                )
+                expected.append((kind, field.name, f"`{theirs}`" if theirs else "-", text))
+    assert rows == expected
