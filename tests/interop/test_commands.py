@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def groups(lockstep: Lockstep, topic: str, group: str) -> None:
     assert group not in [row["group"] for row in ok(lockstep, "group", "list", "-o", "json")]
 
 
-def ok(lockstep: Lockstep, *arguments: str) -> list[dict[str, object]]:
+def ok(lockstep: Lockstep, *arguments: str) -> list[dict[str, Any]]:
     result = lockstep(*arguments)
     assert result.status == 0, result.err
     return result.rows
