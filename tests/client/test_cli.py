@@ -256,7 +256,7 @@ def test_a_topic_keeps_its_queues_unless_forced(lockstep: Lockstep) -> None:
     ("arguments", "complaint"),
     [
         ("consume orders", "Missing option '--group' / '-g'"),
-        ("consume orders -g g --from yesterday", "--from 'yesterday': give first, last, epoch milliseconds, or"),
+        ("consume orders -g g --from yesterday", "--from 'yesterday': give first, last, epoch milliseconds, a time"),
         ("consume orders -g g -f %x", "'%x' means nothing; allowed are %t"),
         ("consume orders -g g --tags ||", "names no tag; use '*' or 'TagA || TagB'"),
         ("consume or.ders -g g", "may hold only the characters"),
