@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import bench_cases as cases
+import bench_key_order as key_order
 import bench_store as store
 import uvloop
 from bench_echo import EchoClient, echo_process
@@ -192,7 +193,7 @@ def show(results: dict[str, dict[str, float]], console: Console) -> None:
     for column in ("case", "rate", "echo", "ratio", "p50", "p99", "floor"):
         table.add_column(column, justify="left" if column == "case" else "right")
     for name, figures in results.items():
-        if name in ("start", "store"):
+        if name in ("start", "store", key_order.NAME):
             continue
         floor = FLOORS.get(name)
         passed = "" if floor is None else f"{floor} {'ok' if figures['ratio'] >= floor else 'MISSED'}"
@@ -213,6 +214,8 @@ def missed(results: dict[str, dict[str, float]]) -> list[str]:
         names.append("start")
     if results.get("store", {}).get("async_ratio", 1) < store.ASYNC_FLOOR:
         names.append("store_sends")
+    if results.get(key_order.NAME, {}).get("ratio", key_order.FLOOR) < key_order.FLOOR:
+        names.append(key_order.NAME)
     return names
 
 
@@ -222,14 +225,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1 if small else 5)
     parser.add_argument("--seconds", type=float, default=0.5 if small else 1.0, help="of each measurement")
     parser.add_argument("--messages", type=int, default=40_000 if small else 200_000, help="to drain")
-    parser.add_argument("--only", action="append", default=[], choices=[*cases.NAMES, *store.NAMES, "start"])
+    parser.add_argument(
+        "--only", action="append", default=[], choices=[*cases.NAMES, *store.NAMES, key_order.NAME, "start"]
+    )
     given = parser.parse_args()
     console = Console()
     options = Options(given.rounds, given.seconds, given.messages, tuple(given.only))
-    in_memory = not options.only or any(name not in store.NAMES for name in options.only)
+    in_memory = not options.only or any(name not in (*store.NAMES, key_order.NAME) for name in options.only)
     results = uvloop.run(measure_all(options, console)) if in_memory else {}
     if in_memory:
         show(results, console)
+    if not options.only or key_order.NAME in options.only:
+        rounds, messages = min(options.rounds, 3), 50_000 if small else 200_000
+        figures = uvloop.run(key_order.measure_key_order(rounds, 4 * options.seconds, messages))
+        results[key_order.NAME] = figures
+        key_order.show_key_order(figures, console)
     if not options.only or any(name in store.NAMES for name in options.only):
         megabytes = 64 if small else 1000
         folder = OUTPUT.parent / "bench-store"

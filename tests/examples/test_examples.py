@@ -1,6 +1,7 @@
 """Every example runs as it stands, as a process of its own against a real broker, and does what it says."""
 
 import asyncio
+import json
 import re
 import signal
 import sqlite3
@@ -106,6 +107,19 @@ def test_dead_letter(lockstep: Lockstep) -> None:
     assert lines == ["poison, attempt 1\n", "poison, attempt 2\n", "poison, attempt 3\n", "good, attempt 1\n"]
     dead = lockstep("consume", "%DLQ%example-dead-letter", "-g", "morgue", "-e", "-f", "%s\n")
     assert dead.out == "poison\n"
+
+
+def test_by_key(lockstep: Lockstep) -> None:
+    """Parcels A and B share a queue: while A is lost B's story goes on to its end, and each is told in order."""
+    assert lockstep("topic", "create", "example-parcels", "--queues", "1").status == 0
+    events = [("A", "picked"), ("B", "picked"), ("A", "lost"), ("A", "found"), ("B", "sent"), ("B", "there")]
+    lines = [json.dumps({"parcel": parcel, "event": event}) for parcel, event in events]
+    fields = ("--key-field", "parcel", "--body-field", "event")
+    assert lockstep("produce", "example-parcels", *fields, stdin="\n".join(lines)).status == 0
+    with lockstep.program(EXAMPLES / "by_key.py") as program:
+        told = [program.line().rstrip() for _ in events]
+    assert [line for line in told if line[0] == "B"] == ["B picked", "B sent", "B there"]
+    assert told[-2:] == ["A lost", "A found"]
 
 
 def test_watch_locks(lockstep: Lockstep) -> None:
