@@ -156,8 +156,8 @@ def show_key_order(figures: dict[str, float], console: Console) -> None:
     verdict = "ok" if figures["ratio"] >= FLOOR else "MISSED"
     console.print(
         f"order by key: {figures['by_key']:,.0f} messages/s, {figures['ratio']:.1f} times the "
-        f"{figures['by_queue']:,.0f} of queue order (at least {FLOOR:.0f}: {verdict}); {QUEUES} queues, {KEYS:,} keys, a listener of "
-        f"{LISTENER_SECONDS * 1000:.0f} ms, each key of {figures['messages']:,} messages in order"
+        f"{figures['by_queue']:,.0f} of queue order (at least {FLOOR:.0f}: {verdict}); {QUEUES} queues, {KEYS:,} keys, "
+        f"a listener of {LISTENER_SECONDS * 1000:.0f} ms, each key of {figures['messages']:,} messages in order"
     )
     console.print(
         f"with a key that always fails ({figures['poisoned_attempts']} attempts): all other keys to the end, "
