@@ -67,8 +67,8 @@ class AdminClient(GroupAdmin, MessageAdmin):
         for address in (await self._masters_by_name(topic)).values():
             await self._ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
         header = DeleteTopicInNameServerRequestHeader(topic)
-        for server in self._name_servers:
-            await self._ask(str(server), RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        for server in await self._started().name_servers.all():
+            await self._ask(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """Least and next offset of each queue, and when its last message was stored."""

@@ -37,8 +37,8 @@ class AdminBase(Lifecycle):
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
-        self._name_servers = name_server_addresses(name_server)
         self._config = config or ClientConfig()
+        self._name_servers = name_server_addresses(name_server, self._config)
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
         self._instance: MQClientInstance | None = None

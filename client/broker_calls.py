@@ -101,7 +101,7 @@ class BrokerCalls:
             "PROP_CLIENT_VERSION": version_name(PROTOCOL_VERSION),
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
             "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.name,
-            "PROP_NAMESERVER_ADDR": self._instance.name_servers_text,
+            "PROP_NAMESERVER_ADDR": self._instance.name_servers.text,
             "consumerGroup": self._group,
         }
         if isinstance(config, ConsumerConfig):

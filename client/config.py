@@ -21,6 +21,10 @@ class ClientConfig:
     `serialize_type`: MSGPACK is what it asks Lockstep brokers for, others get JSON; JSON and ROCKETMQ, the binary
     header, go to every broker and name server. `instance_name` is the second part of the client id; DEFAULT means one
     of its own for every client, but for broadcasting consumers, whose offset files are found by it (wire.md 12.1).
+
+    `name_server_domain` is a host, or host:port, that is asked over HTTP for name servers when none is given; with
+    `unit_name` for those of that unit of a deployment. `vip_channel_enabled`: messages are sent to the port two below
+    the broker's, which serves nothing but requests that end at once (wire.md 1.1).
     """
 
     serialize_type: SerializeType = setting(SerializeType.MSGPACK, name="rocketmq.serialize.type")  # noqa: RUF009 - a field
@@ -30,6 +34,11 @@ class ClientConfig:
     poll_name_server_interval_ms: int = setting(30_000, name="pollNameServerInterval")
     heartbeat_broker_interval_ms: int = setting(30_000, name="heartbeatBrokerInterval")
     idle_close_ms: int = 120_000
+    vip_channel_enabled: bool = setting(False, name="vipChannelEnabled")
+    unit_name: str = setting("", name="unitName")
+    name_server_domain: str = setting("", name="rocketmq.namesrv.domain")
+    name_server_domain_subgroup: str = setting("nsaddr", name="rocketmq.namesrv.domain.subgroup")
+    fetch_name_server_interval_ms: int = 120_000
 
     def __post_init__(self) -> None:
         if not self.instance_name or "/" in self.instance_name:
@@ -156,7 +165,8 @@ _RANGES = (
     ("max_reconsume_times", -1, _INT32_MAX),
     *((name, 1, _INT32_MAX) for name in (
         "connect_timeout_ms", "request_timeout_ms", "poll_name_server_interval_ms", "heartbeat_broker_interval_ms",
-        "idle_close_ms", "send_timeout_ms", "body_bytes_max", "default_topic_queue_nums",
+        "idle_close_ms", "fetch_name_server_interval_ms", "send_timeout_ms", "body_bytes_max",
+        "default_topic_queue_nums",
         "local_transaction_thread_count", "check_thread_pool_size", "check_request_hold_max",
         "pull_threshold_bytes_for_queue", "pull_timeout_ms", "pull_max_idle_ms", "pull_delay_when_exception_ms",
         "pull_delay_when_suspended_ms", "consume_timeout_ms",

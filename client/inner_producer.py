@@ -70,7 +70,7 @@ class InnerProducer:
         """Raises SendError when the broker did not take it."""
         queue = MessageQueue(self._topic, broker_name, 0)
         try:
-            endpoint = await self._instance.dialer.endpoint(self._instance.address_of(broker_name))
+            endpoint = await self._instance.sender(broker_name)
             reply = await endpoint.request(self._requests.command(queue, outgoing), self._timeout_ms)
         except NoRouteError as error:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from lockstep.client.config import DEFAULT_INSTANCE, ClientConfig
 from lockstep.client.errors import NoRouteError
+from lockstep.client.name_servers import NameServers
 from lockstep.client.routes import Routes
 from lockstep.client.schedule import Schedule
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
@@ -18,7 +19,7 @@ from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Identity, Runtime
-from lockstep.remoting.settings import Address, SettingError, parse_addresses
+from lockstep.remoting.settings import Address, SettingError, parse_address, parse_addresses
 
 __all__ = ["BrokerCall", "MQClientInstance", "name_server_addresses"]
 
@@ -26,14 +27,27 @@ B = TypeVar("B", bound=WireBody)
 BrokerCall = Callable[[Endpoint, RemotingCommand], RemotingCommand | None]
 
 NAME_SERVER_VARIABLE = "NAMESRV_ADDR"
+_DISCOVER_FIRST_MS = 10_000
+_VIP_PORT_BELOW = 2
 
 
-def name_server_addresses(given: str | None) -> tuple[Address, ...]:
-    """`given`, or the environment's NAMESRV_ADDR as every RocketMQ client reads it. Raises SettingError."""
+def name_server_addresses(given: str | None, config: ClientConfig | None = None) -> tuple[Address, ...]:
+    """`given`, or the environment's NAMESRV_ADDR as every RocketMQ client reads it. Raises SettingError.
+
+    None when there is neither, but a domain that is asked for them.
+    """
     text = given or os.environ.get(NAME_SERVER_VARIABLE)
+    if not text and config is not None and config.name_server_domain:
+        return ()
     if not text:
         raise SettingError(f"no name server: give name_server='host:port' or set {NAME_SERVER_VARIABLE}")
     return parse_addresses(text)
+
+
+def vip_address(address: str) -> str:
+    """A broker's second port, two below the first: all but pulls is served there (wire.md 1.1)."""
+    host, port = parse_address(address)
+    return str(Address(host, port - _VIP_PORT_BELOW))
 
 
 class MQClientInstance:
@@ -64,13 +78,12 @@ class MQClientInstance:
         name = instance_name or config.instance_name
         if instance_name is None and name == DEFAULT_INSTANCE:
             name = f"{self.identity.pid}#{self.identity.serial}"
-        self.client_id = f"{self.identity.host}@{name}"
+        unit = f"@{config.unit_name}" if config.unit_name else ""
+        self.client_id = f"{self.identity.host}@{name}{unit}"
         self._producer_group = producer_group
         self._consumer_data = consumer_data
         self._on_ids_changed = on_ids_changed
         self._on_broker_connected = on_broker_connected
-        self._name_servers = frozenset(str(address) for address in name_servers)
-        self.name_servers_text = ";".join(str(address) for address in name_servers)
         self._broker_calls: Mapping[int, BrokerCall] = {}
         self.dialer = Dialer(
             runtime,
@@ -81,10 +94,14 @@ class MQClientInstance:
             idle_close_ms=config.idle_close_ms,
             greet=self._greet,
         )
-        self.routes = Routes(name_servers, self.dialer, log, config.request_timeout_ms)
+        self.name_servers = NameServers(runtime, name_servers, config, self.dialer, log)
+        self.routes = Routes(self.name_servers, log)
         self.schedule = Schedule(runtime, log)
 
     def start(self) -> None:
+        if self.name_servers.url is not None:
+            discover_ms = self.config.fetch_name_server_interval_ms
+            self.schedule.every(discover_ms, self.name_servers.discover, first_ms=_DISCOVER_FIRST_MS, name="discovery")
         poll_ms, beat_ms = self.config.poll_name_server_interval_ms, self.config.heartbeat_broker_interval_ms
         self.schedule.every(poll_ms, self.routes.refresh, first_ms=poll_ms, name="route refresh")
         if self._producer_group or self._consumer_data:
@@ -116,6 +133,18 @@ class MQClientInstance:
         if address is None:
             raise NoRouteError(f"no route names a master of broker {broker_name!r}")
         return address
+
+    def open_sender(self, broker_name: str) -> Endpoint | None:
+        """The connection that messages go over, if there is one now: to the master, or to its VIP channel."""
+        address = self.routes.master_address(broker_name)
+        if address is None:
+            return None
+        return self.dialer.open_endpoint(vip_address(address) if self.config.vip_channel_enabled else address)
+
+    async def sender(self, broker_name: str) -> Endpoint:
+        """As `open_sender`, made if need be. Raises NoRouteError, ConnectFailed."""
+        address = self.address_of(broker_name)
+        return await self.dialer.endpoint(vip_address(address) if self.config.vip_channel_enabled else address)
 
     async def call(
         self,
@@ -183,7 +212,7 @@ class MQClientInstance:
 
     async def _greet(self, address: str, endpoint: Endpoint) -> None:
         """A new connection to a broker is registered there before anything else uses it (wire.md 6.2)."""
-        if address in self._name_servers or not (self._producer_group or self._consumer_data):
+        if address in self.name_servers or not (self._producer_group or self._consumer_data):
             return
         await self._heartbeat(endpoint)
         if self._on_broker_connected is not None:

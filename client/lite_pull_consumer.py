@@ -60,7 +60,7 @@ class LitePullConsumer(Lifecycle):
         self.group = group
         self.config = config or LitePullConsumerConfig()
         self.message_model = message_model
-        self._name_servers = name_server_addresses(name_server)
+        self._name_servers = name_server_addresses(name_server, self.config)
         self._strategy = strategy
         self._given_runtime = runtime
         self._log = log or StdlibLog("lockstep.client")

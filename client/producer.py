@@ -69,10 +69,11 @@ class Producer(Lifecycle):
     ) -> None:
         check_group(group)
         self._tenant = NamesOfTenant(namespace)
+        self._has_tenant = bool(self._tenant)
         self.group = self._tenant.wrap(group)
         check_group(self.group)
         self.config = config or ProducerConfig()
-        self._name_servers = name_server_addresses(name_server)
+        self._name_servers = name_server_addresses(name_server, self.config)
         self._trace_path = trace
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
@@ -172,7 +173,7 @@ class Producer(Lifecycle):
             result = await parts.ordered.send(select_by_hash(queues, message, key), outgoing, timeout_ms)
         else:
             result = await self._send(parts, message, outgoing, key, selector, arg, queue, timeout_ms)
-        return result._replace(queue=self._tenant.bare_queue(result.queue)) if self._tenant else result
+        return result._replace(queue=self._tenant.bare_queue(result.queue)) if self._has_tenant else result
 
     async def _send(
         self,

@@ -61,7 +61,7 @@ class PushConsumer(Lifecycle):
         self.config = config or ConsumerConfig()
         self.ordering = ordering
         self.message_model = message_model
-        self._name_servers = name_server_addresses(name_server)
+        self._name_servers = name_server_addresses(name_server, self.config)
         self._listener = listener
         self._strategy = strategy
         self._trace_path = trace

@@ -5,16 +5,15 @@ from random import Random
 from typing import TypeVar
 
 from lockstep.client.errors import NoRouteError
+from lockstep.client.name_servers import NameServers
 from lockstep.protocol.bodies import TopicRouteData
 from lockstep.protocol.body_codec import WireBody, decode_body
 from lockstep.protocol.codes import MASTER_ID, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers import GetRouteInfoRequestHeader
-from lockstep.remoting.dialer import Dialer
-from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.settings import Address
 
 __all__ = ["Routes"]
 
@@ -22,14 +21,11 @@ B = TypeVar("B", bound=WireBody)
 
 
 class Routes:
-    """One name server is kept while it works; on a failure the next one is asked (wire.md 12.1)."""
+    """What was learned stays while no name server answers."""
 
-    def __init__(self, name_servers: tuple[Address, ...], dialer: Dialer, log: EventLog, timeout_ms: int) -> None:
-        self._name_servers = [str(address) for address in name_servers]
-        self._chosen = 0
-        self._dialer = dialer
+    def __init__(self, name_servers: NameServers, log: EventLog) -> None:
+        self._name_servers = name_servers
         self._log = log
-        self._timeout_ms = timeout_ms
         self._routes: dict[str, TopicRouteData] = {}
         self._wanted: dict[str, None] = {}  # topics that were asked for, with a route or not yet
         self._brokers: dict[str, dict[int, str]] = {}
@@ -109,20 +105,13 @@ class Routes:
 
     async def ask(self, code: int, header: tuple[object, ...] | None = None) -> RemotingCommand:
         """A request to a name server, any that answers. Raises NoRouteError when none does."""
-        failures = []
-        for _ in self._name_servers:
-            address = self._name_servers[self._chosen]
-            try:
-                return await self._dialer.call(address, RemotingCommand(code, header), self._timeout_ms)
-            except RemotingError as error:
-                failures.append(str(error))
-                self._chosen = (self._chosen + 1) % len(self._name_servers)
-        raise NoRouteError("no name server answered: " + "; ".join(failures))
+        _, reply = await self._name_servers.ask(code, header)
+        return reply
 
     async def ask_for(self, body_class: type[B], code: int) -> B:
-        reply = await self.ask(code)
+        address, reply = await self._name_servers.ask(code)
         if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(self._name_servers[self._chosen], request_name(code), reply.code, reply.remark)
+            raise RequestRefused(address, request_name(code), reply.code, reply.remark)
         return decode_body(body_class, reply.body, reply.serialize_type)
 
     def _remember(self, topic: str, route: TopicRouteData) -> None:

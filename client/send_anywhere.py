@@ -106,7 +106,7 @@ class AnywhereSender:
     async def _attempt(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
         requests = self._requests
         try:
-            endpoint = await self._instance.dialer.endpoint(self._instance.address_of(queue.broker_name))
+            endpoint = await self._instance.sender(queue.broker_name)
             if endpoint.write_paused:
                 await asyncio.wait_for(endpoint.writable(), timeout_ms / 1000)
             context = requests.before_hooks(outgoing, queue, endpoint.address) if requests.hooks.active else None

@@ -43,8 +43,7 @@ class OrderedSender:
         lane = self._lanes.get(queue)
         if lane is None:
             lane = self._lanes[queue] = SendLane(queue)
-        address = self._instance.routes.master_address(queue.broker_name)
-        endpoint = self._instance.dialer.open_endpoint(address) if address is not None else None
+        endpoint = self._instance.open_sender(queue.broker_name)
         failure = None
         # The common case, in one coroutine: nobody waits, and any number may be in flight.
         if endpoint is not None and endpoint.agreed and not endpoint.write_paused and not outgoing.uncompressed:
@@ -170,7 +169,7 @@ class OrderedSender:
 
     async def _open(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> Endpoint:
         try:
-            endpoint = await self._instance.dialer.endpoint(self._instance.address_of(queue.broker_name))
+            endpoint = await self._instance.sender(queue.broker_name)
             if endpoint.write_paused:
                 await asyncio.wait_for(endpoint.writable(), timeout_ms / 1000)
         except (NoRouteError, RemotingError) as error:

@@ -27,6 +27,7 @@ __all__ = [
     "queue_to_wire",
 ]
 
+_QUEUES_DIGITS_MAX: Final = 5  # as many queues as a topic may have, and no more to be made of a text
 _NO_TOPICS: Final[dict[str, Any]] = {"dataVersion": {}, "topicConfigTable": {}}
 
 
@@ -238,6 +239,17 @@ class BrokerData(NamedTuple):
         return cls(take(wire, "brokerName", str), take(wire, "cluster", str, ""), by_id, acting)
 
 
+def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
+    """ "broker-a:4;broker-b:4"."""
+    counts = []
+    for part in order_conf.split(";"):
+        broker_name, colon, text = part.strip().rpartition(":")
+        if not (colon and text.isascii() and text.isdecimal() and len(text) <= _QUEUES_DIGITS_MAX):
+            return []
+        counts.append((broker_name, int(text)))
+    return [MessageQueue(topic, broker_name, i) for broker_name, count in counts for i in range(count)]
+
+
 class TopicRouteData(NamedTuple):
     """Reply to GET_ROUTEINFO_BY_TOPIC: where the queues of a topic live.
 
@@ -258,7 +270,13 @@ class TopicRouteData(NamedTuple):
         )
 
     def writable_queues(self, topic: str) -> list[MessageQueue]:
-        """Sorted; queues of a broker without a master are left out (wire.md 12.11)."""
+        """Sorted; queues of a broker without a master are left out (wire.md 12.11).
+
+        With an order configuration the queues that it names, in its order, whoever is away: so a key has the same queue
+        all the time. One that cannot be read counts as none.
+        """
+        if ordered := _ordered_queues(topic, self.order_topic_conf or ""):
+            return ordered
         masters = {data.broker_name for data in self.broker_datas if data.master_addr}
         return sorted(
             MessageQueue(topic, data.broker_name, queue_id)

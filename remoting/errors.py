@@ -4,12 +4,13 @@ RemotingError              `retriable` says whether the same call may simply be 
 ├── ConnectFailed          nothing was sent
 ├── ConnectionLost         the connection ended with the call under way: its outcome is unknown
 ├── RequestTimeout         no reply in time: its outcome is unknown
-└── RequestRefused         the peer answered with an error code; `code` and `remark` hold it
+├── RequestRefused         the peer answered with an error code; `code` and `remark` hold it
+└── HttpGetFailed          a page was not got; in HTTP, so no endpoint's
 """
 
 from lockstep.protocol.codes import response_name
 
-__all__ = ["ConnectFailed", "ConnectionLost", "RemotingError", "RequestRefused", "RequestTimeout"]
+__all__ = ["ConnectFailed", "ConnectionLost", "HttpGetFailed", "RemotingError", "RequestRefused", "RequestTimeout"]
 
 
 class RemotingError(Exception):
@@ -45,3 +46,9 @@ class RequestRefused(RemotingError):
         self.address = address
         self.code = code
         self.remark = remark
+
+
+class HttpGetFailed(RemotingError):
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url} was not got: {reason}")
+        self.url = url

@@ -267,19 +267,11 @@ class _Instance:
 
     def __init__(self, world: LaneWorld) -> None:
         self.runtime = world.runtime
-        self.routes = self
-        self.dialer = self
         self._world = world
 
-    def master_address(self, _broker: str) -> str:
-        return "10.0.0.1:10911"
-
-    def address_of(self, _broker: str) -> str:
-        return "10.0.0.1:10911"
-
-    def open_endpoint(self, _address: str) -> Link | None:
+    def open_sender(self, _broker: str) -> Link | None:
         return self._world.link()
 
     @property
-    def endpoint(self) -> Callable[[str], Awaitable[Any]]:
-        return lambda _address: self._world.connect()
+    def sender(self) -> Callable[[str], Awaitable[Any]]:
+        return lambda _broker: self._world.connect()

@@ -160,10 +160,13 @@ class Stage:
     def name_server(self) -> str:
         return ";".join(broker.name_server for broker in self.brokers)
 
-    def instance(self, config: ClientConfig | None = None, **kwargs: Any) -> MQClientInstance:
-        instance = MQClientInstance(
-            self.client, name_server_addresses(self.name_server), config or ClientConfig(), self.log, **kwargs
-        )
+    def instance(
+        self, config: ClientConfig | None = None, *, name_server: str | None = None, **kwargs: Any
+    ) -> MQClientInstance:
+        """`name_server`: "" for one that must discover them; by default all there are."""
+        given = self.name_server if name_server is None else name_server
+        config = config or ClientConfig()
+        instance = MQClientInstance(self.client, name_server_addresses(given, config), config, self.log, **kwargs)
         self._instances.append(instance)
         return instance
 

@@ -6,6 +6,7 @@ import pytest
 
 from lockstep.client import ConsumeFromWhere
 from lockstep.client.config import ClientConfig
+from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
@@ -214,3 +215,27 @@ async def test_rounds_of_a_schedule(stage: Stage) -> None:
     await stage.world.sleep_ms(1500)
     assert [at for at in times[4:] if at >= resume_at] == times[4:]
     assert len(times) <= 7, "rounds that were missed are not made up for"
+
+
+@pytest.mark.parametrize(("vip", "port"), [(False, 10911), (True, 10909)])
+def test_messages_go_to_the_vip_channel_when_that_is_on(vip: bool, port: int) -> None:
+    """Two ports below the broker's; other calls stay where they are (wire.md 1.1)."""
+
+    @on_stage
+    async def story(stage: Stage) -> None:
+        server = await stage.broker()
+        host = server.runtime.address
+        server._listening.append(await server.runtime.create_server(server._accept, host, 10909))
+        stage.route_to({"broker-a": 1})
+        instance = stage.instance(ClientConfig(vip_channel_enabled=vip))
+        with pytest.raises(NoRouteError):
+            await instance.sender("broker-a")
+        assert instance.open_sender("broker-a") is None
+        await instance.routes.fetch(TOPIC)
+        assert instance.open_sender("broker-a") is None
+        endpoint = await instance.sender("broker-a")
+        assert endpoint.address == f"{host}:{port}"
+        assert instance.open_sender("broker-a") is endpoint
+        assert instance.address_of("broker-a") == f"{host}:10911"
+
+    story()

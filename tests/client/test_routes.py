@@ -71,39 +71,6 @@ async def test_slaves_and_masters(stage: Stage) -> None:
 
 
 @on_stage
-async def test_the_next_name_server_when_one_is_silent(stage: Stage) -> None:
-    """The working one is kept until it fails too (wire.md 12.1)."""
-    silent, good = await stage.broker("names-1"), await stage.broker("names-2")
-    stage.route_to({"names-2": 1})
-    silent.answers(ROUTE, None)
-    routes = routes_of(stage)
-    begin_ms = stage.world.elapsed_ms
-    assert await routes.fetch(TOPIC) is not None
-    assert 3000 <= stage.world.elapsed_ms - begin_ms < 3100
-    for _ in range(3):
-        await routes.fetch(TOPIC)
-    assert (len(silent.requests(ROUTE)), len(good.requests(ROUTE))) == (1, 4)
-    good.stop()
-    del silent.on[ROUTE]
-    silent.answers(ROUTE, silent.routes[TOPIC])
-    assert await routes.fetch(TOPIC) is not None
-    assert len(silent.requests(ROUTE)) == 2
-
-
-@on_stage
-async def test_no_name_server_answers(stage: Stage) -> None:
-    """Each is tried once, and the error tells of each."""
-    first, second = await stage.broker("names-1"), await stage.broker("names-2")
-    routes = routes_of(stage)
-    first.stop()
-    second.stop()
-    with pytest.raises(NoRouteError, match="no name server answered") as caught:
-        await routes.fetch(TOPIC)
-    assert first.name_server in str(caught.value)
-    assert second.name_server in str(caught.value)
-
-
-@on_stage
 async def test_an_error_is_not_an_unknown_topic(stage: Stage) -> None:
     """Any code but TOPIC_NOT_EXIST says nothing about the topic; what is known stays known."""
     server = await stage.broker()

@@ -195,3 +195,27 @@ def test_cluster_table_lists_brokers_by_cluster() -> None:
     """ClusterInfo is written as the two tables that admin tools read."""
     info = ClusterInfo((BrokerData("a", "C1", {0: "x:1"}), BrokerData("b", "C1", {}), BrokerData("c", "C2", {})))
     assert info.to_wire()["clusterAddrTable"] == {"C1": ["a", "b"], "C2": ["c"]}
+
+
+@pytest.mark.parametrize(
+    ("order_conf", "queues"),
+    [
+        ("b:2;a:1", [("b", 0), ("b", 1), ("a", 0)]),  # in its own order, and b has no master
+        ("a:0", [("a", 0), ("a", 1)]),
+        (None, [("a", 0), ("a", 1)]),
+        ("", [("a", 0), ("a", 1)]),
+        ("b:two", [("a", 0), ("a", 1)]),
+        ("b:2;", [("a", 0), ("a", 1)]),
+        ("b", [("a", 0), ("a", 1)]),
+        ("b:999999", [("a", 0), ("a", 1)]),
+    ],
+)
+def test_an_order_configuration_names_the_queues_to_send_to(
+    order_conf: str | None, queues: list[tuple[str, int]]
+) -> None:
+    """Whoever is away; one that says nothing or makes no sense is as none. Readers do not look at it."""
+    route = TopicRouteData(
+        (QueueData("a", 2, 2, 6), QueueData("b", 2, 2, 6)), (BrokerData("a", "c", {0: "10.0.0.1:1"}),), order_conf
+    )
+    assert route.writable_queues("T") == [MessageQueue("T", *queue) for queue in queues]
+    assert [queue.broker_name for queue in route.readable_queues("T")] == ["a", "a", "b", "b"]

@@ -108,7 +108,7 @@ class Cluster:
         self.heard = Heard(world)
         self.expected = Expected()
         self.sent: list[str] = []  # texts that a broker is known to have stored
-        self._names = BROKER  # the host of the name server
+        self._names: tuple[str, ...] = ()  # hosts of name servers; none: the broker named BROKER carries it
         self._servers: dict[str, BrokerServer] = {}  # in order of their start
         self._topics: dict[str, int] = {}
         self._clients: dict[str, PushConsumer | Producer | MQClientInstance] = {}  # alive, in order of their start
@@ -121,21 +121,21 @@ class Cluster:
 
     @property
     def name_server(self) -> str:
-        return f"{self._names}:9876"
+        return ";".join(f"{name}:9876" for name in self._names or (BROKER,))
 
-    async def start_name_server(self, name: str) -> None:
-        """On a host of its own, before any broker; else the broker named BROKER carries it."""
-        config = BrokerConfig(host=name, advertise=self.world.host(name).address, serve_broker=False)
+    async def start_name_server(self, name: str, **settings: Any) -> None:
+        """On a host of its own, before any broker, or again; there may be several."""
+        config = BrokerConfig(host=name, advertise=self.world.host(name).address, serve_broker=False, **settings)
         server = BrokerServer(config, self.world.host(name), self._log(name), gate=self.heard.tap(name))
         await self.world.host(name).run(server.start())
-        self._names, self._servers[name] = name, server
+        self._names, self._servers[name] = tuple(dict.fromkeys((*self._names, name))), server
 
     async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
         """Start a broker with the topic, or start it again; with an empty store, unless `data_dir` is among the
         settings."""
         runtime = self.world.host(name)
         own: dict[str, Any] = {}
-        if name != self._names:
+        if self._names or name != BROKER:
             own = {"serve_name_server": False, "name_servers": self.name_server}
         config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
         server = BrokerServer(config, runtime, self._log(name), gate=self.heard.tap(name))

@@ -1,0 +1,95 @@
+"""The name servers a client was given, or is told of over HTTP (wire.md 12.1).
+
+Clients begin with one of them at random, keep to it while it answers, and go on to the next when it does not. Without
+an address of their own they ask `http://DOMAIN:8080/rocketmq/nsaddr[-UNIT?nofix=1]`, before the first question and
+every two minutes from then on; while nobody answers there the addresses stay.
+"""
+
+from lockstep.client.config import ClientConfig
+from lockstep.client.errors import NoRouteError
+from lockstep.protocol.command import RemotingCommand
+from lockstep.remoting.dialer import Dialer
+from lockstep.remoting.errors import HttpGetFailed, RemotingError
+from lockstep.remoting.http_get import http_get
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.settings import Address, SettingError, parse_addresses
+
+__all__ = ["NameServers", "discovery_url"]
+
+_DISCOVERY_PORT = 8080
+_DISCOVERY_TIMEOUT_MS = 3000
+
+
+def discovery_url(config: ClientConfig) -> str | None:
+    """Where RocketMQ's clients ask for name servers; None without a domain."""
+    if not config.name_server_domain:
+        return None
+    domain = config.name_server_domain
+    host = domain if ":" in domain else f"{domain}:{_DISCOVERY_PORT}"
+    unit = f"-{config.unit_name}?nofix=1" if config.unit_name else ""
+    return f"http://{host}/rocketmq/{config.name_server_domain_subgroup}{unit}"
+
+
+class NameServers:
+    """`given`: the user's; when there are any, nobody is asked for others."""
+
+    def __init__(
+        self, runtime: Runtime, given: tuple[Address, ...], config: ClientConfig, dialer: Dialer, log: EventLog
+    ) -> None:
+        self._runtime = runtime
+        self._dialer = dialer
+        self._log = log
+        self._timeout_ms = config.request_timeout_ms
+        self._addresses = [str(address) for address in given]
+        self._chosen: str | None = None
+        self.url = None if given else discovery_url(config)
+
+    @property
+    def text(self) -> str:
+        """ "host:port;host:port"."""
+        return ";".join(self._addresses)
+
+    def __contains__(self, address: str) -> bool:
+        return address in self._addresses
+
+    async def all(self) -> list[str]:
+        """Every address, discovered first when there is none yet. Raises NoRouteError."""
+        if not self._addresses and self.url is not None:
+            await self.discover()
+        if not self._addresses:
+            raise NoRouteError(f"no name server is known: {self.url} named none")
+        return list(self._addresses)
+
+    async def ask(self, code: int, header: tuple[object, ...] | None = None) -> tuple[str, RemotingCommand]:
+        """A request to one that answers: its address and its reply. Raises NoRouteError when none does."""
+        addresses = await self.all()
+        if self._chosen not in addresses:
+            self._chosen = addresses[0] if len(addresses) == 1 else self._runtime.rng.choice(addresses)
+        first = addresses.index(self._chosen)
+        failures = []
+        for address in addresses[first:] + addresses[:first]:
+            try:
+                reply = await self._dialer.call(address, RemotingCommand(code, header), self._timeout_ms)
+            except RemotingError as error:
+                failures.append(str(error))
+            else:
+                if address != self._chosen and failures:
+                    self._log.info("another name server answers", name_server=address, failures=failures)
+                self._chosen = address
+                return address, reply
+        raise NoRouteError("no name server answered: " + "; ".join(failures))
+
+    async def discover(self) -> None:
+        """Ask for the addresses anew; what was known stays when that fails. To be called only with a `url`."""
+        assert self.url is not None
+        try:
+            text = await http_get(self._runtime, self.url, _DISCOVERY_TIMEOUT_MS)
+            lines = text.strip().splitlines()  # RocketMQ's clients read the first line, too
+            found = [str(address) for address in parse_addresses(lines[0] if lines else "")]
+        except (HttpGetFailed, SettingError) as error:
+            self._log.warning("name servers not discovered", url=self.url, reason=str(error))
+            return
+        if sorted(found) != sorted(self._addresses):
+            self._log.info("name servers discovered", url=self.url, name_servers=found)
+            self._addresses = found
