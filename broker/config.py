@@ -83,7 +83,7 @@ class BrokerConfig:
     transaction_check_interval_ms: int = setting(60_000, name="transactionCheckInterval", live=True)
     transaction_timeout_ms: int = setting(6000, name="transactionTimeOut", live=True)
     transaction_check_max: int = setting(15, name="transactionCheckMax", live=True)
-    dead_letter_at_once: bool = setting(True, live=True)  # RocketMQ delays those of orderly consumers (wire.md 10.3)
+    dead_letter_at_once: bool = setting(False, live=True)  # RocketMQ delays those of orderly consumers (wire.md 10.3)
     retry_queue_nums: int = setting(1, name="retryQueueNums")
     retry_max_times: int = setting(16, name="retryMaxTimes")
 

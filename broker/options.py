@@ -91,7 +91,7 @@ def _parser(defaults: BrokerConfig) -> _Parser:
     add("--topic", metavar="NAME:QUEUES", action="append", default=[], type=parse_topic, dest="topics",
         help="make a topic at start; may be repeated")  # fmt: skip
     add("--dead-letter-at-once", action=argparse.BooleanOptionalAction, default=defaults.dead_letter_at_once,
-        help="what was tried often enough becomes a dead letter without a delay (RocketMQ: up to 2 h)")  # fmt: skip
+        help="what was tried often enough becomes a dead letter without RocketMQ's delay of up to 2 h")  # fmt: skip
     add("--no-auto-create-topics", action="store_true", help="a send to an unknown topic is an error")
     add("--memory-limit", metavar="SIZE", type=parse_size, default=defaults.memory_limit_bytes,
         help="without --data-dir: memory for messages, after which the oldest go (default 1GiB)")  # fmt: skip

@@ -1,6 +1,7 @@
 """A message that fails each time is tried three times and becomes a dead letter; the queue goes on.
 
 Feed it: printf 'poison\ngood\n' | lockstep produce example-poison --text -k a
+It shows in %DLQ%example-dead-letter a minute later, with `lockstep-broker --dead-letter-at-once` at once.
 """
 
 import asyncio

@@ -80,7 +80,7 @@ def _retry_target(
     """A message that its group has tried often enough becomes a dead letter.
 
     RocketMQ means to deliver those at once but forgets to clear their delay, so they show up to two hours later
-    (wire.md 10.3); here that is the setting `dead_letter_at_once`.
+    (wire.md 10.3). So here, unless the setting `dead_letter_at_once` makes good what was meant.
     """
     group = header.topic.removeprefix(RETRY_PREFIX)
     group_config = broker.groups.find(group, now_ms)

@@ -31,7 +31,7 @@ class Replay:
     """Our broker under the recorded requests. What Apache delivered after its delay is due when it showed there."""
 
     def __init__(self) -> None:
-        peer = Peer(dead_letter_at_once=False)
+        peer = Peer()
         peer.answer(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader("TopicO", "TBW102", 2, 2, 6))
         self.broker: Broker = peer.broker
         self._peers: dict[str, Peer] = {}

@@ -172,8 +172,9 @@ def test_a_retry_topic_needs_its_group() -> None:
 # Dead letters -----------------------------------------------------------------------------------------------------
 
 
-def test_a_message_tried_often_enough_is_a_dead_letter_at_once(peer: Peer) -> None:
+def test_a_message_tried_often_enough_is_a_dead_letter_at_once_when_it_is_told_to() -> None:
     """In %DLQ%G, its delay dropped, whatever level its sender asked for (wire.md 10.3)."""
+    peer = Peer(dead_letter_at_once=True)
     properties = "DELAY\x0118\x02RETRY_TOPIC\x01T\x02UNIQ_KEY\x01U1"
     reply = peer.send("%RETRY%G", b"poison", properties=properties, reconsume_times=3, max_reconsume_times=3)
     assert (reply.code, answer_of(reply).queue_id, answer_of(reply).queue_offset) == (0, 0, 0)
@@ -184,9 +185,8 @@ def test_a_message_tried_often_enough_is_a_dead_letter_at_once(peer: Peer) -> No
     assert "dead letter" in peer.log.names("info")
 
 
-def test_a_dead_letter_waits_as_in_rocketmq_when_it_is_told_to() -> None:
+def test_a_dead_letter_waits_as_in_rocketmq(peer: Peer) -> None:
     """In the schedule topic, and then in %DLQ%G with the text of its delay."""
-    peer = Peer(dead_letter_at_once=False)
     properties = "DELAY\x0118\x02RETRY_TOPIC\x01T"
     reply = peer.send("%RETRY%G", b"poison", properties=properties, reconsume_times=16, max_reconsume_times=16)
     assert (reply.code, answer_of(reply).queue_id) == (0, 0)

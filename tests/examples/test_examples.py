@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture(scope="module")
 def lockstep() -> Iterator[Lockstep]:
     """A broker for all examples; they find it through NAMESRV_ADDR."""
-    with running_broker() as command:
+    with running_broker("--dead-letter-at-once") as command:
         yield command
 
 
@@ -120,6 +120,15 @@ def test_by_key(lockstep: Lockstep) -> None:
         told = [program.line().rstrip() for _ in events]
     assert [line for line in told if line[0] == "B"] == ["B picked", "B sent", "B there"]
     assert told[-2:] == ["A lost", "A found"]
+
+
+def test_concurrent_consumer(lockstep: Lockstep) -> None:
+    """Every job is done, the one that failed a second time and after the others."""
+    feed(lockstep, "example-jobs", lines=range(1, 21))
+    with lockstep.program(EXAMPLES / "concurrent_consumer.py") as program:
+        lines = [program.line() for _ in range(21)]
+    assert sorted(lines[:-1]) == sorted(f"job {number}, attempt 1\n" for number in range(1, 21))
+    assert lines[-1] == "job 13, attempt 2\n"
 
 
 def test_watch_locks(lockstep: Lockstep) -> None:

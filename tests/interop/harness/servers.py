@@ -30,6 +30,7 @@ START_TIMEOUT_S = 45.0
 END_TIMEOUT_S = 15.0
 POLL_S = 0.1
 SHOWN_LINES = 30
+_QUICK = ("--dead-letter-at-once",)  # nobody waits for the minutes that RocketMQ's take
 LISTENING = re.compile(r"listening broker=(\S+) name-server=(\S+)\n")
 OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang", "java.util")
 MODULES = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
@@ -139,7 +140,7 @@ def lockstep_server(folder: Path, *options: str) -> Iterator[Server]:
     """Our broker on free ports. Raises RuntimeError with what it said when it does not come up."""
     life = f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}"
     ports = ("--port", "0", "--name-server-port", "0")
-    command = [sys.executable, "-m", "lockstep.broker", *ports, "--log-level", "warning", "-D", life, *options]
+    command = [sys.executable, "-m", "lockstep.broker", *ports, "--log-level", "warning", "-D", life, *_QUICK, *options]
     broker = Daemon("lockstep-broker", command, folder, {"PYTHONUNBUFFERED": "1"})
     try:
         found = broker.wait_until(lambda: LISTENING.search(broker.output()), "the broker's line")
