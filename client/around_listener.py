@@ -24,13 +24,14 @@ class AroundListener:
     def __init__(self, hooks: ConsumeHooks, tenant: NamesOfTenant, config: ConsumerConfig, runtime: Runtime) -> None:
         self._hooks = hooks
         self._tenant = tenant
+        self._has_tenant = bool(tenant)
         self._config = config
         self._runtime = runtime
 
     @property
     def active(self) -> bool:
         """Is there anything to do? Without, a call goes straight to the listener."""
-        return self._hooks.active or bool(self._tenant)
+        return self._hooks.active or self._has_tenant
 
     async def call(self, call: _Call, messages: list[MessageExt], context: ListenerContext) -> Outcome[Any]:
         if self._tenant:

@@ -90,6 +90,7 @@ class SendRequests:
         self._unique_keys = unique_keys
         self._runtime = runtime
         self._tenant = tenant or NamesOfTenant(None)
+        self._has_tenant = bool(self._tenant)
         self.hooks = hooks or SendHooks(group, StdlibLog("lockstep.client"), self._tenant)
         instance_id = f"{names.INSTANCE_ID}\x01{self._tenant.namespace}\x02" if self._tenant else ""
         self._always = f"{instance_id}UNIQ_KEY\x01"
@@ -111,7 +112,7 @@ class SendRequests:
         code = _SEND
         if type(message) is ReplyMessage:
             code = _SEND_REPLY  # its topic is the cluster's, in nobody's namespace
-        elif self._tenant:
+        elif self._has_tenant:
             topic = self._tenant.wrap(topic)
         self._check(topic, len(body))
         now_ms = self._runtime.now_ms()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.client import Message, MessageQueue, Producer
+from lockstep.client import Message, MessageQueue, Producer, ProducerConfig
 from lockstep.protocol.codes import FRAME_BYTES_MAX, PullSysFlag, RemotingFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import decode_command
 from lockstep.protocol.frame import FrameDecoder
@@ -47,7 +47,8 @@ def pulls_of_large_messages(count: int, offset: int, hold: bool = False) -> byte
 
 
 async def store_large_messages(broker: BrokerProcess, count: int) -> None:
-    async with Producer("shop", name_server=broker.name_server) as producer:
+    config = ProducerConfig(compress_msg_body_over_howmuch=0)
+    async with Producer("shop", name_server=broker.name_server, config=config) as producer:
         for _ in range(count):
             await producer.send(Message(TOPIC, bytes(MIB)), queue=MessageQueue(TOPIC, "broker-a", 0))
 

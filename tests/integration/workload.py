@@ -48,7 +48,7 @@ SHORT_LOCKS = {  # of a consumer: renew < its own expiry < the broker's
 async def producing(
     broker: BrokerProcess, trace: Path, serialize_type: SerializeType = SerializeType.MSGPACK
 ) -> AsyncIterator[Producer]:
-    config = ProducerConfig(serialize_type=serialize_type)
+    config = ProducerConfig(serialize_type=serialize_type, compress_msg_body_over_howmuch=0)  # padding weighs as given
     async with Producer("shop", name_server=broker.name_server, config=config, trace=str(trace)) as producer:
         yield producer
 
