@@ -244,6 +244,8 @@ class ConsumeByKeyService:
                 self._say_when_on(process_queue, work)
         if not lanes.running:
             del self._running[process_queue]
+            if process_queue.dropped:
+                self._works.pop(process_queue, None)
             process_queue.listener_returned()
             work.gate.leave()
 

@@ -16,7 +16,8 @@ class LaneWorkers(Generic[T]):
     """Up to `limit` tasks that work on items; those beyond that wait, first come first served.
 
     A worker is `work(item)`, which goes on with what `next_now` gives it, rests when that is None, and says `left` at
-    its end. `crowded`: others wait for a worker; what takes long should come to an end and be started anew.
+    its end. `crowded`: others wait for a worker, or there is one too many; what takes long should come to an end and
+    be started anew.
     """
 
     def __init__(self, runtime: Runtime, name: str, limit: int, work: Callable[[T], Coroutine[Any, Any, None]]) -> None:
@@ -31,7 +32,7 @@ class LaneWorkers(Generic[T]):
 
     @property
     def crowded(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting) or self._count - len(self._resting) > self.limit
 
     def start(self, item: T) -> None:
         """Do it as soon as a worker is free. After `stop` nothing is done."""
