@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -110,14 +111,22 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def processor_s_of_python() -> float:
+    """What it uses to start and to import the event loop."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", "import asyncio, uvloop"], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_start_is_a_feature() -> None:
-    """Accepting connections after 0.25 s of a processor, in the best of five, in under 45 MB.
-
-    An idle machine takes hardly longer than that, and a busy one is no finding.
+    """Accepting connections with little more of a processor than Python's own start, in the best of five each, in under
+    45 MB. Beside each other, for a busy machine is no finding.
     """
-    seconds = []
+    seconds, of_python = [], []
     for _ in range(5):
+        of_python.append(processor_s_of_python())
         with running(*FREE_PORTS) as (process, line):
             socket.create_connection(("127.0.0.1", port_of(line, "broker"))).close()
             seconds.append(processor_s(process.pid))
@@ -126,7 +135,7 @@ def test_start_is_a_feature() -> None:
             status = Path(f"/proc/{process.pid}/status").read_text()
         (resident_kb,) = [int(row.split()[1]) for row in status.splitlines() if row.startswith("VmRSS")]
         assert resident_kb < 45_000
-    assert min(seconds) < 0.25
+    assert min(seconds) < 3.5 * min(of_python)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
