@@ -1,10 +1,13 @@
 """A key finds its queue as Java's SelectMessageQueueByHash does, so that producers in every language agree."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.client import MessageQueue, select_by_hash
+from lockstep.client import Message, MessageQueue, select_by_hash, select_by_machine_room, select_by_random
+from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import java_string_hash
 
 
@@ -79,3 +82,39 @@ def test_any_key_finds_a_queue_and_always_the_same(arg: object, count: int) -> N
     """No key is without a queue, and equal keys never part."""
     assert 0 <= chosen(arg, count) < count
     assert chosen(arg, count) == chosen(arg, count)
+
+
+# Other selectors ---------------------------------------------------------------------------------------------
+
+
+def test_random_queues() -> None:
+    """Every queue has its turn, whatever the message; the same chance gives the same choice."""
+    message = Message("T", b"x")
+
+    def picks(seed: int) -> list[int]:
+        select = select_by_random(random.Random(seed))
+        return [select(queues(4), message, "hello").queue_id for _ in range(40)]
+
+    assert set(picks(1)) == {0, 1, 2, 3}
+    assert picks(1) == picks(1) != picks(2)
+
+
+ROOMS = [MessageQueue("T", name, i) for name in ("east@a", "east@b", "none", "west@a") for i in range(2)]
+
+
+def test_queues_of_the_machine_room() -> None:
+    """Only brokers named room@name count; within them the key decides, or another selector."""
+    message = Message("T", b"x")
+    east = select_by_machine_room({"east"})
+    for number in range(20):
+        chosen = east(ROOMS, message, f"key{number}")
+        assert chosen == select_by_hash(ROOMS[:4], message, f"key{number}")
+    both = select_by_machine_room(["west", "east"], within=lambda near, _message, _arg: near[-1])
+    assert both(ROOMS, message, None) == MessageQueue("T", "west@a", 1)
+
+
+@pytest.mark.parametrize("rooms", [["north"], ["none"], []])
+def test_no_queue_in_the_machine_room(rooms: list[str]) -> None:
+    """The message does not leave its room for want of a queue."""
+    with pytest.raises(LocalProtocolError, match="no queue in the machine rooms"):
+        select_by_machine_room(rooms)(ROOMS, Message("T", b"x"), "k")

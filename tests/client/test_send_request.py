@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import Message, MessageQueue, ProducerConfig, SendError, SendOutcome
+from lockstep.client.replies import ReplyMessage
 from lockstep.client.send_lane import LaneNumber
 from lockstep.client.send_request import SendRequests, common_sharding_key, read_send_reply
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -14,6 +15,7 @@ from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageRes
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.protocol.message import decode_batch
 from lockstep.protocol.names import RESERVED_TOPICS
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.properties import decode_properties
 from tests.remoting.helpers import SteppedRuntime
 
@@ -199,6 +201,49 @@ def test_the_key_of_a_batch() -> None:
     for mixed in ([*keyed, Message("T", b"z", sharding_key="other")], [*keyed, Message("T", b"z")]):
         with pytest.raises(LocalProtocolError, match="a batch goes to one queue"):
             common_sharding_key(mixed)
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([Message("%RETRY%group", b"x")], "cannot be sent as a batch"),
+        ([ReplyMessage("c_REPLY_TOPIC", b"x", correlation_id="1", reply_to_client="c", ttl="1")], "a reply cannot"),
+    ],
+)
+async def test_what_a_batch_may_not_hold(messages: list[Message], reason: str) -> None:
+    """wire.md 4.4."""
+    with pytest.raises(LocalProtocolError, match=reason):
+        requests().outgoing_batch(messages, None)
+
+
+# Messages with a purpose -------------------------------------------------------------------------------------
+
+
+async def test_a_half_message() -> None:
+    """wire.md 11: two properties and the prepared bit, beside everything that any message has."""
+    maker = requests()
+    header = maker.command(QUEUE, maker.outgoing(Message("T", b"x" * 5000, tags="A"), "k", half=True)).header
+    assert isinstance(header, SendMessageRequestHeaderV2)
+    properties = decode_properties(header.properties or "")
+    assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "producers")
+    assert {"TAGS", "__SHARDING_KEY", "UNIQ_KEY", "WAIT"} < set(properties)
+    assert header.sys_flag == 0x4 | 0x301
+
+
+async def test_a_reply() -> None:
+    """wire.md 2.1: a code of its own, and what brings it to the client that asked; no namespace touches its topic."""
+    keys = UniqueKeyMaker(bytes(4), 7, 9)
+    tenant = NamesOfTenant("ns")
+    maker = SendRequests("ns%g", ProducerConfig(), "c", keys, SteppedRuntime(), tenant=tenant)
+    reply = ReplyMessage("C_REPLY_TOPIC", b"x", correlation_id="id", reply_to_client="client", ttl="3000")
+    outgoing = maker.outgoing(reply, None)
+    assert (outgoing.code, outgoing.topic) == (RequestCode.SEND_REPLY_MESSAGE_V2, "C_REPLY_TOPIC")
+    properties = decode_properties(outgoing.properties)
+    expected = {"MSG_TYPE": "reply", "CORRELATION_ID": "id", "REPLY_TO_CLIENT": "client", "TTL": "3000"}
+    assert expected.items() < properties.items()
+    plain = maker.outgoing(Message("T", b"x"), None)
+    assert (plain.topic, decode_properties(plain.properties)["INSTANCE_ID"]) == ("ns%T", "ns")
+    assert maker.outgoing_batch([Message("T", b"x")] * 2, None).topic == "ns%T"
 
 
 # Replies -----------------------------------------------------------------------------------------------------
