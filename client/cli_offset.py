@@ -105,7 +105,8 @@ async def reset_offsets(options: ResetOptions) -> None:
                 f"stop them, or leave --queue and --to-offset away"
             )
         moves = [await _move(admin, options, queue, target_ms) for queue in dict.fromkeys(queues)]
-        if not await _may_go_on(moves, options):
+        shown = await _agreed(moves, options)
+        if shown is None:
             return
         told = None
         if by_broker:
@@ -114,7 +115,8 @@ async def reset_offsets(options: ResetOptions) -> None:
             await _store(admin, options.group, moves)
         else:
             moves = [move._replace(after=told.get(move.queue, move.after)) for move in moves]
-    _print_moves(moves, options.output)
+    if moves != shown:
+        _print_moves(moves, options.output)
     if told is not None:
         note("the members are told, and go on there when their listeners have returned")
     elif not any(move.changes for move in moves) and not options.force:
@@ -156,17 +158,21 @@ async def _move(admin: AdminClient, options: ResetOptions, queue: MessageQueue, 
     return _Move(queue, before, target if options.force or before is None else min(before, target))
 
 
-async def _may_go_on(moves: list[_Move], options: "ResetOptions | SeekOptions") -> bool:
-    """False for a dry run, which has printed what would be. Raises CliError when somebody says no."""
+async def _agreed(moves: list[_Move], options: "ResetOptions | SeekOptions") -> list[_Move] | None:
+    """The moves that a person has seen already, if any was asked; None after a dry run, which has printed what would
+    be. Raises CliError when somebody says no."""
     if options.dry_run:
         _print_moves(moves, options.output)
         note("a dry run: nothing is changed")
-        return False
+        return None
     changing = sum(move.changes for move in moves)
-    if changing and asks(options.yes):
-        _print_moves(moves, OutputFormat.TABLE)
-        await confirm(f"change {counted(changing, 'offset')} of group {options.group}?")
-    return True
+    if not changing or not asks(options.yes):
+        return []
+    shown = moves if options.output is OutputFormat.TABLE else []
+    if shown:
+        _print_moves(shown, options.output)
+    await confirm(f"change {counted(changing, 'offset')} of group {options.group}?")
+    return shown
 
 
 async def _tell(
@@ -241,7 +247,9 @@ async def seek_offset(options: SeekOptions) -> None:
         if not low <= after <= high:
             raise CliError(f"queue {queue} has offsets {low} to {high}, and not {after}")
         move = _Move(queue, await admin.consumer_offset(options.group, queue), after)
-        if not await _may_go_on([move], options):
+        shown = await _agreed([move], options)
+        if shown is None:
             return
         await _store(admin, options.group, [move])
-    _print_moves([move], options.output)
+    if not shown:
+        _print_moves([move], options.output)

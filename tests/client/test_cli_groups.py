@@ -1,6 +1,9 @@
 """`lockstep group`, `offset` and `topic stats` as a user runs them, against a real broker."""
 
+import os
+import pty
 import signal
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -144,3 +147,40 @@ def test_a_wrong_call_is_told_in_one_line(inside: Inside, arguments: str, status
     assert complaint in result.err
     assert result.err.startswith("lockstep: ")
     assert result.err.count("\n") == 1
+
+
+# On a terminal -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "said", "left"),
+    [("n\n", 1, "nothing is changed", 3), ("\n", 1, "nothing is changed", 3), ("y\n", 0, "", 0), ("\x03", 130, "", 3)],
+    ids=["no", "nothing", "yes", "Ctrl-C"],
+)
+def test_a_person_is_asked_first(
+    lockstep: Lockstep, inside: Inside, answer: str, status: int, said: str, left: int
+) -> None:
+    """The offsets as they are and as they would be, and a question; only a yes goes on."""
+    lockstep("offset", "seek", "asked", "-t", "orders", "-q", "0", "--offset", "3", "--force")
+    master, slave = pty.openpty()
+    try:
+        command = lockstep.command("offset", "reset", "asked", "-t", "orders", "--to-time", "earliest")
+        with subprocess.Popen(
+            command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, env=lockstep.environment, start_new_session=True
+        ) as process:
+            seen = b""
+            while b"[y/N]" not in seen:
+                seen += os.read(master, 1024)
+            if answer == "\x03":  # the terminal of a session of its own would send it
+                process.send_signal(signal.SIGINT)
+            else:
+                os.write(master, answer.encode())
+            out, _ = process.communicate(timeout=30)
+            seen += os.read(master, 1024) if said else b""
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert b"lockstep: change 1 offset of group asked? [y/N]" in seen
+    assert (process.returncode, said.encode() in seen) == (status, True)
+    assert [line.split() for line in out.splitlines()[1:]] == [[b"orders", b"broker-a", b"0", b"3", b"0", b"-3"]]
+    assert offsets(inside, "asked") == [left]
