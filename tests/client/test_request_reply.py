@@ -3,6 +3,7 @@ cannot be read."""
 
 import asyncio
 import zlib
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,14 @@ HEADER = PushReplyMessageRequestHeader(
 )
 
 
-async def push(broker: FakeBroker, correlation_id: str, body: bytes = b"answer", **fields: object) -> RemotingCommand:
+async def push(broker: FakeBroker, correlation_id: str, body: bytes = b"answer", **fields: Any) -> RemotingCommand:
     properties = f"CORRELATION_ID\x01{correlation_id}\x02TAGS\x01A"
     header = HEADER._replace(properties=properties)._replace(**fields)
     (endpoint,) = [endpoint for endpoint in broker.endpoints if endpoint.is_open][-1:]
     return await endpoint.request(RemotingCommand(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, body), 1000)
 
 
-def answering(broker: FakeBroker, **fields: object) -> "asyncio.Future[RemotingCommand]":
+def answering(broker: FakeBroker, **fields: Any) -> "asyncio.Future[RemotingCommand]":
     """The broker stores a request and pushes an answer to it at once; the client's word on it."""
     told: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
 
@@ -34,7 +35,7 @@ def answering(broker: FakeBroker, **fields: object) -> "asyncio.Future[RemotingC
         correlation_id = decode_properties(header_of(command).properties or "")["CORRELATION_ID"]
 
         async def answer() -> None:
-            told.set_result(await push(broker, correlation_id, **fields))  # type: ignore[arg-type]
+            told.set_result(await push(broker, correlation_id, **fields))
 
         broker.runtime.create_task(answer(), name="answer")
         return command.reply(ResponseCode.SUCCESS, STORED)
@@ -43,7 +44,7 @@ def answering(broker: FakeBroker, **fields: object) -> "asyncio.Future[RemotingC
     return told
 
 
-async def ask(stage: Stage, **fields: object) -> tuple[MessageExt, RemotingCommand]:
+async def ask(stage: Stage, **fields: Any) -> tuple[MessageExt, RemotingCommand]:
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     told = answering(broker, **fields)
@@ -81,7 +82,7 @@ async def test_a_compressed_answer(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "fields", [{"born_host": "/nowhere:x"}, {"store_host": "?"}, {"sys_flag": 1}, {"topic": "T" * 256}]
 )
-def test_an_answer_that_cannot_be_read(fields: dict[str, object]) -> None:
+def test_an_answer_that_cannot_be_read(fields: dict[str, Any]) -> None:
     """Is refused; the connection and later answers are none the worse."""
 
     @on_stage
@@ -92,7 +93,7 @@ def test_an_answer_that_cannot_be_read(fields: dict[str, object]) -> None:
         async with producer_for(stage) as producer:
             await producer.request(Message(TOPIC, b"first"))
             await told
-            refused = await push(broker, "any", **fields)  # type: ignore[arg-type]
+            refused = await push(broker, "any", **fields)
             assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "process reply message fail")
             unknown = await push(broker, "nobody's")
             assert unknown.code == ResponseCode.SUCCESS, "the broker has done its part"
