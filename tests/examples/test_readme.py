@@ -22,7 +22,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
     """As it stands, but for the port; it prints what it sent, in order."""
-    program, _ = PYTHON
+    program, *_ = PYTHON
     with running_broker() as lockstep:
         path = tmp_path / "program.py"
         path.write_text(program.replace("127.0.0.1:9876", lockstep.name_server), encoding="utf-8")
@@ -74,7 +74,7 @@ def test_the_settings_in_the_readme_are_so(whose: str, name: str, theirs: str, d
 
 def test_the_tables_are_found() -> None:
     """The tests above look at rows, and there are some."""
-    assert len(command_rows()) == 23
+    assert len(command_rows()) == 24
     assert len(setting_rows()) == 24
 
 
