@@ -1,7 +1,6 @@
-"""A message that fails each time is tried three times and becomes a dead letter; the queue goes on.
+"""Three attempts, then a dead letter: a minute later, or at once with `lockstep-broker --dead-letter-at-once`.
 
 Feed it: printf 'poison\ngood\n' | lockstep produce example-poison --text -k a
-It shows in %DLQ%example-dead-letter a minute later, with `lockstep-broker --dead-letter-at-once` at once.
 """
 
 import asyncio

@@ -150,7 +150,7 @@ async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None
 
 @scenario()
 async def test_a_poison_message_becomes_a_dead_letter(cluster: Cluster) -> None:
-    """After max_reconsume_times a message is given up and the ones behind it go on; level 3 + 2 later, which is a minute,
+    """After max_reconsume_times a message is given up and the ones behind it go on; level 3 + 2 later, after a minute,
     it is in %DLQ%group, and nothing is lost."""
     await _give_up(cluster, 60_000)
 
