@@ -1,10 +1,11 @@
-"""`lockstep message get` and `find`: one message by its id, or those of a key or a place."""
+"""`lockstep message get`, `hand` and `find`: one message by its id, or those of a key or a place."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from lockstep.client.admin import AdminClient
 from lockstep.client.admin_messages import id_address
+from lockstep.client.cli_confirm import asks, confirm
 from lockstep.client.cli_format import message_row, printable
 from lockstep.client.cli_output import (
     CliError,
@@ -21,12 +22,13 @@ from lockstep.client.cli_output import (
 from lockstep.client.cli_queues import find_queue, readable_queues
 from lockstep.client.cli_time import moment_ms
 from lockstep.client.message_track import MessageTrack, track_message
+from lockstep.protocol.client_bodies import CMResult
 from lockstep.protocol.message import MessageExt
-from lockstep.protocol.names import check_topic
+from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.errors import ConnectFailed
 from lockstep.remoting.runtime import AsyncioRuntime
 
-__all__ = ["FindOptions", "find_messages", "get_message"]
+__all__ = ["FindOptions", "HandOptions", "find_messages", "get_message", "hand_message"]
 
 _BODY_SHOWN = 60  # characters of a body in a table of several messages
 _COLUMNS = ("stored", "queue", "offset", "key", "tags", "keys", "msg_id", "body")
@@ -109,6 +111,51 @@ def _shown(name: str, value: object) -> str | None:
     if name.endswith("_timestamp") and isinstance(value, int):
         return date_time(value)
     return None if value is None else str(value)  # numbers too, as they are typed elsewhere
+
+
+# hand --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandOptions:
+    name_server: str
+    message_id: str
+    topic: str | None
+    group: str
+    client_id: str | None
+    yes: bool
+    output: OutputFormat
+
+
+async def hand_message(options: HandOptions) -> None:
+    """Have a member's listener called with a message, beside offsets. Raises CliError unless it handled it."""
+    check_group(options.group)
+    if options.topic is not None:
+        check_topic(options.topic)
+    async with AdminClient(name_server=options.name_server, log=StderrLog(verbose=False)) as admin:
+        message = (await _messages_of(admin, options.message_id, options.topic))[0]
+        client_id = options.client_id or await _any_member(admin, options.group)
+        if asks(options.yes):
+            await confirm(f"have {client_id} of group {options.group} consume {message.msg_id}?")
+        result = await admin.consume_directly(message, options.group, client_id)
+    row = {
+        "client_id": client_id,
+        "result": result.consume_result.name,
+        "orderly": result.order,
+        "auto_commit": result.auto_commit,
+        "spent_ms": result.spent_time_mills,
+        "remark": result.remark,
+    }
+    print_rows(tuple(row), [row], options.output)
+    if result.consume_result not in (CMResult.CR_SUCCESS, CMResult.CR_COMMIT):
+        raise CliError(f"the listener did not handle it: {result.remark or result.consume_result.name}")
+
+
+async def _any_member(admin: AdminClient, group: str) -> str:
+    members = await admin.consumer_ids(group)
+    if not members:
+        raise CliError(f"nobody of group {group!r} is online")
+    return members[0]
 
 
 # find --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from lockstep.client.cli_output import OutputFormat, UsageError
 __all__ = ["message"]
 
 message = typer.Typer(
-    help="Messages: get one by its id, find those of a key or a place, tail a topic. No group is joined.",
+    help="Messages: get one by its id, find those of a key or a place, tail a topic, hand one to a listener.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -31,6 +31,35 @@ def _get(
     from lockstep.client.cli_message import get_message
 
     return get_message(name_server, message_id, topic, output)
+
+
+@message.command(name="hand")
+def _hand(
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="An offset message id, or a msg_id with --topic.")],
+    group: Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="The consumer group.")],
+    client_id: Annotated[
+        str | None, typer.Option("--client", metavar="ID", help="The member, as `group describe` names it; else any.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Of this topic: the id is the message's own.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, on a terminal.")] = False,
+    output: Output = OutputFormat.TABLE,
+    name_server: NameServer = _LOCAL,
+) -> Work:
+    """Have a member's listener called with a message once more, whatever the offsets are; status 1 when it fails."""
+    from lockstep.client.cli_message import HandOptions, hand_message
+
+    options = HandOptions(
+        name_server=name_server,
+        message_id=message_id,
+        topic=topic,
+        group=group,
+        client_id=client_id,
+        yes=yes,
+        output=output,
+    )
+    return hand_message(options)
 
 
 @message.command(name="find")

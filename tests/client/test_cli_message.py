@@ -67,7 +67,12 @@ def test_a_message_is_got_by_either_id_with_who_consumed_it(lockstep: Lockstep, 
             assert {odd.line() for _ in range(12)} == {f"b{n}\n" for n in range(1, 25, 2)}
             odd.stop(signal.SIGINT)
         got = inside("message", "get", found["msg_id"], "-t", "orders", "-o", "json")
+        handed = inside("message", "hand", found["offset_message_id"], "-g", "here", "-o", "json")
+        assert here.line() == "b24\n", "handed to the listener once more"
         here.stop(signal.SIGINT)
+    assert [(row["result"], row["orderly"]) for row in handed.rows] == [("CR_SUCCESS", True)]
+    nobody = inside("message", "hand", found["offset_message_id"], "-g", "here")
+    assert (nobody.status, nobody.err) == (1, "lockstep: nobody of group 'here' is online\n")
     (row,) = got.rows
     states = {entry["group"]: entry["state"] for entry in row.pop("consumed_by")}
     assert row == found
@@ -83,8 +88,9 @@ def test_a_message_is_got_by_either_id_with_who_consumed_it(lockstep: Lockstep, 
 def test_tail_shows_the_last_or_begins_where_it_is_told(inside: Inside) -> None:
     """The last ten or --count over all queues, in order of time; with --from, --count stops; tags choose."""
     assert len(inside("message", "tail", "-t", "orders").out.splitlines()) == 10
-    last = bodies(inside("message", "tail", "-t", "orders", "-c", "24", "-o", "json").out)
-    assert len(last) == len(set(last)) == 24
+    assert len(inside("message", "tail", "-t", "orders", "-c", "24", "-o", "json").rows) == 24
+    last = bodies(inside("message", "tail", "-t", "orders", "-c", "99", "-o", "json").out)
+    assert len(last) == len(set(last)) == 25
     assert [body for body in last if int(body[1:]) % 2] == [f"b{n}" for n in range(1, 25, 2)], "a queue's own order"
     first = inside("message", "tail", "-t", "orders", "--from", "first", "-c", "5", "--format", "%p:%o\n").out
     assert len(first.splitlines()) == 5
@@ -127,6 +133,7 @@ def test_nobody_reading_ends_tail_quietly(lockstep: Lockstep) -> None:
         ("get nonsense", 2, "'nonsense' is no offset message id"),
         ("get nonsense -t orders", 1, "no message of topic 'orders' has the id nonsense"),
         ("get 7F000001000000010000000000000000", 1, "127.0.0.1:1 is the broker that the id names"),
+        ("hand nonsense -g g", 2, "'nonsense' is no offset message id"),
         ("find -t orders", 2, "give either --key or --queue with --offset"),
         ("find -t orders -q 0", 2, "--queue and --offset go together"),
         ("find -t orders -q 0 --offset 1 --begin now", 2, "--begin and --end are for --key"),
