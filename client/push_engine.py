@@ -169,9 +169,10 @@ class PushEngine:
         config, schedule = self._config, self._instance.schedule
         self._instance.start()
         self.service.start()
-        schedule.every(
-            config.lock_interval_ms, self._locks.lock_all, first_ms=config.lock_first_delay_ms, name="lock all"
-        )
+        if self._locks.needed:
+            schedule.every(
+                config.lock_interval_ms, self._locks.lock_all, first_ms=config.lock_first_delay_ms, name="lock all"
+            )
         persist_ms = config.persist_consumer_offset_interval_ms
         schedule.every(
             persist_ms, self._persist_all, first_ms=config.persist_consumer_offset_first_ms, name="persist offsets"
