@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockstep.client.admin import AdminClient, NotLockstepError
+from lockstep.client.admin_groups import GroupProgress
 from lockstep.client.cli_confirm import asks, confirm
 from lockstep.client.cli_group_topics import all_groups, topics_of_group
 from lockstep.client.cli_output import (
@@ -17,11 +18,11 @@ from lockstep.client.cli_output import (
     write_out,
 )
 from lockstep.protocol.client_bodies import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
-from lockstep.protocol.heartbeat import ConsumeType
+from lockstep.protocol.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
 from lockstep.protocol.versions import version_name
-from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.errors import RemotingError
 
 __all__ = ["delete_group", "describe_group", "list_groups"]
 
@@ -70,11 +71,14 @@ async def describe_group(name_server: str, group: str, topic: str | None, output
         topics = [topic] if topic is not None else await topics_of_group(admin, group)
         members = await admin.members(group)
         infos = await _running_infos(admin, group, members)
-        queues = await _queue_rows(admin, group, topics, await _owners(admin, group, infos))
+        progress = await admin.progress(group, topic)
+        queues = await _queue_rows(admin, group, topics, await _owners(admin, group, infos), progress)
     queues = [row for row in queues if row["max_offset"] or row["topic"] == topic or not is_retry_topic(row["topic"])]
     shown = {row["topic"] for row in queues}
     described = {
         "group": group,
+        "consume_tps": round(progress.consume_tps, 3),
+        "total_lag": sum(row["lag"] or 0 for row in queues),
         "members": _member_rows(members, infos),
         "queues": queues,
         "statistics": [row for row in _statistics_rows(infos) if row["topic"] in shown],
@@ -93,8 +97,8 @@ async def _running_infos(
     for connection in members.connection_set if members is not None else ():
         try:
             infos[connection.client_id] = await admin.running_info(group, connection.client_id)
-        except RequestRefused as error:
-            note(f"no statistics of {connection.client_id}: {error.remark or error}")
+        except RemotingError as error:
+            note(f"no statistics of {connection.client_id}: {error}")
     return infos
 
 
@@ -115,13 +119,16 @@ async def _owners(
 
 
 async def _queue_rows(
-    admin: AdminClient, group: str, topics: list[str], owners: Mapping[MessageQueue, list[str]]
+    admin: AdminClient,
+    group: str,
+    topics: list[str],
+    owners: Mapping[MessageQueue, list[str]],
+    progress: GroupProgress,
 ) -> list[dict[str, Any]]:
-    progress = (await admin.progress(group)).offsets
     rows = []
     for queue in [queue for name in topics for queue in (await admin.route(name)).readable_queues(name)]:
         committed, maximum = await admin.consumer_offset(group, queue), await admin.max_offset(queue)
-        known = progress.get(queue)
+        known = progress.offsets.get(queue)
         row = {
             "topic": queue.topic,
             "broker": queue.broker_name,
@@ -183,6 +190,8 @@ def _print_tables(described: Mapping[str, Any]) -> None:
         write_out(b"\n")
     else:
         note(f"nobody of group {described['group']} is online")
+    if members and members[0]["message_model"] == MessageModel.BROADCASTING.name:
+        note("each member keeps its own offsets: what is committed is what the brokers know of")
     rows = [row | {"last_consumed": date_time(row["last_timestamp"] or 0)} for row in queues]
     print_rows(_QUEUES, rows, OutputFormat.TABLE)
     if described["statistics"]:
