@@ -1,11 +1,13 @@
 """LitePullConsumer: messages when its user asks for them, pulled ahead in the background (wire.md 12.10)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Self
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.errors import ConsumerError
+from lockstep.client.hook_calls import ConsumeHooks
+from lockstep.client.hooks import FilterMessageHook
 from lockstep.client.instance import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.lite_engine import LiteEngine
@@ -17,6 +19,7 @@ from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
@@ -50,6 +53,7 @@ class LitePullConsumer(Lifecycle):
         group: str,
         *,
         name_server: str | None = None,
+        namespace: str | None = None,
         config: LitePullConsumerConfig | None = None,
         message_model: MessageModel = MessageModel.CLUSTERING,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
@@ -57,13 +61,16 @@ class LitePullConsumer(Lifecycle):
         log: EventLog | None = None,
     ) -> None:
         check_group(group)
-        self.group = group
+        self._tenant = NamesOfTenant(namespace)
+        self.group = self._tenant.wrap(group)
+        check_group(self.group)
         self.config = config or LitePullConsumerConfig()
         self.message_model = message_model
         self._name_servers = name_server_addresses(name_server, self.config)
         self._strategy = strategy
         self._given_runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
+        self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
         self._kind = _Kind.NONE
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._expressions: dict[str, SubscriptionData] = {}  # of assigned topics
@@ -81,6 +88,7 @@ class LitePullConsumer(Lifecycle):
         Raises FilterError, LocalProtocolError, ConsumerError after `assign`.
         """
         self._choose(_Kind.SUBSCRIBE)
+        topic = self._tenant.wrap(topic)
         check_topic(topic)
         version_ms = 0 if self._engine is None else self._engine.runtime.now_ms()
         self._subscriptions[topic] = subscription_of(topic, expression, version_ms)
@@ -88,12 +96,12 @@ class LitePullConsumer(Lifecycle):
             self._engine.join_soon(topic)
 
     def unsubscribe(self, topic: str) -> None:
-        if self._subscriptions.pop(topic, None) is not None and self._engine is not None:
+        if self._subscriptions.pop(self._tenant.wrap(topic), None) is not None and self._engine is not None:
             self._engine.member.rebalance_soon()
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Have these queues, and no others, whoever else has them. Raises ConsumerError after `subscribe`."""
-        assigned = list(dict.fromkeys(queues))
+        assigned = list(dict.fromkeys(self._wrap(queues)))
         if not assigned:
             raise ConsumerError("assign() needs a queue at least")
         self._choose(_Kind.ASSIGN)
@@ -105,7 +113,18 @@ class LitePullConsumer(Lifecycle):
         """Of assigned queues of the topic, messages whose tag the expression names; else all. Before the start."""
         if self.state is not ServiceState.CREATE_JUST:
             raise ConsumerError("set_sub_expression_for_assign() is for a consumer that is not started yet")
+        topic = self._tenant.wrap(topic)
         self._expressions[topic] = SubscriptionData.parse(topic, expression)
+
+    def _wrap(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return [self._tenant.wrap_queue(queue) for queue in queues]
+
+    def _bare(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return [self._tenant.bare_queue(queue) for queue in queues]
+
+    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
+        """Called with what each pull brought, after its tags were looked at."""
+        self._hooks.add_filter(hook)
 
     def _choose(self, kind: _Kind) -> None:
         if self.state not in (ServiceState.CREATE_JUST, ServiceState.RUNNING):
@@ -118,20 +137,26 @@ class LitePullConsumer(Lifecycle):
 
     def assignment(self) -> list[MessageQueue]:
         """The queues this consumer has now, sorted."""
-        return self._running().lite_queues.queues
+        return self._bare(self._running().lite_queues.queues)
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
         """All readable queues of the topic, as the name server knows them now. Raises TopicNotFoundError."""
-        return await self._running().member.queries.queues(topic)
+        return self._bare(await self._running().member.queries.queues(self._tenant.wrap(topic)))
 
     async def register_topic_message_queue_change_listener(
         self, topic: str, listener: TopicMessageQueueChangeListener
     ) -> None:
         """`listener(topic, queues)` when the topic has other queues than before, within 30 s of it."""
-        check_topic(topic)
-        self._listeners[topic] = listener
+        wrapped, told = self._tenant.wrap(topic), listener
+        check_topic(wrapped)
+        if self._tenant:
+
+            def told(_topic: str, queues: Collection[MessageQueue]) -> None:
+                listener(topic, self._bare(queues))
+
+        self._listeners[wrapped] = told
         if self._engine is not None:
-            await self._engine.watch.register(topic, listener)
+            await self._engine.watch.register(wrapped, told)
 
     # Messages ------------------------------------------------------------------------------------------------
 
@@ -168,22 +193,22 @@ class LitePullConsumer(Lifecycle):
 
     def _pause(self, queues: Iterable[MessageQueue], *, paused: bool) -> None:
         engine = self._running()
-        for queue in queues:
+        for queue in self._wrap(queues):
             engine.owned(queue).paused = paused
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on there: the next messages of the queue are those from `offset` on. Raises ConsumerError when the queue
         is another's, or has no such offset."""
-        await self._running().seek(queue, offset)
+        await self._running().seek(self._tenant.wrap_queue(queue), offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        engine = self._running()
+        engine, queue = self._running(), self._tenant.wrap_queue(queue)
         engine.owned(queue)
         await engine.seek(queue, await engine.member.queries.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """What is in the queue now is skipped."""
-        engine = self._running()
+        engine, queue = self._running(), self._tenant.wrap_queue(queue)
         engine.owned(queue)
         await engine.seek(queue, await engine.member.queries.max_offset(queue))
 
@@ -205,8 +230,8 @@ class LitePullConsumer(Lifecycle):
         self, engine: LiteEngine, queues: Iterable[MessageQueue] | Mapping[MessageQueue, int] | None
     ) -> list[MessageQueue]:
         if isinstance(queues, Mapping):
-            return engine.commit_offsets(queues)
-        return engine.commit(engine.lite_queues.queues if queues is None else list(queues))
+            return engine.commit_offsets({self._tenant.wrap_queue(queue): offset for queue, offset in queues.items()})
+        return engine.commit(engine.lite_queues.queues if queues is None else self._wrap(queues))
 
     def _commit_if_due(self, engine: LiteEngine) -> None:
         """Every 5 s, and only in a call for messages: what was handed out before is handled then."""
@@ -217,16 +242,17 @@ class LitePullConsumer(Lifecycle):
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's offset as it is stored, None when there is none."""
-        return await self._running().committed(queue)
+        return await self._running().committed(self._tenant.wrap_queue(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at this time (epoch) or later."""
-        return await self._running().member.queries.search_offset(queue, timestamp_ms)
+        return await self._running().member.queries.search_offset(self._tenant.wrap_queue(queue), timestamp_ms)
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
         """What is handed out next, of each queue where that is known."""
-        return {lite.queue: lite.position for lite in self._running().lite_queues.all() if lite.position >= 0}
+        known = [lite for lite in self._running().lite_queues.all() if lite.position >= 0]
+        return {self._tenant.bare_queue(lite.queue): lite.position for lite in known}
 
     @property
     def client_id(self) -> str:
@@ -244,6 +270,8 @@ class LitePullConsumer(Lifecycle):
             config=self.config,
             message_model=self.message_model,
             strategy=self._strategy,
+            hooks=self._hooks,
+            tenant=self._tenant,
             consume_from_where=self.config.consume_from_where,
         )
         runtime = self._given_runtime or AsyncioRuntime()

@@ -17,6 +17,7 @@ from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageRespo
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
@@ -85,8 +86,16 @@ class PullRequest(NamedTuple):
 class PullCalls:
     """The pulls of one group's member. `source` says where the next pull of a queue goes, `call` makes it."""
 
-    def __init__(self, instance: MQClientInstance, group: str, hooks: ConsumeHooks | None = None) -> None:
+    def __init__(
+        self,
+        instance: MQClientInstance,
+        group: str,
+        hooks: ConsumeHooks | None = None,
+        shown_to: NamesOfTenant | None = None,
+    ) -> None:
+        """`shown_to`: whoever gets the messages as they are pulled, and sees bare names."""
         self._instance = instance
+        self._shown_to = shown_to
         self._hooks = hooks
         self._group = group
         self._suggested: dict[MessageQueue, int] = {}  # pullFromWhichNode; the master is not noted
@@ -156,4 +165,7 @@ class PullCalls:
             messages = [message for message in messages if message.tags in wanted]
         if messages and self._hooks is not None and self._hooks.filtering:
             messages = self._hooks.wanted(messages, queue)
+        if self._shown_to:
+            for message in messages:
+                message.topic = self._shown_to.bare(message.topic)
         return PullResult(status, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset, messages)

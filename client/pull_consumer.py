@@ -1,9 +1,11 @@
 """PullConsumer: pulls when its user says so, and from where (wire.md 12.10)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.errors import ConsumerError
+from lockstep.client.hook_calls import ConsumeHooks
+from lockstep.client.hooks import FilterMessageHook
 from lockstep.client.instance import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.message_selector import Expression, subscription_of
@@ -19,6 +21,7 @@ from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
@@ -47,6 +50,7 @@ class PullConsumer(Lifecycle):
         group: str,
         *,
         name_server: str | None = None,
+        namespace: str | None = None,
         config: PullConsumerConfig | None = None,
         message_model: MessageModel = MessageModel.CLUSTERING,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
@@ -54,13 +58,16 @@ class PullConsumer(Lifecycle):
         log: EventLog | None = None,
     ) -> None:
         check_group(group)
-        self.group = group
+        self._tenant = NamesOfTenant(namespace)
+        self.group = self._tenant.wrap(group)
+        check_group(self.group)
         self.config = config or PullConsumerConfig()
         self.message_model = message_model
         self._name_servers = name_server_addresses(name_server, self.config)
         self._strategy = strategy
         self._given_runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
+        self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._listeners: dict[str, MessageQueueListener] = {}
         self._updated: dict[MessageQueue, None] = {}  # queues whose offset the user set
@@ -70,6 +77,7 @@ class PullConsumer(Lifecycle):
 
     def register_topic(self, topic: str) -> None:
         """Take part in sharing out the topic's queues. Raises LocalProtocolError."""
+        topic = self._tenant.wrap(topic)
         check_topic(topic)
         if topic not in self._subscriptions:
             self._subscriptions[topic] = SubscriptionData.parse(topic, "*")
@@ -79,16 +87,27 @@ class PullConsumer(Lifecycle):
     def register_message_queue_listener(self, topic: str, listener: MessageQueueListener) -> None:
         """`listener` hears of every change of this consumer's queues of the topic."""
         self.register_topic(topic)
-        self._listeners[topic] = listener
+        self._listeners[self._tenant.wrap(topic)] = listener
+
+    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
+        """Called with what each pull brought, after its tags were looked at."""
+        self._hooks.add_filter(hook)
 
     async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
         """All readable queues of a topic, sorted, as the name server knows them now. Raises TopicNotFoundError."""
-        return await self._running().queries.queues(topic)
+        return self._bare(await self._running().queries.queues(self._tenant.wrap(topic)))
 
     async def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that are this member's, sorted; as the last round of the rebalance left it."""
-        member = await self._joined(topic)
-        return sorted(queue for queue, held in member.table.items() if queue.topic == topic and not held.dropped)
+        topic = self._tenant.wrap(topic)
+        return self._mine(await self._joined(topic), topic)
+
+    def _mine(self, member: PullMember, topic: str) -> list[MessageQueue]:
+        mine = [queue for queue, held in member.table.items() if queue.topic == topic and not held.dropped]
+        return self._bare(sorted(mine))
+
+    def _bare(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return [self._tenant.bare_queue(queue) for queue in queues]
 
     # Pulls ---------------------------------------------------------------------------------------------------
 
@@ -121,6 +140,7 @@ class PullConsumer(Lifecycle):
             raise ConsumerError(f"an offset is 0 or more, not {offset}")
         if max_nums <= 0:
             raise ConsumerError(f"a pull is for at least one message, not {max_nums}")
+        queue = self._tenant.wrap_queue(queue)
         subscription = subscription_of(queue.topic, expression)
         member = await self._joined(queue.topic)
         source = member.calls.source(queue)
@@ -145,7 +165,7 @@ class PullConsumer(Lifecycle):
     async def fetch_consume_offset(self, queue: MessageQueue, *, from_store: bool = False) -> int:
         """Where the group goes on: the next offset, or -1 when it has none. `from_store`: as it is kept by the broker,
         or in the file of a broadcasting consumer, whatever was updated since."""
-        member = self._running()
+        member, queue = self._running(), self._tenant.wrap_queue(queue)
         known = member.offsets.in_memory(queue)
         kind = ReadOffsetType.READ_FROM_STORE if from_store else ReadOffsetType.MEMORY_FIRST_THEN_STORE
         offset = await member.offsets.read(queue, kind)
@@ -155,29 +175,31 @@ class PullConsumer(Lifecycle):
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
         """In memory; it is stored every 5 s, when the queue is given away, and at the shutdown."""
+        queue = self._tenant.wrap_queue(queue)
         self._running().offsets.update(queue, offset)
         self._updated[queue] = None
 
     async def persist(self, *queues: MessageQueue) -> None:
         """Store the offsets of these queues, or of all that were updated, and return when it is done."""
-        await self._running().store_now(queues or tuple(self._updated))
+        wrapped = [self._tenant.wrap_queue(queue) for queue in queues]
+        await self._running().store_now(wrapped or tuple(self._updated))
 
     # Questions -----------------------------------------------------------------------------------------------
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset the next message will get."""
-        return await self._queries.max_offset(queue)
+        return await self._queries.max_offset(self._tenant.wrap_queue(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        return await self._queries.min_offset(queue)
+        return await self._queries.min_offset(self._tenant.wrap_queue(queue))
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message that was stored at this time (epoch) or later."""
-        return await self._queries.search_offset(queue, timestamp_ms)
+        return await self._queries.search_offset(self._tenant.wrap_queue(queue), timestamp_ms)
 
     async def earliest_msg_store_time_ms(self, queue: MessageQueue) -> int:
         """When the queue's first message was stored (epoch); -1: there is none."""
-        return await self._queries.earliest_store_time_ms(queue)
+        return await self._queries.earliest_store_time_ms(self._tenant.wrap_queue(queue))
 
     async def view_message(self, offset_message_id: str) -> MessageExt:
         """Raises ValueError for a text that is no offset message id."""
@@ -208,6 +230,8 @@ class PullConsumer(Lifecycle):
             config=self.config,
             message_model=self.message_model,
             strategy=self._strategy,
+            hooks=self._hooks,
+            tenant=self._tenant,
         )
         self._member = member = PullMember(
             self._given_runtime or AsyncioRuntime(),
@@ -254,9 +278,8 @@ class PullConsumer(Lifecycle):
         if listener is None or member is None:
             return
         route = member.instance.routes.known(topic)
-        everything = route.readable_queues(topic) if route is not None else []
-        mine = sorted(queue for queue, held in member.table.items() if queue.topic == topic and not held.dropped)
+        everything = self._bare(route.readable_queues(topic)) if route is not None else []
         try:
-            listener(topic, everything, mine)
+            listener(self._tenant.bare(topic), everything, self._mine(member, topic))
         except Exception as error:
             self._log.error("queue listener failed", topic=topic, error=f"{type(error).__name__}: {error}")

@@ -13,6 +13,7 @@ from lockstep.client.broker_calls import BrokerCalls
 from lockstep.client.client_registry import GroupClaim, claim_group
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
 from lockstep.client.message_selector import check_at_brokers
@@ -27,6 +28,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
@@ -44,6 +46,8 @@ class MemberOptions:
     config: PullConsumerConfig
     message_model: MessageModel
     strategy: AllocateMessageQueueStrategy
+    hooks: ConsumeHooks
+    tenant: NamesOfTenant
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
 
 
@@ -92,7 +96,7 @@ class PullMember:
             on_ids_changed=lambda _group: self._wake.set(),
         )
         self.offsets = self._new_offset_store()
-        self.calls = PullCalls(instance, options.group)
+        self.calls = PullCalls(instance, options.group, options.hooks, options.tenant)
         self.queries = QueueQueries(instance)
         self.stats = ConsumeStats(runtime.now_ms())
         self._rebalance = Rebalance(

@@ -18,11 +18,13 @@ from lockstep.broker.store import MessageStore
 from lockstep.client import (
     AllocateMessageQueueStrategy,
     ConsumerConfig,
+    LitePullConsumer,
     Message,
     MessageExt,
     MessageQueue,
     Producer,
     ProducerConfig,
+    PullConsumer,
     PushConsumer,
     SendResult,
     SerializeType,
@@ -44,7 +46,8 @@ from tests.scenarios.heard import Heard
 
 __all__ = ["GROUP", "TOPIC", "Cluster", "LogLine", "take_all"]
 
-C = TypeVar("C", bound=PushConsumer | Producer)
+Client = PushConsumer | Producer | PullConsumer | LitePullConsumer
+C = TypeVar("C", bound=Client)
 TOPIC, GROUP = "Aircraft", "tower"
 BROKER, PRODUCER = "broker", "producer"
 _TRACE = "trace.jsonl"
@@ -111,7 +114,7 @@ class Cluster:
         self._names: tuple[str, ...] = ()  # hosts of name servers; none: the broker named BROKER carries it
         self._servers: dict[str, BrokerServer] = {}  # in order of their start
         self._topics: dict[str, int] = {}
-        self._clients: dict[str, PushConsumer | Producer | MQClientInstance] = {}  # alive, in order of their start
+        self._clients: dict[str, Client | MQClientInstance] = {}  # alive, in order of their start
         self._traced: dict[str, None] = {}
         self._witnessed: list[Record] = []  # what brokers stored, and when one came back empty
         self._count = 0
@@ -192,8 +195,8 @@ class Cluster:
         """The client ids of the group as the broker knows it."""
         return self._broker(name).consumers.client_ids(GROUP)
 
-    def committed(self, queue_id: int = 0, name: str = BROKER, *, group: str = GROUP) -> int:
-        return self._broker(name).offsets.query(group, TOPIC, queue_id)
+    def committed(self, queue_id: int = 0, name: str = BROKER, *, group: str = GROUP, topic: str = TOPIC) -> int:
+        return self._broker(name).offsets.query(group, topic, queue_id)
 
     def store(self, name: str = BROKER) -> MessageStore:
         return self._broker(name).store
@@ -295,7 +298,7 @@ class Cluster:
         await runtime.run(client.start())
         return client
 
-    def client(self, name: str) -> PushConsumer | Producer | MQClientInstance:
+    def client(self, name: str) -> Client | MQClientInstance:
         """A living client by its host's name."""
         return self._clients[name]
 
