@@ -5,9 +5,6 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumerError, LitePullConsumerConfig, NoRouteError
-from lockstep.protocol.admin_headers import GetConsumerRunningInfoRequestHeader
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.client_bodies import ConsumerRunningInfo
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError
@@ -16,12 +13,10 @@ from lockstep.protocol.headers import (
     OffsetResponseHeader,
     PullMessageResponseHeader,
 )
-from lockstep.protocol.heartbeat import ConsumerData, ConsumeType
-from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.settings import SettingError
 from tests.client.messages import stored_bytes
-from tests.client.pull_stage import Lite, beats, lite, stored_offsets
-from tests.client.slaves import pulls_of, route_to_replicas, serves
+from tests.client.pull_stage import Lite, lite, stored_offsets
+from tests.client.slaves import serves
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 R = RequestCode
@@ -65,35 +60,6 @@ async def test_calls_need_a_consumer_that_runs(stage: Stage) -> None:
         it.consumer.subscribe(TOPIC)
     with pytest.raises(FilterError):
         Lite(stage, it.broker).consumer.subscribe(TOPIC, "||")
-
-
-@on_stage
-async def test_what_it_tells_its_broker(stage: Stage) -> None:
-    """It pulls by itself, and it wants its topics: no retry topic among them."""
-    it = await lite(stage)
-    it.consumer.subscribe(TOPIC, "TagA || TagB")
-    started_ms = stage.client.now_ms()
-    await it.consumer.start()
-    await it.consumer.shutdown()
-    data: ConsumerData = beats(it.broker)[0]
-    assert (data.group_name, data.consume_type) == ("tower", ConsumeType.CONSUME_ACTIVELY)
-    assert [(s.topic, s.sub_string, s.sub_version) for s in data.subscriptions] == [(TOPIC, "TagA || TagB", started_ms)]
-
-
-@on_stage
-async def test_what_a_pull_says(stage: Stage) -> None:
-    """RocketMQ's flags 22: the broker may hold it for 20 s, the subscription goes along, it is a lite pull; 10 messages
-    at most and no commit."""
-    it = await lite(stage)
-    it.consumer.set_sub_expression_for_assign(TOPIC, "TagA")
-    await it.assigned(0)
-    await stage.world.sleep_ms(50)
-    pull = it.pulls[0]
-    assert (pull.sys_flag, pull.max_msg_nums, pull.suspend_timeout_millis, pull.commit_offset) == (22, 10, 20_000, 0)
-    assert (pull.subscription, pull.expression_type, pull.sub_version) == ("TagA", "TAG", 0)
-    with pytest.raises(ConsumerError, match="not started yet"):
-        it.consumer.set_sub_expression_for_assign(TOPIC, "TagB")
-    await it.consumer.shutdown()
 
 
 @on_stage
@@ -356,18 +322,6 @@ async def test_commits_by_hand(stage: Stage) -> None:
 
 
 @on_stage
-async def test_a_broker_that_stores_nothing(stage: Stage) -> None:
-    """commit_sync says so; the offset is kept for the next round."""
-    it = await (await lite(stage)).assigned(0)
-    await it.poll()
-    it.broker.answers(R.UPDATE_CONSUMER_OFFSET, ResponseCode.SYSTEM_ERROR)
-    with pytest.raises(RequestRefused, match="UPDATE_CONSUMER_OFFSET"):
-        await it.consumer.commit_sync()
-    await it.consumer.shutdown()
-    assert stored_offsets(it.broker)[-1] == (0, 10)
-
-
-@on_stage
 async def test_reading_the_stored_offset_changes_nothing(stage: Stage) -> None:
     """RocketMQ takes what it reads for what it has to store, and so loses a commit that is on its way."""
     it = await (await lite(stage)).assigned(0)
@@ -386,40 +340,3 @@ def test_settings_have_their_limits() -> None:
         with pytest.raises(SettingError, match=next(iter(wrong))):
             LitePullConsumerConfig(**wrong)  # type: ignore[arg-type]
     LitePullConsumerConfig(auto_commit_interval_ms=1000, pull_timeout_ms=25_001)
-
-
-# What brokers ask -------------------------------------------------------------------------------------------------
-
-
-@on_stage
-async def test_running_info(stage: Stage) -> None:
-    """Its queues, its settings under RocketMQ's names, and that it pulls by itself."""
-    it = await (await lite(stage)).assigned(0)
-    await it.poll()
-    it.consumer.commit()
-    answers: list[RemotingCommand] = []
-    asking = it.broker.endpoints[-1].request(
-        RemotingCommand(R.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader("tower", "c")), 1000
-    )
-    answers.append(await asking)
-    info = decode_body(ConsumerRunningInfo, answers[0].body, answers[0].serialize_type)
-    assert info.mq_table[queue_at(0)].commit_offset == 10
-    assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
-    assert info.properties["autoCommitIntervalMillis"] == "5000"
-    assert "PROP_CONSUMEORDERLY" not in info.properties
-    await it.consumer.shutdown()
-
-
-@on_stage
-async def test_a_slave_is_read_as_the_broker_suggests(stage: Stage) -> None:
-    """The same as for a push consumer."""
-    it = await lite(stage)
-    slave = await stage.broker("slave")
-    route_to_replicas(stage, {0: it.broker, 1: slave})
-    serves(it.broker, 10, suggests=1)
-    serves(slave, 5, suggests=1, last=30)
-    await it.assigned(0)
-    assert [await it.poll() for _ in range(3)] == [list(range(10)), list(range(10, 15)), list(range(15, 20))]
-    assert it.pulled() == [0]
-    assert {pull.sys_flag for pull in pulls_of(slave)} == {22}
-    await it.consumer.shutdown()
