@@ -1,5 +1,6 @@
 """Starts and ends as sequences: which requests a client makes, of whom, and in which order (wire.md 12.1, 12.2)."""
 
+from lockstep.client import ConsumerConfig, MessageExt, MessageModel, PushConsumer
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 
@@ -100,3 +101,71 @@ async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
     assert [request.name for request in cluster.heard.of(PRODUCER, since_ms=left_ms)] == [GOODBYE]
     await cluster.consumer("c1")
     await cluster.all_seen()
+
+
+@scenario()
+async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Cluster) -> None:
+    """Route, heartbeat, members, stored offset, pull; at the end offsets, then it unregisters: no lock in between."""
+    await _broker_and_name_server(cluster)
+    await cluster.producer()
+    await cluster.consumer("c1", ordering="none")
+    await cluster.world.sleep_ms(500)
+    assert cluster.heard.firsts("c1") == [ROUTE, BEAT, MEMBERS, QUERY, PULL]
+    await cluster.at(12_000)
+    await cluster.send(20)
+    await cluster.all_seen()
+    left_ms = cluster.world.elapsed_ms
+    await cluster.leave("c1")
+    await cluster.world.sleep_ms(100_000)
+    last = [request.name for request in cluster.heard.of("c1", since_ms=left_ms) if request.name != PULL]
+    assert last == [COMMIT, COMMIT, COMMIT, GOODBYE]
+    assert cluster.heard.of("c1", LOCK) == cluster.heard.of("c1", UNLOCK) == []
+    assert [cluster.committed(queue_id) for queue_id in range(2)] == [len(cluster.stored(0)), len(cluster.stored(1))]
+
+
+@scenario()
+async def test_a_broadcasting_consumer_asks_nobody_who_is_there(cluster: Cluster) -> None:
+    """Route, heartbeat, pull: it has all queues, and its offsets are its own affair, so that it asks for no members,
+    no locks and, of a queue that it has an offset of, for none on the broker; at the end it only unregisters."""
+    await _broker_and_name_server(cluster)
+    runtime = cluster.world.host("radio")
+    texts: list[str] = []
+
+    async def listen(messages: list[MessageExt], _context: object) -> None:
+        texts.extend(message.body.decode() for message in messages)
+
+    def consumer() -> PushConsumer:
+        made = PushConsumer(
+            "radios",
+            name_server=cluster.name_server,
+            config=ConsumerConfig(
+                serialize_type=cluster.serialize_type, instance_name="radio", local_offset_folder="offsets"
+            ),
+            listener=listen,
+            message_model=MessageModel.BROADCASTING,
+            runtime=runtime,
+        )
+        made.subscribe(TOPIC)
+        return made
+
+    first = consumer()
+    await runtime.run(first.start())
+    await cluster.producer()
+    await cluster.world.sleep_ms(1_000)
+    await cluster.send(10)
+    await cluster.world.until(lambda: len(texts) == 10)
+    await runtime.run(first.shutdown())
+    left_ms = cluster.world.elapsed_ms
+    second = consumer()
+    await runtime.run(second.start())
+    await cluster.world.sleep_ms(500)
+    assert cluster.heard.firsts("radio", since_ms=left_ms) == [ROUTE, BEAT, PULL]
+    left_ms = cluster.world.elapsed_ms
+    await runtime.run(second.shutdown())
+    await cluster.world.sleep_ms(100_000)
+    last = [request.name for request in cluster.heard.of("radio", since_ms=left_ms) if request.name != PULL]
+    assert last == [GOODBYE]
+    for never in (LOCK, UNLOCK, MEMBERS, COMMIT, QUERY):
+        assert cluster.heard.of("radio", never) == [], never
+    assert sorted(texts, key=int) == [str(number) for number in range(10)]
+    await cluster.end(judge=False)
