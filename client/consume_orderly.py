@@ -35,6 +35,7 @@ _UNLIMITED = 2**31 - 1
 
 _Status = ConsumeOrderlyStatus
 _SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+_COUNTED = frozenset({_Status.SUCCESS, _SUSPEND})  # with manual commit; of the others the time alone, as in RocketMQ
 
 
 class ConsumeMessageOrderlyService:
@@ -182,7 +183,11 @@ class ConsumeMessageOrderlyService:
         status = (await self._call(messages.copy(), context)).status  # a listener may empty its list
         process_queue.listener_returned()
         now_ms = self._runtime.now_ms()
-        totals.consumed(len(messages), now_ms - process_queue.last_consume_ms, status is _SUSPEND)
+        took_ms = now_ms - process_queue.last_consume_ms
+        if context.auto_commit or status in _COUNTED:
+            totals.consumed(len(messages), took_ms, status is _SUSPEND)
+        else:
+            totals.consumed_partly(0, 0, took_ms)
         if self._trace is not None:
             self._trace.handled(queue, process_queue.period, messages, status.name, begin)
         if context.auto_commit and status is _Status.SUCCESS:  # the common case, without a coroutine of its own

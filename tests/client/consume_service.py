@@ -43,6 +43,7 @@ class Service:
         self.lock_answers: list[bool] = []
         self.lock_asked: list[int] = []
         self.log = stage.log
+        self.stats = ConsumeStats(0)
         pool = stage.client.new_worker_pool("p", 1)
         self.service = ConsumeMessageOrderlyService(
             runtime=stage.client,
@@ -51,7 +52,7 @@ class Service:
             locks=cast("QueueLocks", self),
             offsets=cast("RemoteBrokerOffsetStore", self),
             dead_letters=cast("DeadLetters", self),
-            stats=ConsumeStats(0),
+            stats=self.stats,
             pool=pool,
             trace=trace,
             log=stage.log,

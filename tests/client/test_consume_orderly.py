@@ -162,3 +162,33 @@ async def test_given_up_under_manual_commit_commits_nothing(stage: Stage) -> Non
     assert service.dead == [0]
     assert service.handled == [0, 1]
     assert service.offsets == [2]
+
+
+# Statistics --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "auto_commit", "ok", "failed"),
+    [
+        (None, True, 2, 0),
+        (S.COMMIT, True, 2, 0),
+        (S.ROLLBACK, True, 2, 0),
+        (SUSPEND, True, 0, 2),
+        (S.SUCCESS, False, 2, 0),
+        (S.COMMIT, False, 0, 0),
+        (S.ROLLBACK, False, 0, 0),
+        (SUSPEND, False, 0, 2),
+    ],
+)
+def test_what_counts_as_consumed_and_as_failed(status: S | None, auto_commit: bool, ok: int, failed: int) -> None:
+    """A call's time always; its messages as RocketMQ counts them: a commit or a rollback by hand is neither."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        service = Service(stage, answers(status, auto_commit=auto_commit), consume_message_batch_max_size=2)
+        service.put(0, 1)
+        await service.quiet(500)
+        totals = service.stats.of(service.queue.queue.topic)
+        assert (totals.calls, totals.ok, totals.failed) == (1, ok, failed)
+
+    play()
