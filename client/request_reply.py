@@ -50,10 +50,14 @@ async def introduce(instance: MQClientInstance, topic: str, timeout_ms: int) -> 
     Those that cannot be reached in time hear of it with a later heartbeat.
     """
     try:
-        await instance.routes.get(topic)
-        await asyncio.wait_for(instance.heartbeat_all(), timeout_ms / 1000)
+        await asyncio.wait_for(_meet(instance, topic), timeout_ms / 1000)
     except (NoRouteError, TimeoutError, ProtocolError) as error:
         instance.log.warning("not known to every broker yet", topic=topic, error=f"{type(error).__name__}: {error}")
+
+
+async def _meet(instance: MQClientInstance, topic: str) -> None:
+    await instance.routes.get(topic)
+    await instance.heartbeat_all()
 
 
 class Replies:
@@ -76,10 +80,13 @@ class Replies:
         self._waiting.pop(correlation_id, None)
 
     async def reachable(self, topics: tuple[str, ...], timeout_ms: int) -> None:
-        """Before the first request to each of these: the answer may come from any of their brokers."""
+        """Before the first request to each of these: the answer may come from any of their brokers.
+
+        A broker that is gone may take half of the time at most; the request needs the rest.
+        """
         for topic in topics:
             if topic not in self._introduced:
-                await introduce(self._instance, topic, timeout_ms)
+                await introduce(self._instance, topic, timeout_ms // (2 * len(topics)))
                 self._introduced.add(topic)
 
     async def answer(
