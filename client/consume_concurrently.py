@@ -148,10 +148,12 @@ class ConsumeMessageConcurrentlyService:
         process_queue.last_consume_ms = now_ms
         acknowledged = min(max(context.ack_index + 1, 0), len(messages)) if status is _SUCCESS else 0
         self._note(process_queue, messages, acknowledged, begin)
-        self._stats.of(queue.topic).consumed_partly(acknowledged, len(messages) - acknowledged, now_ms - began_ms)
+        totals = self._stats.of(queue.topic)
         if process_queue.dropped:
+            totals.consumed_partly(0, 0, now_ms - began_ms)
             self._log.warning("queue dropped meanwhile: its listener's answer is not counted", queue=str(queue))
             return
+        totals.consumed_partly(acknowledged, len(messages) - acknowledged, now_ms - began_ms)
         await self._settle(process_queue, messages, acknowledged, context.delay_level_when_next_consume)
 
     def _note(

@@ -87,6 +87,8 @@ async def test_messages_of_a_dropped_queue_are_passed_over(stage: Stage) -> None
     await service.quiet(3000)
     assert (service.handled, service.commits, service.sent_back) == ([0], [], [])
     assert stage.events("warning") == ["queue dropped meanwhile: its listener's answer is not counted"]
+    totals = service.stats.of(service.queue.queue.topic)
+    assert (totals.calls, totals.ok, totals.failed) == (1, 0, 0), "its time alone"
 
 
 # The offset -------------------------------------------------------------------------------------------------------
