@@ -109,12 +109,13 @@ class LitePullConsumer(Lifecycle):
         if self._engine is not None:
             self._engine.assign(assigned)
 
-    def set_sub_expression_for_assign(self, topic: str, expression: str) -> None:
-        """Of assigned queues of the topic, messages whose tag the expression names; else all. Before the start."""
+    def set_sub_expression_for_assign(self, topic: str, expression: Expression) -> None:
+        """Of assigned queues of the topic, messages that the expression names, as in `subscribe`; else all. Before the
+        start."""
         if self.state is not ServiceState.CREATE_JUST:
             raise ConsumerError("set_sub_expression_for_assign() is for a consumer that is not started yet")
         topic = self._tenant.wrap(topic)
-        self._expressions[topic] = SubscriptionData.parse(topic, expression)
+        self._expressions[topic] = subscription_of(topic, expression)
 
     def _wrap(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         return [self._tenant.wrap_queue(queue) for queue in queues]

@@ -113,16 +113,18 @@ class PullMember:
             on_changed=self._queues_changed,
             trace=None,
         )
-        calls = BrokerCalls(
-            instance,
-            options.group,
-            options.config,
+        instance.serve(self._broker_calls().handlers)
+
+    def _broker_calls(self) -> BrokerCalls:
+        return BrokerCalls(
+            self.instance,
+            self._options.group,
+            self._options.config,
             self.table,
             offsets=self.offsets,
             stats=self.stats,
-            subscriptions=lambda: list(subscriptions.values()),
+            subscriptions=lambda: list(self._subscriptions.values()),
         )
-        instance.serve(calls.handlers)
 
     def _new_offset_store(self) -> OffsetStore:
         options = self._options
