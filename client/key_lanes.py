@@ -10,7 +10,7 @@ succeeds.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from lockstep.protocol.message import MessageExt
 
@@ -20,9 +20,12 @@ _EMPTY_LANES_MAX: Final = 1024  # so many lanes are kept when they are empty: mo
 
 
 class Lane:
-    """What is in hand of one key. `taken` is at work; `waiting`, in offset order, lies behind it."""
+    """What is in hand of one key. `taken` is at work; `waiting`, in offset order, lies behind it.
 
-    __slots__ = ("is_parked", "is_started", "key", "taken", "waiting")
+    `work` is whatever the one who starts it keeps with it.
+    """
+
+    __slots__ = ("is_parked", "is_started", "key", "taken", "waiting", "work")
 
     def __init__(self, key: str | None) -> None:
         self.key = key
@@ -30,6 +33,7 @@ class Lane:
         self.taken: list[MessageExt] = []
         self.is_started = False  # on its way to a listener, in one, or parked: nobody else may start it
         self.is_parked = False
+        self.work: Any = None
 
     @property
     def head(self) -> MessageExt:
