@@ -59,10 +59,13 @@ class InnerProducer:
             limit,
         )
 
-    async def send_anywhere(self, outgoing: Outgoing) -> None:
-        """To a queue of any broker that has the retry topic, as any producer's message. Raises SendError."""
+    async def send_anywhere(self, outgoing: Outgoing, avoid: str) -> None:
+        """As any producer's message, to a broker that has the retry topic: another than `avoid` where there is one.
+
+        RocketMQ's may spend all its time on the broker that just did not answer. Raises SendError.
+        """
         try:
-            await self._anywhere.send(outgoing, self._timeout_ms)
+            await self._anywhere.send(outgoing, self._timeout_ms, avoid=avoid)
         except NoRouteError as error:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
 

@@ -51,14 +51,17 @@ class AnywhereSender:
         self._next_queue = instance.runtime.rng.randrange(_FIRST_QUEUE_MAX)
         self._faults = FaultLatency(instance.runtime.rng) if config.send_latency_fault_enable else None
 
-    async def send(self, outgoing: Outgoing, timeout_ms: int, *, traced: bool = True) -> SendResult:
+    async def send(
+        self, outgoing: Outgoing, timeout_ms: int, *, traced: bool = True, avoid: str | None = None
+    ) -> SendResult:
         """Raises SendError, NoRouteError, SendForbiddenError.
 
-        An asynchronous send has a number of repeats of its own, and the broker's refusal is final.
+        `avoid` names a broker that just failed the caller: it is not the first to be tried, where there is another. An
+        asynchronous send has a number of repeats of its own, and the broker's refusal is final.
         """
         trace = self._trace if traced else None
         try:
-            result = await self._attempts(outgoing, timeout_ms)
+            result = await self._attempts(outgoing, timeout_ms, avoid)
         except SendError as error:
             if trace is not None:
                 trace.send_failed(outgoing, error.outcome)
@@ -67,13 +70,13 @@ class AnywhereSender:
             trace.sent(result, outgoing)
         return result
 
-    async def _attempts(self, outgoing: Outgoing, timeout_ms: int) -> SendResult:
+    async def _attempts(self, outgoing: Outgoing, timeout_ms: int, avoid: str | None) -> SendResult:
         config, deadline_ms = self._config, self._runtime.now_ms() + timeout_ms
         queues = await self._queues.find(outgoing.topic)
         if outgoing.uncompressed:
             outgoing = await self._requests.compressed(outgoing)
         waits = outgoing.mode is CommunicationMode.SYNC
-        failed_broker: str | None = None
+        failed_broker = avoid
         last_error: SendError | None = None
         stored: SendResult | None = None
         for _ in range(1 + (config.retry_times if waits else config.retry_times_when_send_async_failed)):

@@ -43,7 +43,7 @@ class SendBack:
             self._warn("message not sent back by its broker: sent anew", process_queue, message, error)
             try:
                 outgoing = self._producer.retry(message, message.reconsume_times + 1, self._limit)
-                await self._producer.send_anywhere(outgoing)
+                await self._producer.send_anywhere(outgoing, process_queue.queue.broker_name)
             except SendError as error_too:
                 self._warn("message not sent back", process_queue, message, error_too)
                 return False

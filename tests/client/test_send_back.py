@@ -11,9 +11,9 @@ from lockstep.client.trace import TraceWriter
 from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from lockstep.protocol.message import MessageExt
+from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.properties import decode_properties
-from tests.client.messages import message_at
+from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 
 GROUP, RETRY = "tower", "%RETRY%tower"
@@ -52,9 +52,10 @@ class Scene:
 
 
 def message(**properties: str) -> MessageExt:
-    given = message_at(41, b"body", UNIQ_KEY="UNIQ", KEYS="k", __SHARDING_KEY="N1", **properties)
-    given.reconsume_times = 2
-    given.topic = TOPIC
+    """As a listener left it: shown under another name than the brokers know."""
+    own = {"UNIQ_KEY": "UNIQ", "KEYS": "k", "__SHARDING_KEY": "N1", **properties}
+    (given,) = decode_messages(stored_bytes(41, b"body", topic=TOPIC, reconsume_times=2, properties=own), "broker-a")
+    given.topic = "shown"
     return given
 
 

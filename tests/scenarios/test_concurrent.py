@@ -348,9 +348,10 @@ async def test_a_dead_brokers_message_comes_again_from_another_broker(cluster: C
     await cluster.start_name_server("names")
     await cluster.broker(queues=1)
     await cluster.broker("other", queues=1)
+    await cluster.at(2_000)  # the name server knows both
     await cluster.producer()
     await cluster.consumer("c1", ordering="none", work_ms=2000, answer=fails_until(1))
-    await cluster.at(5_000)
+    await cluster.at(40_000)  # and the client knows the retry topic of both
     await cluster.send(1, queue_id=0)
     await cluster.world.until(lambda: cluster.seen.all)
     cluster.crash(BROKER, silently=True)
