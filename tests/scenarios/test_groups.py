@@ -150,10 +150,12 @@ class TwoTopics:
 
         return await self.cluster.start_client(host, make)
 
-    async def send(self, topic: str, text: str) -> None:
+    async def send(self, topic: str, text: str, *, tags: str | None = None) -> None:
         producer = self.cluster.client(PRODUCER)
         assert isinstance(producer, Producer)
-        await self.cluster.world.host(PRODUCER).run(producer.send(Message(topic, text.encode()), sharding_key=text))
+        await self.cluster.world.host(PRODUCER).run(
+            producer.send(Message(topic, text.encode(), tags), sharding_key=text)
+        )
 
     async def have(self, *texts: tuple[str, str]) -> None:
         await self.cluster.world.until(lambda: set(texts) <= set(self.texts), timeout_ms=5_000, poll_ms=10)
@@ -231,6 +233,23 @@ async def test_a_topic_that_is_left_while_it_runs(cluster: Cluster) -> None:
     await two.on_host(lambda: consumer.subscribe(OTHER))
     await two.have((OTHER, "nobody's"))
     assert two.texts.count((OTHER, "b")) == 1, "it goes on where it left"
+    await cluster.end(judge=False)
+
+
+@scenario()
+async def test_another_expression_while_it_runs(cluster: Cluster) -> None:
+    """From then on the new tags come and the old do not; no queue changes hands for it."""
+    two = await _two_topics(cluster)
+    consumer = await two.start(TOPIC)
+    for tag, other in (("red", "blue"), ("blue", "red")):
+        await cluster.world.sleep_ms(1_000)
+        await two.on_host(lambda wanted=tag: consumer.subscribe(TOPIC, wanted))
+        await cluster.world.sleep_ms(20_000)  # the pull that was under way was asked for the tags before
+        await two.send(TOPIC, f"{other} for {tag}", tags=other)
+        await two.send(TOPIC, f"{tag} for {tag}", tags=tag)
+        await two.have((TOPIC, f"{tag} for {tag}"))
+    assert [text for _, text in two.texts] == ["red for red", "blue for blue"]
+    assert len(cluster.events("queue acquired", host="c1")) == 3, "with the retry topic's"
     await cluster.end(judge=False)
 
 
