@@ -10,12 +10,13 @@ from lockstep.simulation.checkers import Cause
 from tests.scenarios.cluster import GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 
-AGAIN = {
+Answer = ConsumeOrderlyStatus | ConsumeConcurrentlyStatus | None
+AGAIN: dict[OrderingName, Answer] = {
     "queue": ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT,
     "key": ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT,
     "none": ConsumeConcurrentlyStatus.RECONSUME_LATER,
 }
-DONE = {"queue": None, "key": None, "none": ConsumeConcurrentlyStatus.CONSUME_SUCCESS}
+DONE: dict[OrderingName, Answer] = {"queue": None, "key": None, "none": ConsumeConcurrentlyStatus.CONSUME_SUCCESS}
 STARTED_MS, SENT_MS, FAILED, CALL_MS = 1000, 25_000, 6, 20
 
 
@@ -31,7 +32,7 @@ async def play(cluster: Cluster, ordering: OrderingName) -> None:
     from the sample of 10 min on."""
     failed: set[str] = set()
 
-    def answer(message: MessageExt, _context: object) -> object:
+    def answer(message: MessageExt, _context: object) -> Answer:
         text = message.body.decode()
         if int(text) % 5 == 0 and text not in failed:
             failed.add(text)
