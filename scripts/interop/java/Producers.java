@@ -2,13 +2,16 @@ import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 
-/** What producers take: --name-server, --topic, --producer-group, --body-bytes, --tags, --delay-level. */
+/** What producers take: --name-server, --topic, --producer-group, --namespace, --body-bytes, --tags, --delay-level. */
 final class Producers {
     private Producers() {}
 
     static DefaultMQProducer configure(DefaultMQProducer producer, Arguments arguments) {
         producer.setNamesrvAddr(arguments.need("name-server"));
         producer.setInstanceName(arguments.instance());
+        if (arguments.has("namespace")) {
+            producer.setNamespace(arguments.need("namespace"));
+        }
         producer.setDefaultTopicQueueNums(arguments.getInt("queues", 4));
         return producer;
     }

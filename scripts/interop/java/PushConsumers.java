@@ -17,6 +17,9 @@ final class PushConsumers {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.need("group"));
         consumer.setNamesrvAddr(arguments.need("name-server"));
         consumer.setInstanceName(arguments.instance());
+        if (arguments.has("namespace")) {
+            consumer.setNamespace(arguments.need("namespace"));
+        }
         consumer.setMessageModel(MessageModel.valueOf(arguments.get("model", "CLUSTERING")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(arguments.get("begin", "CONSUME_FROM_FIRST_OFFSET")));
         if (arguments.has("timestamp")) {
