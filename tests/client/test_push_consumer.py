@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumerConfig, ConsumerError, NoRouteError, PushConsumer
+from lockstep.protocol.admin_headers import GetConsumerRunningInfoRequestHeader
 from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.client_bodies import ConsumerRunningInfo
 from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError
 from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, HeartbeatData, MessageModel
@@ -98,3 +101,36 @@ async def test_what_a_consumer_tells_its_brokers(stage: Stage) -> None:
     )
     told = [(s.topic, s.sub_string, s.tags_set, s.sub_version) for s in data.subscriptions]
     assert told == [(TOPIC, "TagA || TagB", ("TagA", "TagB"), started_ms), ("%RETRY%tower", "*", (), started_ms)]
+
+
+def test_an_ordering_that_there_is_not() -> None:
+    """Named with those that there are."""
+    with pytest.raises(ConsumerError, match="ordering must be one of 'queue', 'key', 'none', not 'nome'"):
+        PushConsumer("g", name_server="127.0.0.1:1", ordering="nome")  # type: ignore[arg-type]
+
+
+@on_stage
+async def test_what_is_steered_while_it_runs(stage: Stage) -> None:
+    """Only then, and within bounds; brokers that ask are told the new number of threads."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    consumer = consumer_for(stage, listener=listen, ordering="none")
+    consumer.subscribe(TOPIC)
+    for steer in (consumer.suspend, consumer.resume, lambda: consumer.set_consume_thread_count(3)):
+        with pytest.raises(ConsumerError, match="not started"):
+            steer()
+    async with consumer:
+        consumer.suspend()
+        consumer.resume()
+        for count in (0, 1001):
+            with pytest.raises(ConsumerError, match=f"from 1 to 1000, not {count}"):
+                consumer.set_consume_thread_count(count)
+        consumer.set_consume_thread_count(7)
+        assert consumer.message_accumulation == 0
+        header = GetConsumerRunningInfoRequestHeader("tower", consumer.client_id)
+        reply = await broker.endpoints[-1].request(RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, header), 1000)
+        info = decode_body(ConsumerRunningInfo, reply.body, reply.serialize_type)
+        assert info.properties["PROP_THREADPOOL_CORE_SIZE"] == "7"
+        assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+    with pytest.raises(ConsumerError, match="shut down"):
+        consumer.suspend()
