@@ -91,10 +91,14 @@ class RemoteBrokerOffsetStore(OffsetStore):
     async def _read_kept(self, queue: MessageQueue) -> int:
         """QUERY_NOT_FOUND alone means "none". Java takes any error code for it, and so may jump to the end when a
         broker is busy (wire.md 8.3); here other codes raise RequestRefused, network trouble RemotingError.
+
+        Without a master its slave answers, with offsets that are up to 10 s old.
         """
         header = QueryConsumerOffsetRequestHeader(self._group, queue.topic, queue.queue_id)
         code = RequestCode.QUERY_CONSUMER_OFFSET
-        reply = await self._instance.call(queue.broker_name, code, header, timeout_ms=5000)
+        found = self._instance.routes.reading_address(queue.broker_name)
+        address = found[0] if found is not None else self._instance.address_of(queue.broker_name)
+        reply = await self._instance.call_address(address, code, header, timeout_ms=5000)
         if reply.code == ResponseCode.QUERY_NOT_FOUND:
             return NO_OFFSET
         if reply.code != ResponseCode.SUCCESS:

@@ -115,8 +115,12 @@ class Rebalance:
         return mine
 
     async def _consumer_ids(self, route: TopicRouteData) -> tuple[str, ...]:
-        """The group's members as a random broker of the topic knows them; () when it knows none."""
-        addresses = [address for broker in route.broker_datas if (address := broker.master_addr)]
+        """The group's members as a random broker of the topic knows them; () when it knows none.
+
+        Of a broker without a master a slave is asked: members tell it too (wire.md 12.1, 12.3).
+        """
+        by_ids = [broker.broker_addrs for broker in route.broker_datas if broker.broker_addrs]
+        addresses = [by_id[min(by_id)] for by_id in by_ids]
         if not addresses:
             return ()
         address = self._runtime.rng.choice(addresses)

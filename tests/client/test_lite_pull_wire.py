@@ -8,6 +8,7 @@ from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.client_bodies import ConsumerRunningInfo
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader, OffsetResponseHeader
 from lockstep.protocol.heartbeat import ConsumerData, ConsumeType
 from lockstep.remoting.errors import RequestRefused
 from tests.client.pull_stage import beats, lite, stored_offsets
@@ -75,6 +76,21 @@ async def test_a_slave_is_read_as_the_broker_suggests(stage: Stage) -> None:
     assert it.pulled() == [0]
     assert {pull.sys_flag for pull in pulls_of(slave)} == {22}
     await it.consumer.shutdown()
+
+
+@on_stage
+async def test_a_slave_serves_those_who_start_without_a_master(stage: Stage) -> None:
+    """It knows the members and, somewhat late, their offsets; nothing is committed to it."""
+    it = await lite(stage)
+    route_to_replicas(stage, {1: it.broker})
+    it.broker.answers(R.QUERY_CONSUMER_OFFSET, OffsetResponseHeader(30))
+    it.consumer.subscribe(TOPIC)
+    await it.consumer.start()
+    it.members()
+    it.broker.tell(RemotingCommand(R.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader("tower")))
+    assert await it.poll(5000) == list(range(30, 40))
+    await it.consumer.shutdown()
+    assert stored_offsets(it.broker) == []
 
 
 @on_stage

@@ -85,7 +85,8 @@ async def test_a_slave_goes_on_without_its_master(
     fresh_topic: Fresh,
     fresh_group: Fresh,
 ) -> None:
-    """The master ends in the middle; the consumer reads the rest from the slave, every message once."""
+    """The master ends in the middle; the consumer reads the rest from the slave, every message once. One of another
+    group that starts only then reads everything there."""
     story = PythonStory(pair.server, tmp_path, interop_row)
     row = story.row("lite pull consumer, its master ends")
     topic = await story.server.create_topic(fresh_topic(), 1)
@@ -97,22 +98,27 @@ async def test_a_slave_goes_on_without_its_master(
         heartbeat_broker_interval_ms=1000,
         pull_threshold_for_queue=20,
     )
-    consumer = LitePullConsumer(fresh_group(), name_server=pair.server.name_server, config=config)
-    consumer.subscribe(topic)
+    first, second = (
+        LitePullConsumer(fresh_group(), name_server=pair.server.name_server, config=config) for _ in range(2)
+    )
     offsets: list[int] = []
 
-    async def poll_until(count: int) -> None:
+    async def poll_until(count: int, consumer: LitePullConsumer) -> None:
         while len(offsets) < count:
             messages = await consumer.poll(30_000)
             assert messages, f"{len(offsets)} of {count} came; {pair.server.log_tail()}"
             offsets.extend(message.queue_offset for message in messages)
 
-    async with consumer:
-        await poll_until(BEFORE_THE_END)
+    first.subscribe(topic)
+    async with first:
+        await poll_until(BEFORE_THE_END, first)
         await asyncio.to_thread(pair.end_master)
         pulled = len(pulls)
-        await poll_until(MESSAGES)
-    assert offsets == list(range(MESSAGES))
+        await poll_until(MESSAGES, first)
+    second.subscribe(topic)
+    async with second:
+        await poll_until(2 * MESSAGES, second)
+    assert offsets == list(range(MESSAGES)) * 2
     served = [header.queue_offset for address, header in pulls[pulled:] if address == pair.slave]
     assert served[-1] >= MESSAGES - config.pull_batch_size
     row.messages, row.order_kept, row.duplicates = len(offsets), True, 0
