@@ -75,8 +75,11 @@ class PullLoop:
                 if not await self._positioned(process_queue):
                     await asyncio.sleep(config.pull_delay_when_exception_ms / 1000)
                     continue
-                result = await self._pull(process_queue, source, endpoint)
-                await self._take(process_queue, result)
+                subscription = self._subscribed(process_queue.queue.topic)
+                result = await self._pull(process_queue, subscription, source, endpoint)
+                # What was asked for under another expression may have passed over what is wanted now.
+                if self._asks_for(subscription):
+                    await self._take(process_queue, result)
             except Exception as error:  # of the network, or of a trace that cannot be written: the queue goes on
                 await self._after_failure(process_queue, error)
                 continue
@@ -114,12 +117,24 @@ class PullLoop:
         process_queue.positioned = True
         return True
 
-    async def _pull(self, process_queue: ProcessQueue, source: PullSource, endpoint: Endpoint) -> PullResult:
-        """Raises RemotingError, ProtocolError, ClientError."""
-        queue, config = process_queue.queue, self._config
-        subscription = self._subscription(queue.topic)
+    def _subscribed(self, topic: str) -> SubscriptionData:
+        """Raises ClientError."""
+        subscription = self._subscription(topic)
         if subscription is None:
-            raise ClientError(f"topic {queue.topic!r} is not subscribed any more")
+            raise ClientError(f"topic {topic!r} is not subscribed any more")
+        return subscription
+
+    def _asks_for(self, earlier: SubscriptionData) -> bool:
+        now = self._subscription(earlier.topic)
+        if now is None or now is earlier:
+            return now is earlier
+        return (now.sub_string, now.expression_type) == (earlier.sub_string, earlier.expression_type)
+
+    async def _pull(
+        self, process_queue: ProcessQueue, subscription: SubscriptionData, source: PullSource, endpoint: Endpoint
+    ) -> PullResult:
+        """Raises RemotingError, ProtocolError."""
+        queue, config = process_queue.queue, self._config
         commit_offset = self._offsets.in_memory(queue)
         commits = commit_offset > 0 and self._offsets.on_broker and not source.is_slave
         request = PullRequest(
