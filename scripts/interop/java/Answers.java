@@ -5,8 +5,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * What a listener answers: {@code --answers 3=SUSPEND*2,5=COMMIT,7=THROW*1000} by the messages' seq and for so many
- * attempts (1), {@code --answer SUCCESS} for everything else; NULL is no answer. Attempts are counted
- * over the consumer's whole life.
+ * attempts (1), {@code --answer SUCCESS} for everything else; NULL is no answer, FIRST is LATER where no consumer of
+ * the group had the message before. Attempts are counted over the consumer's whole life.
  */
 final class Answers {
     private final Map<Long, String> special = new HashMap<>();
@@ -29,6 +29,9 @@ final class Answers {
         Long number = seq == null ? null : Long.valueOf(seq);
         if (number == null || !special.containsKey(number)) {
             return usual;
+        }
+        if (special.get(number).equals("FIRST")) {
+            return message.getReconsumeTimes() == 0 ? "LATER" : usual;
         }
         return left.merge(number, -1, Integer::sum) >= 0 ? special.get(number) : usual;
     }
