@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from lockstep.client.errors import ClientError, ConsumerError
+from lockstep.client.errors import ConsumerError
 from lockstep.client.first_offset import FirstOffset
 from lockstep.client.lite_pull import LitePull
 from lockstep.client.lite_queues import NOT_KNOWN, LiteQueue, LiteQueues
@@ -110,8 +110,9 @@ class LiteEngine:
     async def _join(self, topic: str) -> None:
         try:
             await self.member.join(topic)
-        except ClientError as error:  # the next rebalance asks for the route again
-            self._log.warning("topic not joined yet", topic=topic, error=str(error))
+        except Exception as error:  # the next rebalance asks for the route again
+            if not self._stopping:
+                self._log.warning("topic not joined yet", topic=topic, error=f"{type(error).__name__}: {error}")
 
     def assign(self, queues: list[MessageQueue]) -> None:
         self.member.balances = False

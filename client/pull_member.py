@@ -165,6 +165,8 @@ class PullMember:
         if self._rebalancing is not None:
             self._wake.set()
             await self._rebalancing
+        async with self._round:  # of somebody who joins a topic at this moment
+            pass
         await self.instance.schedule.stop()
 
     async def leave(self) -> None:
@@ -191,7 +193,7 @@ class PullMember:
     async def rebalance_now(self) -> None:
         """One round; when it returns, `table` is what it says."""
         async with self._round:
-            if self.balances:
+            if self.balances and not self._stopping:
                 await self._rebalance.run()
 
     def rebalance_soon(self) -> None:

@@ -105,6 +105,43 @@ async def test_a_rebalance_takes_a_queue_with_its_offset(stage: Stage) -> None:
     await it.consumer.shutdown()
 
 
+@pytest.mark.parametrize("after_ms", [0, 1, 2, 3, 5, 8])
+def test_a_topic_joined_at_the_last_moment(after_ms: int) -> None:
+    """A shutdown in the middle of it leaves no queue, no pull and no complaint."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        it = await lite(stage)
+        await it.consumer.start()
+        it.members()
+        it.consumer.subscribe(TOPIC)
+        await stage.world.sleep_ms(after_ms)
+        await it.consumer.shutdown()
+        pulls = len(it.pulls)
+        await stage.world.sleep_ms(30_000)
+        assert len(it.pulls) == pulls
+        assert stage.events("error") + stage.events("warning") == []
+
+    play()
+
+
+@on_stage
+async def test_a_topic_that_nobody_can_name(stage: Stage) -> None:
+    """While no name server answers the consumer goes on without it, and says so; the next rebalance has it."""
+    it = await lite(stage, request_timeout_ms=500, rebalance_interval_ms=1000)
+    await it.consumer.start()
+    it.members()
+    answer = it.broker.on[R.GET_ROUTEINFO_BY_TOPIC]
+    it.broker.answers(R.GET_ROUTEINFO_BY_TOPIC, None)
+    it.consumer.subscribe(TOPIC)
+    await stage.world.sleep_ms(600)
+    assert stage.events("warning").count("topic not joined yet") == 1
+    it.broker.on[R.GET_ROUTEINFO_BY_TOPIC] = answer
+    await stage.world.until(lambda: it.pulled() != [], timeout_ms=3000)
+    assert await it.poll() == list(range(10))
+    await it.consumer.shutdown()
+
+
 @on_stage
 async def test_a_start_that_fails_leaves_nothing_running(stage: Stage) -> None:
     """No name server answers: the error says so, and it can be shut down all the same."""
