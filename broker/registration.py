@@ -5,17 +5,19 @@ at every change and every 30 s; one that is away is tried again and costs nobody
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies import TopicConfigs
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.errors import BodyError, ProtocolError
 from lockstep.protocol.headers import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
+from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
@@ -32,9 +34,16 @@ class _RemoteNameServer:
     """Keeps one name server informed, in a task of its own."""
 
     def __init__(
-        self, address: str, dialer: Dialer, config: BrokerConfig, log: EventLog, request: Callable[[], RemotingCommand]
+        self,
+        address: str,
+        dialer: Dialer,
+        config: BrokerConfig,
+        log: EventLog,
+        request: Callable[[], RemotingCommand],
+        on_order_confs: Callable[[Iterable[str]], None],
     ) -> None:
         self.address = address
+        self._on_order_confs = on_order_confs
         self._dialer = dialer
         self._config = config
         self._log = log
@@ -71,10 +80,20 @@ class _RemoteNameServer:
             if not self.registered:
                 self._log.info("registered", name_server=self.address)
             self.registered = True
+            if reply.body:
+                self._read(reply)
+
+    def _read(self, reply: RemotingCommand) -> None:
+        try:
+            self._on_order_confs(decode_body(KvTable, reply.body, reply.serialize_type).table)
+        except BodyError as error:
+            self._log.warning("order configurations not read", name_server=self.address, reason=str(error))
 
 
 class Registration:
-    """`topics` gives the broker's topics as they are now."""
+    """`topics` gives the broker's topics as they are now; `on_order_confs` hears which of them name servers have order
+    configurations of.
+    """
 
     def __init__(
         self,
@@ -83,15 +102,17 @@ class Registration:
         log: EventLog,
         topics: Callable[[], TopicConfigs],
         name_server: NameServer | None,
+        on_order_confs: Callable[[Iterable[str]], None],
     ) -> None:
         self._config = config
         self._runtime = runtime
         self._topics = topics
         self._name_server = name_server
+        self._on_order_confs = on_order_confs
         self._identity: BrokerIdentity | None = None
         self._dialer = Dialer(runtime, on_request=_answer_nothing, log=log, on_closed=self._on_connection_closed)
         self._remotes = [
-            _RemoteNameServer(str(address), self._dialer, config, log, self._request)
+            _RemoteNameServer(str(address), self._dialer, config, log, self._request, on_order_confs)
             for address in config.name_server_addresses
         ]
         self._tasks: list[asyncio.Task[None]] = []
@@ -110,6 +131,11 @@ class Registration:
             self._tell_own()
             for remote in self._remotes:
                 remote.on_change()
+
+    def read_own_order_confs(self) -> None:
+        """As often as others are asked: what administrators told the name server in this process."""
+        if self._name_server is not None and self._identity is not None:
+            self._on_order_confs(self._name_server.kv_configs.namespace(ORDER_TOPIC_CONFIG) or {})
 
     async def stop(self) -> None:
         """Tell those that know us that we go."""

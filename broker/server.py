@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -104,7 +104,9 @@ class BrokerServer:
                 self._keeping = keeping.Keeping(
                     runtime, self.broker, self.broker.kept, partial(self._after_read, self.broker)
                 )
-        self._registration = Registration(config, runtime, log, self._topic_configs, self.name_server)
+        self._registration = Registration(
+            config, runtime, log, self._topic_configs, self.name_server, self._on_order_confs
+        )
 
     @property
     def broker_address(self) -> str:
@@ -158,6 +160,9 @@ class BrokerServer:
         self._every(config.scan_interval_ms, "scan clients", broker.scan)
         self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.stats.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
+        if self.name_server is not None:
+            register_ms = config.register_interval_ms
+            self._every(register_ms, "order configurations", lambda _: self._registration.read_own_order_confs())
         vip_port = self._broker_port - _VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Door("VIP channel", "--port", factory, best_effort=True), vip_port)
@@ -333,6 +338,10 @@ class BrokerServer:
 
     def _on_topics_changed(self) -> None:
         self._registration.on_change()
+
+    def _on_order_confs(self, topics: Iterable[str]) -> None:
+        assert self.broker is not None
+        self.broker.topics.set_ordered(topics, self._runtime.now_ms())
 
     def _topic_configs(self) -> TopicConfigs:
         assert self.broker is not None

@@ -89,6 +89,13 @@ class TopicConfigManager:
         self.tell_again(now_ms)
         return True
 
+    def set_ordered(self, topics: Iterable[str], now_ms: int) -> None:
+        """A name server has an order configuration of these. Those that are not here do not matter (wire.md 2.7)."""
+        known = [config for topic in topics if (config := self._table.get(topic)) is not None and not config.order]
+        if known:
+            self._table.update({config.topic_name: config._replace(order=True) for config in known})
+            self.tell_again(now_ms)
+
     def check_put(self, config: TopicConfig) -> None:
         """May an administrator make or change this topic? Raises LocalProtocolError that says why not."""
         self.check_name(config.topic_name)

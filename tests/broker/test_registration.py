@@ -144,3 +144,35 @@ def test_a_registration_that_fits_no_frame_is_tried_again(monkeypatch: pytest.Mo
         await end(client, served, server)
 
     simulate(scenario)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_an_order_configuration_marks_the_brokers_topic(own: bool) -> None:
+    """At the next registration, and with the name server in the same process as often; other topics stay as they are,
+    and one that is no longer configured stays marked, as in RocketMQ."""
+
+    async def scenario(world: World) -> None:
+        client = Client(world.host("c1"))
+        names = await serve(world.host("one"), broker_name="one") if own else await name_server(world)
+        served = names if own else await broker(world, "one", "ns")
+        core = served.server.broker
+        assert core is not None
+        assert names.server.name_server is not None
+        for topic in ("T", "U"):
+            await client.call(served.address, R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader(topic, "", 4, 4, 6))
+        await world.sleep_ms(1000)
+        names.server.name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "one:4")
+        names.server.name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "elsewhere", "two:4")
+        await world.sleep_ms(28_000)
+        version = core.topics.data_version
+        assert not any(config.order for config in core.topics.topics)
+        await world.sleep_ms(2500)
+        assert [config.topic_name for config in core.topics.topics if config.order] == ["T"]
+        assert core.topics.data_version.counter == version.counter + 1
+        names.server.name_server.kv_configs.delete("ORDER_TOPIC_CONFIG", "T")
+        await world.sleep_ms(60_000)
+        assert [config.topic_name for config in core.topics.topics if config.order] == ["T"]
+        assert core.topics.data_version.counter == version.counter + 1
+        await end(client, *dict.fromkeys((served, names)))
+
+    simulate(scenario)

@@ -16,7 +16,12 @@ from tests.differential.served import served_codes
 from tests.differential.side import Side
 from tests.interop.harness.servers import Server, apache_server, lockstep_server
 
-SETTINGS: tuple[str, ...] = ()
+# As Apache's has them here.
+SETTINGS = (
+    *("-D", "enablePropertyFilter=true"),
+    *("-D", "transactionCheckInterval=2000"),
+    *("-D", "transactionTimeOut=1000"),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,10 +10,6 @@ DELIBERATE: Final = (
         "to leave out away for good, so it is asked after everything that reads offsets."
     ),
     (
-        "SQL92 expressions are refused with RocketMQ's answer of a broker whose enablePropertyFilter is off, its "
-        "default. The broker that was asked has it on."
-    ),
-    (
         "A server tells its own settings (26, 319), and RocketMQ's has many more than ours: only those that both have "
         "are compared. Of runtime information (28) the names are compared, not the values, which one process measures "
         "of itself."

@@ -25,7 +25,6 @@ class Explanation(NamedTuple):
         )
 
 
-_SQL: Final = "SQL92 is not served: messages are filtered by tags"
 _NAMES: Final = "a group's name must be one that RocketMQ's own clients allow; its broker takes any"
 _TEXT: Final = "a text must be text; fastjson takes the JSON of anything else for it, and cuts numbers and bytes to fit"
 _NULL_BROKER: Final = "a broker must have a name, an address and a cluster; RocketMQ registers one that is called null"
@@ -33,9 +32,10 @@ _ONE_WAY: Final = "a one-way request has no reply; RocketMQ writes these out of 
 _OWN_ENCODING: Final = "a reply has its request's encoding; RocketMQ writes these as JSON"
 
 EXPLANATIONS: Final[tuple[Explanation, ...]] = (
-    Explanation(_SQL, codes=(11,), case="valid/(sql.*|registered-sql)"),
-    Explanation(_SQL, codes=(46,), case=".*/sql.*"),
-    Explanation(_SQL, path=r"body\.filterData", codes=(321,), case="valid/sql-group"),
+    Explanation("how a filter was compiled is not told: there is no Bloom filter in it", path=r"body\.filterData",
+                codes=(321,), case="valid/sql-group"),
+    Explanation("a broken expression is refused; RocketMQ takes it for one that matches all",
+                codes=(11,), case="valid/sql-broken"),
     Explanation("an unknown kind of expression is refused; RocketMQ takes it for one that matches all",
                 codes=(11,), case="invalid/unknown-type"),
     Explanation("no message is asked for; RocketMQ fails at it", codes=(11,), case="invalid/negative-many"),
@@ -52,10 +52,8 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation("a number of queues is not negative", codes=(17,), case="invalid/negative-queues"),
     Explanation("a filter type that is missing is SINGLE_TAG; RocketMQ fails", codes=(17,),
                 case="invalid/filter-type-missing"),
-    Explanation("the order configuration of a name server is not copied into a broker's topics",
-                path=r"body\.topicConfigTable\..*\.order", codes=(21,)),
     Explanation("topics that only one of the two has made: see 11, 17 and 36",
-                path=r"body\.topicConfigTable\.(DiffAdmin13|DiffBad[14]|%RETRY%|%DLQ%).*", codes=(21,),
+                path=r"body\.topicConfigTable\.(DiffAdmin13|DiffBad[14]|%RETRY%|%DLQ%|TRANS_CHECK).*", codes=(21,),
                 case="valid/with-all-that-was-asked-for"),
     Explanation("a topic's filter type is not kept: nothing reads it", path=r"body\..*\.topicFilterType", codes=(21,),
                 case="valid/with-all-that-was-asked-for"),

@@ -42,6 +42,11 @@ MASKS: Final = (
     Mask(r"ext\.version", "clock and counter of a table", (26,)),
     Mask(r"(body|ext)\.(timestamp|counter)", "clock and counter of a table", (322,)),
     Mask(r"(.*\.)?properties\.(ARRIVE_TIME|PUSH_REPLY_TIME)", CLOCK),
+    Mask(
+        r"body\.topicConfigTable\..*\.order",
+        "a broker copies order configurations from name servers each 30 s of its own clock",
+        (21,),
+    ),
     Mask(r".*(consumeTps|tps|avgpt)", "speed"),
 )  # fmt: skip
 
