@@ -1,6 +1,7 @@
 """Consumption without order, as stories: retries, dead letters, stuck listeners, limits, deaths (wire.md 12.8)."""
 
 import dataclasses
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -9,11 +10,15 @@ from lockstep.client import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
     ConsumeFromWhere,
+    ConsumerConfig,
     MessageExt,
+    MessageModel,
     PushConsumer,
 )
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.codes import Permission
+from lockstep.remoting.logs import EventLog
+from lockstep.simulation import SimRuntime
 from lockstep.simulation.checkers import Cause, Kind
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
@@ -361,3 +366,35 @@ async def test_a_dead_brokers_message_comes_again_from_another_broker(cluster: C
     assert again.begin_ms - first.end_ms >= 10_000
     await cluster.broker(queues=1)
     await cluster.end(judge=False)  # the message's history ended with its broker's
+
+
+@scenario(INSTANT)
+async def test_broadcasting_members_get_everything_and_drop_what_fails(cluster: Cluster) -> None:
+    """Each handles all messages once, also the one that fails everywhere: nobody sends it back."""
+    handled: dict[str, list[str]] = {"c1": [], "c2": []}
+
+    def maker(name: str) -> Callable[[SimRuntime, EventLog], PushConsumer]:
+        async def listen(messages: list[MessageExt], _: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
+            handled[name].append(messages[0].body.decode())
+            return LATER if handled[name][-1] == "1" else SUCCESS
+
+        def make(runtime: SimRuntime, log: EventLog) -> PushConsumer:
+            config = ConsumerConfig(serialize_type=cluster.serialize_type, local_offset_folder="/offsets")
+            own: dict[str, Any] = {"name_server": cluster.name_server, "runtime": runtime, "log": log, "config": config}
+            own |= {"ordering": "none", "message_model": MessageModel.BROADCASTING}
+            consumer = PushConsumer(GROUP, listener=listen, **own)
+            consumer.subscribe(TOPIC)
+            return consumer
+
+        return make
+
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    for name in handled:
+        await cluster.start_client(name, maker(name))
+    await cluster.send(4)
+    await cluster.world.sleep_ms(30_000)
+    assert [sorted(texts) for texts in handled.values()] == [list("0123")] * 2
+    assert len(cluster.events("message dropped: a broadcasting consumer has no other attempt")) == 2
+    assert (cluster.stored(topic=RETRY), cluster.locks()) == ([], {})
+    await cluster.end(judge=False)  # every message is two members'
