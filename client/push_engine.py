@@ -1,7 +1,7 @@
 """What a started PushConsumer runs on: its parts, put together, and the work that goes from one to another."""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.around_listener import AroundListener
@@ -30,6 +30,11 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.endpoint import Endpoint
 
 __all__ = ["PushEngine", "PushOptions"]
+
+_STUCK: Final = {
+    True: "listener stuck: left running, its queue stays locked until the lock expires",
+    False: "listener stuck: left running, its messages come again",
+}
 
 
 class PushOptions(NamedTuple):
@@ -194,7 +199,7 @@ class PushEngine:
         stuck = await self.service.stop(self._config.await_termination_ms)
         for process_queue in stuck:
             self._log.error(
-                "listener stuck: left running, its queue stays locked until the lock expires",
+                _STUCK[self._locks.needed],
                 queue=str(process_queue.queue),
                 waited_ms=self._config.await_termination_ms,
             )
