@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.client.cli_inside import Inside
 from tests.commands import Lockstep, Result, running_broker
 
 ORDERS = "".join([json.dumps({"tail": f"N{n % 3}", "n": n}) + "\n" for n in range(30)])
@@ -27,6 +28,11 @@ def orders(lockstep: Lockstep) -> Result:
     result = lockstep("produce", "orders", "--key-field", "tail", "-o", "json", stdin=ORDERS)
     assert result.status == 0, result.err
     return result
+
+
+@pytest.fixture
+def inside(lockstep: Lockstep, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(lockstep.name_server, monkeypatch, capfd)
 
 
 def one_line(text: str) -> str:
@@ -279,9 +285,10 @@ def test_a_topic_keeps_its_queues_unless_forced(lockstep: Lockstep) -> None:
         ("lick", "No such command 'lick'. Did you mean 'lock'?"),
     ],
 )
-def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, arguments: str, complaint: str) -> None:
+def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, inside: Inside, arguments: str, complaint: str) -> None:
     """Exit 2, nothing on stdout, and what is allowed."""
-    result = lockstep(*arguments.split(" "), stdin="x\n")
+    words = arguments.split(" ")
+    result = lockstep(*words, stdin="x\n") if words[0] == "produce" else inside(*words)
     assert result.out == ""
     assert complaint in one_line(result.err.splitlines(keepends=True)[-1])
     assert "Traceback" not in result.err
@@ -297,9 +304,9 @@ def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, arguments: str, co
         ("topic create x --broker nosuch", "no broker 'nosuch'; registered are broker-a"),
     ],
 )
-def test_what_is_not_there_is_named(lockstep: Lockstep, orders: Result, arguments: str, complaint: str) -> None:
+def test_what_is_not_there_is_named(inside: Inside, orders: Result, arguments: str, complaint: str) -> None:
     """Exit 1 and one line."""
-    result = lockstep(*arguments.split())
+    result = inside(*arguments.split())
     assert (result.status, result.out) == (1, "")
     assert complaint in one_line(result.err)
 
