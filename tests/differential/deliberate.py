@@ -10,6 +10,10 @@ DELIBERATE: Final = (
         "to leave out away for good, so it is asked after everything that reads offsets."
     ),
     (
+        "What stands behind a whole SQL92 expression is refused, as in a = 1 b = 2; RocketMQ's parser stops before it. "
+        "No case asks so."
+    ),
+    (
         "A server tells its own settings (26, 319), and RocketMQ's has many more than ours: only those that both have "
         "are compared. Of runtime information (28) the names are compared, not the values, which one process measures "
         "of itself."
