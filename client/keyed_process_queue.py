@@ -55,6 +55,11 @@ class KeyedProcessQueue(ProcessQueue):
         return self.lanes.is_empty
 
     @property
+    def max_span(self) -> int:
+        """From the lowest offset that is not handled to the highest one pulled."""
+        return self.lanes.span
+
+    @property
     def is_full(self) -> bool:
         return self.lanes.is_full
 

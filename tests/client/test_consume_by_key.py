@@ -288,4 +288,5 @@ async def test_what_running_info_says(stage: Stage) -> None:
     info = service.queue.info(1)
     assert (info.cached_msg_min_offset, info.cached_msg_max_offset, info.cached_msg_count) == (1, 7, 2)
     assert (service.queue.position, service.queue.is_empty, service.queue.message_count) == (1, False, 0)
+    assert (service.queue.max_span, service.queue.is_full) == (6, False)
     await service.end()
