@@ -44,7 +44,7 @@ def name_server_addresses(given: str | None, config: ClientConfig | None = None)
     return parse_addresses(text)
 
 
-def __vip_address(address: str) -> str:
+def _vip_address(address: str) -> str:
     """A broker's second port, two below the first: all but pulls is served there (wire.md 1.1)."""
     host, port = parse_address(address)
     return str(Address(host, port - _VIP_PORT_BELOW))
@@ -139,12 +139,12 @@ class MQClientInstance:
         address = self.routes.master_address(broker_name)
         if address is None:
             return None
-        return self.dialer.open_endpoint(__vip_address(address) if self.config.vip_channel_enabled else address)
+        return self.dialer.open_endpoint(_vip_address(address) if self.config.vip_channel_enabled else address)
 
     async def sender(self, broker_name: str) -> Endpoint:
         """As `open_sender`, made if need be. Raises NoRouteError, ConnectFailed."""
         address = self.address_of(broker_name)
-        return await self.dialer.endpoint(__vip_address(address) if self.config.vip_channel_enabled else address)
+        return await self.dialer.endpoint(_vip_address(address) if self.config.vip_channel_enabled else address)
 
     async def call(
         self,
