@@ -48,8 +48,10 @@ async def check_at_brokers(instance: MQClientInstance, group: str, subscriptions
     Tags every broker can. Raises ConsumerError with the broker's reason, and RemotingError.
     """
     for subscription in subscriptions:
+        if is_tag_type(subscription.expression_type):
+            continue
         address = instance.routes.any_address(subscription.topic, instance.runtime.rng)
-        if is_tag_type(subscription.expression_type) or address is None:
+        if address is None:
             continue
         body = ClientConfigBody(instance.client_id, group, subscription)
         reply = await instance.call_address(address, RequestCode.CHECK_CLIENT_CONFIG, body=body)

@@ -41,7 +41,8 @@ def _register_consumer(
     config = broker.groups.find(group, now_ms)
     if config is not None:  # else its pulls will be told that the group is not there
         broker.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
-    broker.filters.register(group, consumer.subscriptions, now_ms)
+    if broker.config.property_filter:  # to compile takes time, which nobody may take for nothing
+        broker.filters.register(group, consumer.subscriptions, now_ms)
     if broker.consumers.register(consumer, connection, channel):
         subscribed = [subscription.topic for subscription in consumer.subscriptions]
         broker.log.info("consumer group changed", group=group, client_id=channel.client_id, topics=subscribed)

@@ -134,6 +134,7 @@ def _filter(broker: Broker, header: PullMessageRequestHeader, group: Subscriptio
     subscription = _registered_subscription(broker, header, group)
     if is_tag_type(subscription.expression_type):
         return _Filter(subscription)
+    check_filters_by(broker.config, subscription.expression_type)
     known = broker.filters.find(header.consumer_group, header.topic)
     if known is None:
         remark = f"the expression of topic {header.topic!r} could not be used: {shown(subscription.sub_string)}"
@@ -141,7 +142,6 @@ def _filter(broker: Broker, header: PullMessageRequestHeader, group: Subscriptio
     if known.sub_version < header.sub_version:
         remark = f"the filter here is of {known.sub_version}, the request's of {header.sub_version}"
         raise Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
-    check_filters_by(broker.config, subscription.expression_type)
     return _Filter(subscription, known.passes)
 
 

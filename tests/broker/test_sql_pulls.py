@@ -1,6 +1,7 @@
 """SQL92 subscriptions on a broker: checked, compiled once, looked up and evaluated for pulls (wire.md 6.2, 6.5)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,6 +128,18 @@ def test_without_the_setting_it_is_refused() -> None:
     check = peer.answer(RequestCode.CHECK_CLIENT_CONFIG, None, body)
     for reply in (registered(peer), asked, check):
         assert (reply.code, reply.remark) == (C.SYSTEM_ERROR, refused)
+    assert peer.broker.filters.find("G", "T") is None, "nothing is compiled for nothing"
+
+
+def test_the_setting_is_changed_while_the_broker_runs() -> None:
+    """Pulls are answered from the next heartbeat on; until then they learn that there is no filter yet."""
+    peer = Peer()
+    send_sizes(peer, 3)
+    peer.heartbeat("c1", consumer("G", sql()))
+    peer.broker.change_config(replace(peer.broker.config, property_filter=True), NOW_MS)
+    assert registered(peer).code == C.FILTER_DATA_NOT_EXIST
+    peer.heartbeat("c1", consumer("G", sql()))
+    assert bodies(registered(peer)) == [b"3"]
 
 
 @pytest.mark.parametrize(
