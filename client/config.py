@@ -130,6 +130,9 @@ class ConsumerConfig(ClientConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("pull_threshold_for_topic", "pull_threshold_bytes_for_topic"):
+            if getattr(self, name) == 0:
+                raise SettingError(f"{name} must be -1, for none, or at least 1, not 0")
         # A lock must be renewed before its holder stops believing in it, or every queue would pause each round.
         if self.lock_interval_ms >= self.lock_max_live_time_ms:
             raise SettingError(

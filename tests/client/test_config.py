@@ -112,6 +112,10 @@ def test_a_pull_may_be_held_its_suspend_time_and_a_sweep() -> None:
         ("pull_threshold_for_queue", 1, 65535),
         ("pull_interval_ms", 0, 65535),
         ("consume_thread_count", 1, 1000),
+        ("consume_concurrently_max_span", 1, 65535),
+        ("pull_threshold_for_topic", -1, 6_553_500),
+        ("pull_threshold_bytes_for_topic", -1, 102_400 * 1024 * 1024),
+        ("consume_timeout_ms", 1, 2**31 - 1),
     ],
 )
 def test_ranges_are_rocketmqs(name: str, low: int, high: int) -> None:
@@ -121,3 +125,10 @@ def test_ranges_are_rocketmqs(name: str, low: int, high: int) -> None:
     for value in (low - 1, high + 1):
         with pytest.raises(SettingError, match=f"{name} must be from {low} to {high}, not {value}"):
             with_properties(ConsumerConfig(), {name: str(value)})
+
+
+@pytest.mark.parametrize("name", ["pull_threshold_for_topic", "pull_threshold_bytes_for_topic"])
+def test_a_topics_threshold_is_none_or_some(name: str) -> None:
+    """-1 is none; 0 would mean that nothing may be pulled (wire.md 12.2)."""
+    with pytest.raises(SettingError, match=f"{name} must be -1, for none, or at least 1, not 0"):
+        with_properties(ConsumerConfig(), {name: "0"})
