@@ -129,20 +129,24 @@ class TransactionProducer(Producer):
         """Called before the broker is told."""
         self._hooks.add_end_transaction(hook)
 
-    async def start(self) -> None:
+    async def _start(self) -> None:
         """Brokers that make topics know this producer afterwards, as far as they could be reached."""
-        await super().start()
+        await super()._start()
         config, instance = self.config, self._started().instance
         new_pool = instance.runtime.new_worker_pool
         self._executing = new_pool(f"{self.group} local transaction", config.local_transaction_thread_count)
         self._checking = new_pool(f"{self.group} transaction check", config.check_thread_pool_size)
-        await introduce(instance, config.create_topic_key, config.request_timeout_ms)
+        try:
+            await introduce(instance, config.create_topic_key, config.request_timeout_ms)
+        except BaseException:
+            await self._shutdown()
+            raise
 
-    async def shutdown(self) -> None:
+    async def _shutdown(self) -> None:
         """Questions of brokers that are not answered yet stay open: the brokers ask again, or another member."""
         for task in list(self._checks):
             task.cancel()
-        await super().shutdown()
+        await super()._shutdown()
         for pool in (self._executing, self._checking):
             if pool is not None:
                 pool.close()
@@ -250,11 +254,13 @@ class TransactionProducer(Producer):
         group = message.properties.get(names.PGROUP)
         if group != self.group:
             self._log.warning("asked after a transaction of another group", group=group, msg_id=message.msg_id)
+        elif self._parts is None:
+            self._log.info("asked after a transaction while shutting down", msg_id=message.msg_id)
         elif len(self._checks) >= self.config.check_request_hold_max:
             self._log.warning("too many questions after transactions: one is left open", msg_id=message.msg_id)
         else:
             message.topic = self._tenant.bare(message.topic)
-            runtime = self._started().instance.runtime
+            runtime = self._parts.instance.runtime
             task = runtime.create_task(self._answer(endpoint, header, message), name=f"check {message.msg_id}")
             self._checks[task] = None
             task.add_done_callback(lambda done: self._checks.pop(done, None))
