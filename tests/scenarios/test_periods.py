@@ -4,7 +4,7 @@ heard in the same millisecond (wire.md 12.1)."""
 from itertools import pairwise
 
 from lockstep.client import ConsumerConfig
-from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster
+from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
 START_MS = 500
@@ -12,6 +12,7 @@ HEARTBEAT_MS, ROUTE_MS, REBALANCE_MS = 30_000, 30_000, 20_000
 PERSIST_FIRST_MS, PERSIST_MS = 10_000, 5_000
 SUSPEND_MS, SWEEP_MS = 15_000, 5_000
 RUN_MS, AGAIN_MS = 60_000, 10
+ILLEGAL_MS = 10_000
 SILENCE_MS, SCAN_MS = 120_000, 10_000
 
 
@@ -128,6 +129,30 @@ async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> 
     cluster.world.repair("c1", BROKER)
 
 
+@scenario(INSTANT)
+async def test_an_illegal_offset_begins_anew_after_10_000_ms(cluster: Cluster) -> None:
+    """A queue whose stored offset is not there is taken out at once; 10 s later, and not a millisecond before, the
+    broker's offset is stored and the queue taken anew."""
+    server = await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.send(3)
+    assert server.broker is not None
+    server.broker.offsets.commit(GROUP, TOPIC, 0, 50)
+    await cluster.at(START_MS)
+    await cluster.consumer("c1")
+    queue = f"{TOPIC}@{BROKER}:0"
+    await cluster.at(START_MS + ILLEGAL_MS - 1)
+    [taken_out] = cluster.events("offset illegal: queue taken out", host="c1", queue=queue)
+    assert taken_out.at_ms == START_MS
+    assert [line.at_ms for line in cluster.events("queue acquired", host="c1", queue=queue)] == [START_MS]
+    assert cluster.committed() == 50
+    await cluster.at(START_MS + ILLEGAL_MS + 1)
+    acquired = [line.at_ms for line in cluster.events("queue acquired", host="c1", queue=queue)]
+    assert acquired == [START_MS, START_MS + ILLEGAL_MS]
+    assert cluster.committed() == taken_out.fields["next_offset"] < 50
+    await cluster.end(judge=False)  # an offset was committed that nobody had handled
+
+
 def test_the_periods_are_the_defaults() -> None:
     """What the stories above expect are the settings' defaults, which are RocketMQ's."""
     config = ConsumerConfig()
@@ -138,3 +163,4 @@ def test_the_periods_are_the_defaults() -> None:
     assert config.persist_consumer_offset_interval_ms == PERSIST_MS
     assert config.pull_suspend_ms == SUSPEND_MS
     assert config.consume_continuously_max_ms == RUN_MS
+    assert config.offset_illegal_delay_ms == ILLEGAL_MS
