@@ -182,7 +182,7 @@ def foreign() -> Iterator[ForeignBroker]:
         thread.join()
 
 
-@pytest.mark.parametrize("arguments", ["lock list", "lock watch", "lock list -g g -o json", "group list"])
+@pytest.mark.parametrize("arguments", ["lock list", "lock watch", "lock list -g g -o json"])
 def test_a_broker_without_the_call_is_told_in_one_line(foreign: ForeignBroker, arguments: str) -> None:
     """Apache RocketMQ lists no locks: one line says so, and no request of ours alone ever reached it."""
     result = Lockstep(foreign.address)(*arguments.split())
