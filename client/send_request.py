@@ -97,6 +97,7 @@ class SendRequests:
         self._half = f"{names.TRAN_MSG}\x01true\x02{names.PGROUP}\x01{group}\x02"
         self._compress_over = config.compress_msg_body_over_howmuch or _NEVER
         self._compressing: WorkerPool | None = None
+        self._closed = False
         self._checked_topics: set[str] = set()
 
     def outgoing(
@@ -132,13 +133,16 @@ class SendRequests:
         return _new_tuple(Outgoing, fields)
 
     async def compressed(self, outgoing: Outgoing) -> Outgoing:
-        """On a thread of the producer's own, one after the other."""
+        """On a thread of the producer's own, one after the other. Raises SendError once the producer is shut down."""
+        if self._closed:  # no thread is left that would do it
+            raise SendError("the producer is shut down", SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
         if self._compressing is None:
             self._compressing = self._runtime.new_worker_pool(f"{self._group} compression", 1)
         body, sys_flag = await self._compressing.submit(lambda: _compress(outgoing.body, outgoing.sys_flag))
         return outgoing._replace(body=body, sys_flag=sys_flag, uncompressed=False)
 
     def close(self) -> None:
+        self._closed = True
         if self._compressing is not None:
             self._compressing.close()
 

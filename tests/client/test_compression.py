@@ -10,7 +10,7 @@ from lockstep.client import Message, ProducerConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import decode_batch
-from tests.client.send_stage import SEND, STORED, header_of, producer_for, store
+from tests.client.send_stage import SEND, STORED, header_of, outcome_of, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 TEXT = b"the same words over and over, "
@@ -109,3 +109,25 @@ async def test_a_repeat_is_compressed_too(stage: Stage) -> None:
         await producer.send(Message(TOPIC, text(100_000)))
     first, second = broker.requests(SEND)
     assert both(first) == both(second) == (ZLIB_4_9_8, zlib.compress(text(100_000), 5))
+
+
+@pytest.mark.parametrize("key", ["k", None])
+def test_large_bodies_on_their_way_when_the_producer_leaves(key: str | None) -> None:
+    """Every send comes to its end, one that would be repeated too."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker = await stage.broker(agrees=False)
+        stage.route_to({"broker-a": 1})
+        broker.answers(SEND, STORED, None)
+        producer = producer_for(stage, ProducerConfig(retry_keyed=True))
+        await producer.start()
+        await producer.send(Message(TOPIC, b"first"), queue=queue_at(0))
+        sends = [producer.send_async(Message(TOPIC, text(100_000)), sharding_key=key) for _ in range(3)]
+        await stage.world.sleep_ms(10)
+        await producer.shutdown()
+        done, left = await asyncio.wait(sends, timeout=60)
+        assert not left
+        assert None not in [await outcome_of(send) for send in done]
+
+    play()
