@@ -56,7 +56,6 @@ class ConsumeMessageConcurrentlyService:
         self._running: Counter[ProcessQueue] = Counter()  # batches at work
         self._idle: asyncio.Future[None] | None = None
         self._calls = 0
-        self._stopped = False
 
     # The outside ---------------------------------------------------------------------------------------------
 
@@ -66,6 +65,8 @@ class ConsumeMessageConcurrentlyService:
         self._schedule.every(period_ms, self._clean_expired, first_ms=period_ms, name="clean expired messages")
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        for message in messages:  # one that was sent anew brings it from its last attempt
+            message.properties.pop(names.CONSUME_START_TIME, None)
         process_queue.put_messages(messages)
         self._submit(process_queue, messages)
 
@@ -85,7 +86,6 @@ class ConsumeMessageConcurrentlyService:
 
     async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
         """What waits for a worker is forgotten and comes again; batches at work have `timeout_ms` to end."""
-        self._stopped = True
         self._workers.stop()
         if self._running:
             self._idle = asyncio.get_running_loop().create_future()

@@ -314,6 +314,21 @@ async def test_what_is_stuck_and_cannot_be_sent_back_stays(stage: Stage) -> None
     assert [offset for offset, _, _ in service.sent_back] == [0, 0, 1]
 
 
+@on_stage
+async def test_the_time_of_an_earlier_attempt_does_not_count(stage: Stage) -> None:
+    """A message that was sent anew brings the time its last listener began at; one that waits for a worker is not
+    stuck in a listener."""
+    service = await Concurrent.on(stage, works(20 * MINUTE_MS), consume_thread_count=1)
+    service.service.start()
+    await service.quiet(14 * MINUTE_MS)
+    service.service.submit(service.queue, [message_at(0)])
+    await service.quiet(1)
+    service.queue.remove_messages([message_at(0)])
+    service.service.submit(service.queue, [message_at(1, CONSUME_START_TIME="1")])
+    await service.quiet(2 * MINUTE_MS)
+    assert service.sent_back == []
+
+
 # The end ----------------------------------------------------------------------------------------------------------
 
 
