@@ -70,7 +70,7 @@ class PullConsumer(Lifecycle):
         self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._listeners: dict[str, MessageQueueListener] = {}
-        self._updated: dict[MessageQueue, None] = {}  # queues whose offset the user set
+        self._updated: dict[MessageQueue, int] = {}  # the offsets that the user set
         self._member: PullMember | None = None
 
     # Topics --------------------------------------------------------------------------------------------------
@@ -166,18 +166,17 @@ class PullConsumer(Lifecycle):
         """Where the group goes on: the next offset, or -1 when it has none. `from_store`: as it is kept by the broker,
         or in the file of a broadcasting consumer, whatever was updated since."""
         member, queue = self._running(), self._tenant.wrap_queue(queue)
-        known = member.offsets.in_memory(queue)
         kind = ReadOffsetType.READ_FROM_STORE if from_store else ReadOffsetType.MEMORY_FIRST_THEN_STORE
         offset = await member.offsets.read(queue, kind)
-        if from_store and queue in self._updated and known >= 0:
-            member.offsets.update(queue, known)  # what was read is not what is to be stored
+        if queue in self._updated:  # before, or while the answer was on its way
+            member.offsets.update(queue, self._updated[queue])  # what was read is not what is to be stored
         return offset
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
         """In memory; it is stored every 5 s, when the queue is given away, and at the shutdown."""
         queue = self._tenant.wrap_queue(queue)
         self._running().offsets.update(queue, offset)
-        self._updated[queue] = None
+        self._updated[queue] = offset
 
     async def persist(self, *queues: MessageQueue) -> None:
         """Store the offsets of these queues, or of all that were updated, and return when it is done."""
