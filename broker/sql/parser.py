@@ -6,6 +6,7 @@ Names and keywords are told apart by no case of letters in keywords, by every ca
 `--` to the end of a line and of `/* */`, may stand between any two words.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
@@ -69,7 +70,7 @@ _FALSE.3: /false(?![a-z0-9_$])/i
 NAME: /(?!(?:and|or|not|between|in|is|null|true|false)(?![a-z0-9_$]))[a-z_$][a-z0-9_$]*/i
 
 SPACE: /[ \t\n\r\f]+/
-LINE_COMMENT.4: /--[^\n\r]*[\n\r]/
+LINE_COMMENT.4: /--[^\n\r]*+[\n\r]/
 BLOCK_COMMENT.4: /\/\*(?:[^*]|\*(?!\/))*\*\//
 LAST_COMMENT: /--[^\n\r]*/
 %ignore SPACE
@@ -148,11 +149,16 @@ def _unquoted(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
+_OPEN_COMMENTS_MAX: Final = 200  # ours: the search for each one's end of line takes as long as the line is
+_LINE_ENDS: Final = re.compile(r"[\n\r]")
+
 _PARSER: Final = Lark(_GRAMMAR, parser="lalr", lexer="contextual", transformer=_Parts())
 
 
 def compile_sql(expression: str) -> Evaluator:
     """Raises FilterError, whose text names the place in the expression."""
+    if _LINE_ENDS.split(expression)[-1].count("--") > _OPEN_COMMENTS_MAX:
+        raise FilterError(f"the last line has '--' more than {_OPEN_COMMENTS_MAX} times")
     try:
         # The transformer made a part of the whole; Lark's types know of trees alone.
         worth = cast("Part", _PARSER.parse(expression)).worth

@@ -121,6 +121,15 @@ def test_depth_is_bounded_and_length_is_not() -> None:
             compile_sql(deep)
 
 
+def test_signs_that_could_begin_comments_are_bounded() -> None:
+    """Each would have the rest of the line looked at: 8192 of them kept a broker for two seconds."""
+    assert compile_sql("size = " + "--" * 99 + "5")(FLIGHT) is True
+    assert compile_sql("size = 5 " + "--" * 4000 + "\n")(FLIGHT) is True
+    for dashes in ("-" * 8192, "size = 5\n AND size = " + "--" * 201 + "5"):
+        with pytest.raises(FilterError, match="the last line has '--' more than 200 times"):
+            compile_sql(dashes)
+
+
 def test_a_broker_without_such_filters_loads_no_parser() -> None:
     """Its start imports neither lark nor what stands on it."""
     program = (
