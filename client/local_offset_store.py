@@ -4,6 +4,7 @@
 on where this one ended, and the other way round. The file is replaced as a whole, with `.bak` beside it.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -130,6 +131,14 @@ class LocalFileOffsetStore(OffsetStore):
             self._log.error("offsets not written", path=self.path, error=str(error))
         finally:
             self._writing = None
+
+    async def flush(self) -> None:
+        if self._writing is not None:
+            await asyncio.shield(self._writing)  # a caller that gives up ends its own waiting only
+        if self._unwritten:
+            raise ConsumerError(
+                f"the offsets of group {self._group!r} are not written to {self.path}; the log says why"
+            )
 
     async def close(self) -> None:
         """The file is written when this returns, as far as it can be."""

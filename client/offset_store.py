@@ -78,6 +78,9 @@ class OffsetStore(ABC):
     async def load(self) -> None:  # noqa: B027 - nothing to load is a store's usual case
         """Before anything else. Raises ConsumerError when what was kept cannot be read."""
 
+    async def flush(self) -> None:  # noqa: B027 - who keeps nothing here has nothing to wait for
+        """Returns when what was persisted is on this machine's disk. Raises ConsumerError when it cannot be."""
+
     async def close(self) -> None:  # noqa: B027
         """After the last `persist`: returns when that is done."""
 

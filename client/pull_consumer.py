@@ -237,7 +237,7 @@ class PullConsumer(Lifecycle):
             options,
             self._log,
             self._subscriptions,
-            on_acquired=lambda _: None,
+            on_acquired=self._gained,
             on_dropped=self._lost,
             on_changed=self._tell,
             to_persist=lambda: self._updated,
@@ -267,6 +267,12 @@ class PullConsumer(Lifecycle):
     @property
     def _queries(self) -> QueueQueries:
         return self._running().queries
+
+    def _gained(self, process_queue: ProcessQueue) -> None:
+        """RocketMQ forgets an offset that was set before the queue was its own (removeDirtyOffset)."""
+        offset, member = self._updated.get(process_queue.queue), self._member
+        if offset is not None and member is not None:
+            member.offsets.update(process_queue.queue, offset)
 
     def _lost(self, process_queue: ProcessQueue) -> None:
         """The rebalance stores its offset with that; from then on it is its new owner's."""

@@ -229,10 +229,14 @@ class PullMember:
     # Offsets -------------------------------------------------------------------------------------------------
 
     async def store_now(self, queues: Iterable[MessageQueue]) -> None:
-        """Keep the offsets of these queues, and return when it is done. Raises RemotingError, NoRouteError."""
+        """Keep the offsets of these queues, and return when it is done.
+
+        Raises RemotingError, NoRouteError; ConsumerError when a broadcasting member's file cannot be written.
+        """
         known = [(queue, offset) for queue in queues if (offset := self.offsets.in_memory(queue)) >= 0]
         if self._broadcasts:
             self.offsets.persist([queue for queue, _ in known], _untraced)
+            await self.offsets.flush()
             return
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         for queue, offset in known:

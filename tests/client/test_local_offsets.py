@@ -126,6 +126,21 @@ async def test_a_full_disk(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_caller_may_wait_for_the_disk(stage: Stage) -> None:
+    """Without closing; what the disk refuses is not passed off as kept."""
+    store = await loaded(stage)
+    await store.flush()
+    keep(store, {0: 5})
+    await store.flush()
+    assert written(stage) == {queue_at(0): 5}
+    stage.client.disk.fail("write_at", errno.ENOSPC)
+    keep(store, {0: 6})
+    with pytest.raises(ConsumerError, match="are not written"):
+        await store.flush()
+    await store.close()
+
+
+@on_stage
 async def test_what_comes_while_it_writes_is_written_too(stage: Stage) -> None:
     """Two rounds at once make one more write, and the last one wins."""
     store = await loaded(stage)

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from lockstep.client import ConsumerError, PullConsumer, PullConsumerConfig, PullStatus, TopicNotFoundError
+from lockstep.client import (
+    ConsumerError,
+    MessageModel,
+    PullConsumer,
+    PullConsumerConfig,
+    PullStatus,
+    TopicNotFoundError,
+)
+from lockstep.client.local_offset_store import LocalOffsets
 from lockstep.protocol.admin_headers import (
     ConsumeMessageDirectlyRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -15,7 +23,7 @@ from lockstep.protocol.admin_headers import (
 from lockstep.protocol.bodies import ConsumerIdList
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.client_bodies import ConsumerRunningInfo
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError
@@ -192,6 +200,39 @@ def test_an_update_while_the_stored_offset_is_on_its_way(from_store: bool) -> No
         await consumer.shutdown()
 
     play()
+
+
+@on_stage
+async def test_a_broadcasting_one_waits_for_its_file(stage: Stage) -> None:
+    """`persist` returns when the file is written."""
+    await stage.broker()
+    stage.route_to({"broker-a": 1})
+    config = PullConsumerConfig(local_offset_folder="/offsets")
+    consumer = PullConsumer(
+        "tower",
+        name_server=stage.name_server,
+        config=config,
+        message_model=MessageModel.BROADCASTING,
+        runtime=stage.client,
+        log=stage.log,
+    )
+    await consumer.start()
+    consumer.update_consume_offset(queue_at(0), 9)
+    await consumer.persist(queue_at(0))
+    path = f"/offsets/{consumer.client_id}/tower/offsets.json"
+    content = stage.client.disk.read(path)
+    assert decode_body(LocalOffsets, content, SerializeType.JSON).offset_table == {queue_at(0): 9}
+    await consumer.shutdown()
+
+
+@on_stage
+async def test_an_offset_set_before_the_queue_is_its_own(stage: Stage) -> None:
+    """It is stored when the rebalance gives the queue."""
+    consumer, broker = await pull_consumer(stage)
+    consumer.update_consume_offset(queue_at(0), 9)
+    await consumer.fetch_message_queues_in_balance(TOPIC)
+    await consumer.shutdown()
+    assert stored_offsets(broker) == [(0, 9)]
 
 
 @on_stage
