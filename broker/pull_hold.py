@@ -74,11 +74,7 @@ class PullHold:
     def _take(self, key: QueueKey, messages: list[tuple[int, int]], message_of: MessageOf) -> Iterator[HeldPull]:
         kept = []
         for pull in self._held.pop(key, ()):
-            matches, wanted, passes = pull.subscription.matches_code, pull.queue_offset, pull.passes
-            if not pull.connection.write_paused and any(
-                at >= wanted and (matches(code) if passes is None else passes(message_of(*key, at)))
-                for at, code in messages
-            ):
+            if not pull.connection.write_paused and _is_for(pull, key, messages, message_of):
                 yield self._forget(pull)
             else:
                 kept.append(pull)
@@ -118,3 +114,12 @@ class PullHold:
         else:
             del self._counts[pull.connection]
         return pull
+
+
+def _is_for(pull: HeldPull, key: QueueKey, messages: list[tuple[int, int]], message_of: MessageOf) -> bool:
+    new = [message for message in messages if message[0] >= pull.queue_offset]
+    passes = pull.passes
+    if passes is None:
+        return any(pull.subscription.matches_code(code) for _, code in new)
+    # Of more than it may be shown at once the read itself looks at the first, and moves the pull on.
+    return len(new) > passes.entries_max or any(passes.matches(message_of(*key, at)) for at, _ in new)

@@ -1,6 +1,7 @@
 """What a message store is: the broker's side of memory and, later, of files."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -87,8 +88,12 @@ class GetResult(NamedTuple):
     message_count: int = 0
 
 
-Passes = Callable[[bytes], bool]
-"""A message in the stored layout -> is it wanted?"""
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Is a message in the stored layout wanted? It takes time: a read shows it `entries_max` of them at most."""
+
+    matches: Callable[[bytes], bool]
+    entries_max: int
 
 
 class MessageStore(Protocol):
@@ -117,7 +122,7 @@ class MessageStore(Protocol):
     ) -> GetResult:
         """Messages from `queue_offset` on that the subscription's tag hashes pass; None passes all.
 
-        With `passes` that alone decides, and is shown each message.
+        With `passes` that alone decides, and is shown each message, up to its own `entries_max`.
         """
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...

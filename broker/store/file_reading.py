@@ -65,7 +65,7 @@ class QueueReader:
     ) -> Run:
         """Those that pass, or whose tag hash is wanted: RocketMQ's loop, its limits looked at before each entry."""
         count_max = max(1, min(max_msg_nums, self._pull_messages_max))
-        scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums)
+        scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums) if passes is None else passes.entries_max
         pieces: list[bytes] = []
         total_bytes = examined = lost = 0
         for entry in ENTRY.iter_unpack(queue.read(first, scan_max)):
@@ -81,7 +81,7 @@ class QueueReader:
                 if not looked_at:
                     break
                 lost += not found
-                if found and (passes is None or passes(found[0])):
+                if found and (passes is None or passes.matches(found[0])):
                     pieces += found
                     total_bytes += size
             examined += 1

@@ -162,7 +162,8 @@ class MemoryStore:
         """(body, messages, entries examined): RocketMQ's loop, its limits looked at before each entry."""
         offsets, sizes, codes = queue.commit_log_offsets, queue.sizes, queue.tags_codes
         count_max = max(1, min(max_msg_nums, self._pull_messages_max))
-        end = min(len(sizes), first + max(SCAN_ENTRIES_MIN, max_msg_nums))
+        scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums) if passes is None else passes.entries_max
+        end = min(len(sizes), first + scan_max)
         pieces: list[bytes] = []
         total_bytes = 0
         i = first
@@ -171,7 +172,7 @@ class MemoryStore:
                 break
             if passes is not None or codes[i] in wanted:
                 message = self._log.read(offsets[i], sizes[i])
-                if passes is None or passes(message):
+                if passes is None or passes.matches(message):
                     pieces.append(message)
                     total_bytes += sizes[i]
             i += 1

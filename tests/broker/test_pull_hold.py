@@ -1,6 +1,7 @@
 """Parked pulls: woken by what they wait for, once, and never by more (wire.md 6.4)."""
 
 from lockstep.broker.pull_hold import HeldPull, PullHold
+from lockstep.broker.store import Passes
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import tags_code
@@ -70,6 +71,25 @@ def test_an_arrival_wakes_by_tag() -> None:
     assert hold.take_arrived(no_message) == []
     hold.on_arrival("T", 0, 2, A)
     assert hold.take_arrived(no_message) == [for_a]
+
+
+def test_more_than_a_filter_is_shown_at_once_wakes_it() -> None:
+    """The read that follows looks at as many as it may, and moves the pull on: nothing is looked at twice."""
+    hold, seen = PullHold(10), list[int]()
+
+    def message_of(topic: str, queue_id: int, queue_offset: int) -> bytes:
+        seen.append(queue_offset)
+        return b""
+
+    held = pull(offset=1)._replace(passes=Passes(lambda _: False, entries_max=2))
+    hold.park(held)
+    for offset in range(3):
+        hold.on_arrival("T", 0, offset, 0)
+    assert hold.take_arrived(message_of) == []
+    assert seen == [1, 2]
+    for offset in range(3, 6):
+        hold.on_arrival("T", 0, offset, 0)
+    assert hold.take_arrived(no_message) == [held]
 
 
 def test_a_message_below_the_wanted_offset_is_no_news() -> None:

@@ -1,6 +1,5 @@
 """SQL92 subscriptions on a broker: checked, compiled once, looked up and evaluated for pulls (wire.md 6.2, 6.5)."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from lockstep.broker import consumer_filters
 from lockstep.broker.consumer_filters import ConsumerFilterManager
+from lockstep.broker.store import Passes
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError
@@ -85,6 +85,17 @@ def test_pull_limits_hold_for_filtered_messages(peer: Peer) -> None:
     first = registered(peer, max_msg_nums=3)
     assert (len(bodies(first)), next_offset(first)) == (3, 6)
     assert len(bodies(registered(peer, 6))) == 7
+
+
+def test_a_long_expression_is_shown_fewer_messages(peer: Peer) -> None:
+    """It takes longer for each: 800 messages and 8192 characters kept a broker for three seconds."""
+    long = " OR ".join(["size = 7"] * 600)
+    send_sizes(peer, *[1] * 40, 7)
+    peer.heartbeat("c1", consumer("G", sql(long)))
+    nothing = registered(peer)
+    assert (nothing.code, next_offset(nothing)) == (C.PULL_RETRY_IMMEDIATELY, 204_800 // len(long))
+    found = registered(peer, next_offset(nothing))
+    assert (bodies(found), next_offset(found)) == ([b"7"], 41)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +196,7 @@ class Compiled:
         self.expressions: list[str] = []
         compiled = consumer_filters.compiled
 
-        def counted(expression_type: str, expression: str) -> Callable[[bytes], bool]:
+        def counted(expression_type: str, expression: str) -> Passes:
             self.expressions.append(expression)
             return compiled(expression_type, expression)
 
