@@ -24,6 +24,7 @@ __all__ = ["ConsumerFilter", "ConsumerFilterManager", "compiled"]
 _LENGTH_MAX: Final = 8192  # ours: more takes the broker over 100 ms to compile
 _ENTRIES_MAX: Final = 800  # RocketMQ's for all filters (wire.md 6.3), ours for those of up to 256 characters
 _SHOWN_CHARACTERS_MAX: Final = _ENTRIES_MAX * 256  # of the expression, over again for each message: up to about 0.1 s
+_CHARACTERS_A_SECOND_MAX: Final = 32_768  # of heartbeats' expressions that are new: about 0.4 s to compile
 _DEAD_LIFE_MS: Final = 24 * 60 * 60 * 1000
 
 
@@ -71,6 +72,7 @@ class ConsumerFilterManager:
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._filters: dict[str, dict[str, ConsumerFilter]] = {}  # group -> topic
+        self._second_began_ms = self._characters = 0
 
     def find(self, consumer_group: str, topic: str) -> ConsumerFilter | None:
         return self._filters.get(consumer_group, {}).get(topic)
@@ -79,18 +81,19 @@ class ConsumerFilterManager:
         """At each heartbeat: all that a group subscribes to. Filters of other topics are dead."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         known = self._filters.get(consumer_group, {})
-        for topic, subscription in wanted.items():
+        for subscription in wanted.values():
             if not is_tag_type(subscription.expression_type):
                 known = self._filters.setdefault(consumer_group, known)
-                self._put(consumer_group, known, topic, subscription)
+                self._put(consumer_group, known, subscription, now_ms)
         for topic, of_topic in known.items():
             if topic not in wanted and not of_topic.dead_ms:
                 of_topic.dead_ms = now_ms
 
     def _put(
-        self, consumer_group: str, known: dict[str, ConsumerFilter], topic: str, subscription: SubscriptionData
+        self, consumer_group: str, known: dict[str, ConsumerFilter], subscription: SubscriptionData, now_ms: int
     ) -> None:
-        before, version = known.get(topic), subscription.sub_version
+        topic, version = subscription.topic, subscription.sub_version
+        before = known.get(topic)
         expression, expression_type = subscription.sub_string, subscription.expression_type
         same = before is not None and (before.expression, before.expression_type) == (expression, expression_type)
         if before is not None and version <= before.sub_version:
@@ -103,6 +106,10 @@ class ConsumerFilterManager:
         if before is not None and same:
             before.sub_version, before.dead_ms = version, 0
             return
+        if not self._has_time_for(expression, now_ms):
+            event = "too many expressions at once: this one must come again"
+            self._log.warning(event, group=consumer_group, topic=topic)
+            return
         try:
             passes = compiled(expression_type, expression)
         except FilterError as error:
@@ -110,6 +117,12 @@ class ConsumerFilterManager:
             self._log.warning(event, group=consumer_group, topic=topic, reason=str(error))
             return
         known[topic] = ConsumerFilter(expression, expression_type, version, passes)
+
+    def _has_time_for(self, expression: str, now_ms: int) -> bool:
+        if not 0 <= now_ms - self._second_began_ms < 1000:
+            self._second_began_ms, self._characters = now_ms, 0
+        self._characters += min(len(expression), _LENGTH_MAX)
+        return self._characters <= _CHARACTERS_A_SECOND_MAX
 
     def expire(self, online: Container[str], now_ms: int) -> None:
         """Now and then: filters of groups without a member are dead, and forgotten after a day."""

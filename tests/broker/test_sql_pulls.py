@@ -215,6 +215,24 @@ def test_an_expression_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen.expressions == ["size > 2", "size > 3"]
 
 
+def test_a_second_of_heartbeats_has_a_bounded_number_of_characters_compiled() -> None:
+    """One heartbeat of 16 MiB would keep a broker for minutes. What is left out is compiled when it comes again."""
+    log = RecordingLog()
+    filters = ConsumerFilterManager(log)
+    many = [sql(f"size = {i} OR size IN ('x'{", 'x'" * 999})", topic=f"T{i}") for i in range(10)]
+    of_a_second = 32_768 // len(many[0].sub_string)
+
+    def known() -> int:
+        return sum(filters.find("G", f"T{i}") is not None for i in range(10))
+
+    filters.register("G", many, NOW_MS)
+    filters.register("G", many, NOW_MS + 999)
+    assert (known(), of_a_second) == (6, 6)
+    assert set(log.names("warning")) == {"too many expressions at once: this one must come again"}
+    filters.register("G", many, NOW_MS + 1000)
+    assert known() == 10
+
+
 def test_only_a_newer_version_changes_an_expression() -> None:
     """Two members that disagree under one version: the first one's stays, and the log says so."""
     log = RecordingLog()
