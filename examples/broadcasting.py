@@ -1,4 +1,4 @@
-"""Every member gets every message, and goes on where it ended. Start two with different names; feed example-prices."""
+"""Every member gets every message, and goes on where it ended. Name it: `broadcasting.py left`. Feed example-prices."""
 
 import asyncio
 import sys
@@ -21,4 +21,4 @@ async def main(name: str) -> None:
 
 
 with suppress(KeyboardInterrupt):
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "left"))

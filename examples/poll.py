@@ -1,4 +1,4 @@
-"""Print messages as they come, until Ctrl-C; start several and see them share the queues."""
+"""Print messages of example-polled as they come, until Ctrl-C; start several and see them share the queues."""
 
 import asyncio
 from contextlib import suppress

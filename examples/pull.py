@@ -1,4 +1,4 @@
-"""Read every queue of a topic once, from where the last run ended, and store how far it got."""
+"""Read every queue of a topic once, from where the last run ended, and store how far it got. Feed example-pulled."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Ask, and wait for the answer. The topic first: lockstep topic create example-squares"""
+"""Ask, and wait for the answer. Make the topic first: lockstep topic create example-squares"""
 
 import asyncio
 
