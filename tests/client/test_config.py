@@ -80,7 +80,8 @@ def test_a_broker_of_which_nothing_is_said_keeps_a_lock_for_60_s() -> None:
 @pytest.mark.parametrize(
     "name",
     ["heartbeat_broker_interval_ms", "poll_name_server_interval_ms", "rebalance_interval_ms", "lock_interval_ms",
-     "persist_consumer_offset_interval_ms", "request_timeout_ms"],
+     "persist_consumer_offset_interval_ms", "request_timeout_ms", "pull_delay_when_flow_control_ms",
+     "pull_delay_when_broker_flow_control_ms"],
 )  # fmt: skip
 def test_a_period_of_nothing_is_refused(name: str) -> None:
     """It would be a loop that never waits."""
