@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.store import GetStatus
+from lockstep.broker.store import GetStatus, Passes
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from tests.broker.helpers import NOW_MS
@@ -147,15 +147,19 @@ def test_a_filter_is_shown_each_message(new_store: MakeStore) -> None:
         store.append(record(body, tag=tag))
     shown: list[bytes] = []
 
-    def passes(stored: bytes) -> bool:
+    def matches(stored: bytes) -> bool:
         (message,) = decode_messages(stored)
         shown.append(message.body)
         return message.body == b"b"
 
     subscription = SubscriptionData.parse("T", "A")
+    passes = Passes(matches, entries_max=800)
     result = store.get("T", 0, 0, 32, subscription, passes)
     assert [message.queue_offset for message in decode_messages(result.body)] == [1, 3]
     assert (result.status, result.next_begin_offset, result.message_count) == (S.FOUND, 4, 2)
     assert shown == [b"a", b"b", b"c", b"b"]
     rest = store.get("T", 0, 5, 32, subscription, passes)
     assert (rest.status, rest.next_begin_offset, rest.body) == (S.NO_MATCHED_MESSAGE, 6, b"")
+    shown.clear()
+    slow = store.get("T", 0, 2, 32, subscription, Passes(matches, entries_max=1))
+    assert (slow.status, slow.next_begin_offset, shown) == (S.NO_MATCHED_MESSAGE, 3, [b"c"])
