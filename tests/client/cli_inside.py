@@ -1,5 +1,6 @@
 """`lockstep` inside of the test's process, for the many calls that need no process of their own."""
 
+import signal
 import sys
 
 import pytest
@@ -22,5 +23,9 @@ class Inside:
         self._monkeypatch.setattr(sys, "argv", ["lockstep", *arguments])
         self._monkeypatch.setenv("NAMESRV_ADDR", self._name_server)
         self._capfd.readouterr()
-        status = cli._status()
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            status = cli._status()
+        finally:
+            signal.signal(signal.SIGINT, before)
         return Result(status, *self._capfd.readouterr())

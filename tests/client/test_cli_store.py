@@ -139,8 +139,12 @@ def test_reading_a_long_log_ends_at_once_when_it_is_interrupted() -> None:
         while True:
             pass
 
-    with pytest.raises(cli._Stopped) as stopped:
-        cli._run(work)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests are a shell's background job too
+    try:
+        with pytest.raises(cli._Stopped) as stopped:
+            cli._run(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert stopped.value.exit_code == 130
 
 

@@ -38,7 +38,7 @@ def fails_once(df: DataFrame, name_server: str, topic: str, rows: int) -> DataFr
 
     def stored() -> int:
         try:
-            with Addresses((name_server,)).open() as client:
+            with Addresses((name_server,), timeout_ms=30_000).open() as client:
                 return sum(map(client.max_offset, client.readable_queues(topic)))
         except RemotingError:
             return 0

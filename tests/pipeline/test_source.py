@@ -34,11 +34,12 @@ def of_queues(topic: Topic, *values: int) -> str:
     return json.dumps({topic.name: {"broker-a": {str(i): value for i, value in enumerate(values)}}})
 
 
-def stored_ms(topic: Topic) -> int:
-    """When the last message of queue 0 was stored."""
+def stored_ms(topic: Topic, queue_id: int = 0) -> int:
+    """When the last message of a queue was stored."""
     with topic.client() as client:
-        end = client.max_offset(topic.queue(0))
-        return decode_messages(client.pull(topic.queue(0), end - 1, 1).body)[0].store_timestamp
+        queue = topic.queue(queue_id)
+        end = client.max_offset(queue)
+        return decode_messages(client.pull(queue, end - 1, 1).body)[0].store_timestamp
 
 
 def error_of(frame: DataFrame) -> str:
@@ -108,7 +109,7 @@ def test_offsets_bound_what_is_read(spark: SparkSession, topic: Topic) -> None:
 def test_times_bound_what_is_read(spark: SparkSession, topic: Topic) -> None:
     """startingTimestamp is the first message stored then or later, endingTimestamp the first that is left out."""
     topic.fill(40, 3)
-    later = stored_ms(topic) + 1
+    later = max(stored_ms(topic, 0), stored_ms(topic, 1)) + 1
     count = 40
     while stored_ms(topic) < later:
         topic.fill(1, first=count)

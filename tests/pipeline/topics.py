@@ -69,7 +69,7 @@ class Topic:
         return MessageQueue(self.name, "broker-a", queue_id)
 
     def client(self) -> BlockingClient:
-        return Addresses((self.broker.name_server,)).open()
+        return Addresses((self.broker.name_server,), timeout_ms=30_000).open()  # machines are shared
 
     def fill(self, *counts: int, first: int = 0, record: Callable[[int, int], BatchRecord] = plain_record) -> None:
         """So many messages into each queue, numbered from `first`."""

@@ -1,4 +1,4 @@
-"""Run every scenario once under each encoding and print a line `name encoding seed hash` for each.
+"""Run every scenario once, one encoding after the other in turn, and print a line `name encoding seed hash` for each.
 
     python -m tests.scenarios.all_hashes [SEED] [NAME_PART ...]
 
@@ -7,6 +7,7 @@ Two runs print the same lines, whatever PYTHONHASHSEED is.
 
 import importlib
 import sys
+from itertools import cycle
 from pathlib import Path
 
 from tests.scenarios.scenario import ENCODINGS, SEED, STORIES
@@ -23,10 +24,9 @@ def load() -> None:
 def main(arguments: list[str]) -> None:
     seed = int(arguments[0]) if arguments else SEED
     load()
-    for name, story in STORIES.items():
+    for (name, story), encoding in zip(STORIES.items(), cycle(ENCODINGS)):
         if not arguments[1:] or any(part in name for part in arguments[1:]):
-            for encoding in ENCODINGS:
-                print(name, encoding.name, seed, story.run(encoding, seed).trace_hash, flush=True)
+            print(name, encoding.name, seed, story.run(encoding, seed).trace_hash, flush=True)
 
 
 if __name__ == "__main__":

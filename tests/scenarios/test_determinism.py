@@ -41,17 +41,19 @@ def hashes(process: "subprocess.Popen[str]") -> dict[tuple[str, str], str]:
     return {(name, encoding): digest for name, encoding, _, digest in lines}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_every_scenario_is_the_same_in_every_process() -> None:
-    """Two processes with different PYTHONHASHSEED come to the same trace hash, for each scenario and encoding."""
+    """Two processes with different PYTHONHASHSEED come to the same trace hash, for each scenario."""
     load()
     with start(1) as one, start(2) as other:  # at the same time
         first, second = hashes(one), hashes(other)
-    assert sorted(first) == sorted((name, encoding.name) for name in STORIES for encoding in ENCODINGS)
-    assert len(STORIES) >= 45
+    assert sorted(name for name, _ in first) == sorted(STORIES)
+    assert {encoding for _, encoding in first} == {encoding.name for encoding in ENCODINGS}
+    assert len(STORIES) >= 190
     assert first == second
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("test_*.py")), ids=lambda path: path.stem)
 def test_another_seed_makes_another_run(path: Path) -> None:
     """Each scenario of a file holds under another seed too; its trace is another one then, if its network draws
