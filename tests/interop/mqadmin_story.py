@@ -23,6 +23,7 @@ __all__ = ["MESSAGES", "Admin", "Answer", "both_brokers", "has_topic", "make_hom
 
 MESSAGES, SETTLED = 50, 40
 TIMEOUT_S = 30
+DEFAULTS = {"transactionTimeOut": 6_000, "transactionCheckInterval": 60_000}  # RocketMQ's, as ours has them
 
 
 @dataclass
@@ -93,8 +94,8 @@ def both_brokers(folder: Path) -> Iterator[tuple[Admin, Admin]]:
         drivers = Drivers(folder / "drivers")
         stack.callback(drivers.end)
         servers = [
-            stack.enter_context(lockstep_server(folder / "lockstep")),
-            stack.enter_context(apache_server(folder / "apache")),
+            stack.enter_context(lockstep_server(folder / "lockstep", "-D", "enablePropertyFilter=true")),
+            stack.enter_context(apache_server(folder / "apache", DEFAULTS)),
         ]
         properties = {"rocketmq.home.dir": str(home)}
         ours, theirs = [Admin(server, drivers, drivers.java("MqAdmin", properties=properties)) for server in servers]
