@@ -16,12 +16,14 @@ from tests.pipeline.conftest import Brokers
 from tests.pipeline.topics import Topic
 
 PROGRAM = Path(__file__).with_name("stream_program.py")
-TOTAL = 8_000
 KILLS = 2
+STEP = 1_300  # messages of each queue that are sent at once: before the first query, and beside each that is killed
+QUEUES = 2
+TOTAL = QUEUES * STEP * (KILLS + 1)
 BATCH = re.compile(r"batch (\d+)\n")
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(900)
 def test_every_offset_comes_once(brokers: Brokers, java: str, tmp_path: Path) -> None:
     """A query killed at random points while its topic grows, and a broker with a file store killed in between.
 
@@ -31,8 +33,7 @@ def test_every_offset_comes_once(brokers: Brokers, java: str, tmp_path: Path) ->
     data = ("--data-dir", str(tmp_path / "store"), "--flush", "sync")
     broker = brokers.start(*data)
     topic = Topic.create(broker, "growing")
-    step = TOTAL // 2 // (KILLS + 1)
-    topic.fill(step, step)
+    topic.fill(*[STEP] * QUEUES)
     for kill in range(KILLS):
         query = brokers.processes.program("query", *arguments(topic, tmp_path))
         seen = wait_for_batches(query, 1)
@@ -40,16 +41,16 @@ def test_every_offset_comes_once(brokers: Brokers, java: str, tmp_path: Path) ->
             brokers.kill(broker)
             broker = brokers.restart(broker, *data)
             topic = Topic(broker, topic.name)
-        topic.fill(step, step, first=step * (kill + 1))
+        topic.fill(*[STEP] * QUEUES, first=STEP * (kill + 1))
         wait_for_batches(query, seen + rng.randint(1, 3))
         kill_group(query)
     query = brokers.processes.program("query", *arguments(topic, tmp_path))
-    assert asyncio.run(query.ended(600)) == 0, query.stderr()[-3000:]
+    assert asyncio.run(query.ended(120)) == 0, query.stderr()[-3000:]
 
     table = pq.read_table(str(tmp_path / "batches"), columns=["queueId", "offset", "value"]).to_pylist()
     found = Counter((row["queueId"], row["offset"]) for row in table)
     assert max(found.values()) == 1
-    assert sorted(found) == [(queue_id, offset) for queue_id in range(2) for offset in range(TOTAL // 2)]
+    assert sorted(found) == [(queue_id, offset) for queue_id in range(QUEUES) for offset in range(TOTAL // QUEUES)]
     assert all(row["value"] == f"{row['queueId']}:{row['offset']}".encode() for row in table)
 
 
