@@ -61,7 +61,10 @@ class WorkerPool(Protocol):
     """Daemon threads for plain (blocking) listeners; never the loop's default executor."""
 
     def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run `fn` on a thread; what it raises is the future's. To be called on the loop, as all of these."""
+        """Run `fn` on a thread; what it raises is the future's. To be called on the loop, as all of these.
+
+        Raises RuntimeError once the pool is closed.
+        """
 
     def resize(self, threads: int) -> None: ...
     def close(self) -> None: ...
@@ -127,6 +130,7 @@ class _ThreadPool:
         self._leaving = 0  # of those alive: told to end, and not gone yet
         self._unfinished = 0
         self._serial = 0
+        self._closed = False
         self.resize(threads)
 
     def resize(self, threads: int) -> None:
@@ -138,6 +142,8 @@ class _ThreadPool:
         self._start_threads()
 
     def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        if self._closed:
+            raise RuntimeError("the worker pool is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         self._unfinished += 1
         self._jobs.put(lambda: self._run(fn, future))
@@ -186,6 +192,7 @@ class _ThreadPool:
 
     def close(self) -> None:
         """What was submitted before still runs."""
+        self._closed = True
         self.resize(0)
 
 

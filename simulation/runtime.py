@@ -49,10 +49,11 @@ class _SimWorkerPool:
         self._jobs: deque[Callable[[], None]] = deque()
 
     def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
+        if self._closed:
+            raise RuntimeError("the worker pool is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        if not self._closed:  # else nobody is left to run it, and the future waits for ever, as a real one does
-            self._jobs.append(lambda: self._run(fn, future))
-            self._start_jobs()
+        self._jobs.append(lambda: self._run(fn, future))
+        self._start_jobs()
         return future
 
     def _start_jobs(self) -> None:

@@ -147,6 +147,15 @@ async def test_close_lets_submitted_jobs_end() -> None:
     await until(lambda: not threads_of("closing"))
 
 
+async def test_a_closed_pool_takes_nothing() -> None:
+    """Nobody is left to run it: a caller must not wait for ever."""
+    pool = AsyncioRuntime().new_worker_pool("closed", 2)
+    pool.close()
+    with pytest.raises(RuntimeError, match="the worker pool is closed"):
+        pool.submit(str)
+    assert threads_of("closed") == []
+
+
 def test_a_stuck_job_keeps_no_process_alive() -> None:
     """Its thread is a daemon, and what it posts to a closed loop is dropped without a word."""
     gate = Gate()

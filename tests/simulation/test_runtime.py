@@ -105,6 +105,9 @@ def test_workers_run_plain_functions_on_the_loop() -> None:
             await pool.submit(lambda: 1 // 0)
         with pytest.raises(SystemExit):
             await pool.submit(sys.exit)
+        pool.close()
+        with pytest.raises(RuntimeError, match="the worker pool is closed"):
+            pool.submit(str)
 
     assert simulate(scenario).elapsed_ms == 0
 
