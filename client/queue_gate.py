@@ -34,9 +34,8 @@ class QueueGate(Generic[T]):
     def leave(self) -> None:
         """The user has no call at work any more."""
         self.user = None
-        if self._free is not None:
+        if self._free is not None and not self._free.done():  # whoever waited may have been cancelled
             self._free.set_result(None)
-            self._free = None
         self._open()
 
     @asynccontextmanager
@@ -46,8 +45,7 @@ class QueueGate(Generic[T]):
         try:
             async with self._turn:
                 while self.user is not None:
-                    if self._free is None:
-                        self._free = asyncio.get_running_loop().create_future()
+                    self._free = asyncio.get_running_loop().create_future()
                     await self._free
                 yield
         finally:
