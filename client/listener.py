@@ -161,7 +161,8 @@ class ListenerCall(Generic[S]):
         self._log = log
         self._around = around
         self.contract = contract
-        self._outcomes = {status: Outcome(status) for status in contract.statuses}
+        self._outcomes = {status.value: Outcome(status) for status in contract.statuses}  # an Enum's hash is slow
+        self._nothing = None if contract.nothing is None else self._outcomes[contract.nothing.value]
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
@@ -190,10 +191,10 @@ class ListenerCall(Generic[S]):
                 error=reason,
             )
             return Outcome(contract.failure, reason, raised=True)
-        if result is None and contract.nothing is not None:
-            return self._outcomes[contract.nothing]
+        if result is None and self._nothing is not None:
+            return self._nothing
         if type(result) is contract.statuses:
-            return self._outcomes[result]
+            return self._outcomes[result.value]
         returned = "None" if result is None else f"{type(result).__name__} {result!r:.80}"
         self._log.error(
             f"listener returned nonsense: {contract.consequence}",

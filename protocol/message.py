@@ -235,14 +235,15 @@ class MessageExt:
             buffer = self._buffer
             start = self._tail + 3 + buffer[self._tail]
             end = start + (buffer[start - 2] << 8 | buffer[start - 1])
-            found = buffer.rfind(_SHARDING_KEY_NAME, start, end)  # the last of equal names wins
+            found = buffer.find(_SHARDING_KEY_NAME, start, end)
             if found < 0:
                 return None
-            if found == start or buffer[found - 1] == _PAIR_END:
-                value = found + len(_SHARDING_KEY_NAME)
+            value = found + len(_SHARDING_KEY_NAME)
+            is_name = found == start or buffer[found - 1] == _PAIR_END
+            if is_name and buffer.find(_SHARDING_KEY_NAME, value, end) < 0:  # else the last of equal names wins
                 stop = buffer.find(_PAIR_END, value, end)
                 text = buffer[value : stop if stop >= 0 else end]
-                if text:  # else an earlier one may have a value
+                if text:
                     return text.decode("utf-8", "replace")
         return self.properties.get(names.SHARDING_KEY)
 
