@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError
@@ -20,17 +20,12 @@ from lockstep.client.key_lanes import Lane
 from lockstep.client.keyed_process_queue import KeyedProcessQueue
 from lockstep.client.lane_workers import LaneWorkers
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
-from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_gate import QueueGate
-from lockstep.client.queue_locks import Locks
-from lockstep.client.trace import TraceWriter
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
-from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime, WorkerPool
 
 __all__ = ["ConsumeByKeyService"]
 
@@ -66,32 +61,19 @@ class _Work:
 
 
 class ConsumeByKeyService:
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        config: ConsumerConfig,
-        call: ListenerCall[ConsumeOrderlyStatus],
-        locks: Locks,
-        offsets: OffsetStore,
-        dead_letters: DeadLetters,
-        stats: ConsumeStats,
-        pool: WorkerPool,
-        trace: TraceWriter | None,
-        log: EventLog,
-    ) -> None:
-        self._runtime = runtime
-        self._config = config
-        self._call = call
-        self._locks = locks
-        self._offsets = offsets
+    def __init__(self, parts: ServiceParts, dead_letters: DeadLetters) -> None:
+        self._runtime = parts.instance.runtime
+        self._log = parts.instance.log
+        self._config = parts.config
+        self._call: ListenerCall[ConsumeOrderlyStatus] = parts.call
+        self._locks = parts.locks
+        self._offsets = parts.offsets
         self._dead_letters = dead_letters
-        self._stats = stats
-        self._pool = pool
-        self._trace = trace
-        self._log = log
-        limit = config.key_concurrency if call.is_async else config.consume_thread_count
-        self._workers = LaneWorkers[Lane](runtime, "consume by key", limit, self._work)
+        self._stats = parts.stats
+        self._pool = parts.pool
+        self._trace = parts.trace
+        limit = self._config.key_concurrency if self._call.is_async else self._config.consume_thread_count
+        self._workers = LaneWorkers[Lane](self._runtime, "consume by key", limit, self._work)
         self._works: dict[KeyedProcessQueue, _Work] = {}
         self._gates: dict[MessageQueue, QueueGate[Lane]] = {}
         self._running: dict[KeyedProcessQueue, None] = {}  # with calls at work, dropped ones too

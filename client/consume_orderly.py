@@ -9,21 +9,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from lockstep.client.config import ConsumerConfig
-from lockstep.client.consume_stats import ConsumeStats, TopicTotals
+from lockstep.client.consume_service import ServiceParts
+from lockstep.client.consume_stats import TopicTotals
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
-from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.queue_locks import Locks
-from lockstep.client.trace import TraceWriter
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
-from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime, WorkerPool
 
 __all__ = ["ConsumeMessageOrderlyService"]
 
@@ -39,30 +34,17 @@ _COUNTED = frozenset({_Status.SUCCESS, _SUSPEND})  # with manual commit; of the 
 
 
 class ConsumeMessageOrderlyService:
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        config: ConsumerConfig,
-        call: ListenerCall[ConsumeOrderlyStatus],
-        locks: Locks,
-        offsets: OffsetStore,
-        dead_letters: DeadLetters,
-        stats: ConsumeStats,
-        pool: WorkerPool,
-        trace: TraceWriter | None,
-        log: EventLog,
-    ) -> None:
-        self._runtime = runtime
-        self._config = config
-        self._call = call
-        self._locks = locks
-        self._offsets = offsets
+    def __init__(self, parts: ServiceParts, dead_letters: DeadLetters) -> None:
+        self._runtime = parts.instance.runtime
+        self._log = parts.instance.log
+        self._config = parts.config
+        self._call: ListenerCall[ConsumeOrderlyStatus] = parts.call
+        self._locks = parts.locks
+        self._offsets = parts.offsets
         self._dead_letters = dead_letters
-        self._stats = stats
-        self._pool = pool
-        self._trace = trace
-        self._log = log
+        self._stats = parts.stats
+        self._pool = parts.pool
+        self._trace = parts.trace
         self._gates: dict[MessageQueue, asyncio.Lock] = {}
         self._running: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._wanted: dict[MessageQueue, int] = {}  # by how many that are not runs of ours

@@ -33,39 +33,21 @@ class OrderingRow(NamedTuple):
     process_queues: Callable[[ConsumerConfig], Callable[..., ProcessQueue]] = lambda _config: ProcessQueue
 
 
+def _dead_letters(parts: ServiceParts) -> DeadLetters:
+    return DeadLetters(parts.instance, parts.group, parts.config, parts.trace)
+
+
 def _orderly(parts: ServiceParts) -> ConsumeService:
-    return ConsumeMessageOrderlyService(
-        runtime=parts.instance.runtime,
-        config=parts.config,
-        call=parts.call,
-        locks=parts.locks,
-        offsets=parts.offsets,
-        dead_letters=DeadLetters(parts.instance, parts.group, parts.config, parts.trace),
-        stats=parts.stats,
-        pool=parts.pool,
-        trace=parts.trace,
-        log=parts.instance.log,
-    )
+    return ConsumeMessageOrderlyService(parts, _dead_letters(parts))
+
+
+def _by_key(parts: ServiceParts) -> ConsumeService:
+    return ConsumeByKeyService(parts, _dead_letters(parts))
 
 
 def _concurrent(parts: ServiceParts) -> ConsumeService:
     send_back = SendBack(parts.instance, parts.group, parts.config, parts.trace)
     return ConsumeMessageConcurrentlyService(parts, send_back)
-
-
-def _by_key(parts: ServiceParts) -> ConsumeService:
-    return ConsumeByKeyService(
-        runtime=parts.instance.runtime,
-        config=parts.config,
-        call=parts.call,
-        locks=parts.locks,
-        offsets=parts.offsets,
-        dead_letters=DeadLetters(parts.instance, parts.group, parts.config, parts.trace),
-        stats=parts.stats,
-        pool=parts.pool,
-        trace=parts.trace,
-        log=parts.instance.log,
-    )
 
 
 def _keyed_process_queues(config: ConsumerConfig) -> Callable[..., ProcessQueue]:

@@ -13,15 +13,14 @@ from lockstep.client import (
     MessageQueue,
 )
 from lockstep.client.consume_concurrently import ConsumeMessageConcurrentlyService
-from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.listener import CONCURRENT, ListenerCall
-from lockstep.client.offset_store import OffsetStore
+from lockstep.client.listener import CONCURRENT
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import NoLocks
 from lockstep.client.send_back import SendBack
 from lockstep.client.trace import TraceWriter
 from tests.client.messages import messages_at
+from tests.client.service_parts import service_parts
 from tests.client.stage import Stage, queue_at
 
 __all__ = ["LATER", "SUCCESS", "Concurrent"]
@@ -57,17 +56,16 @@ class Concurrent:
         self.queue = ProcessQueue(queue_at(0, topic=topic), 1, stage.client.now_ms(), needs_lock=False)
         self.table: dict[MessageQueue, ProcessQueue] = {self.queue.queue: self.queue}
         settings = ConsumerConfig(**config)
-        pool = stage.client.new_worker_pool("p", settings.consume_thread_count)
-        parts = ServiceParts(
+        parts = service_parts(
+            stage,
+            self._answer_at_once if plain else self._listen,
+            CONCURRENT,
+            settings,
             instance=self.instance,
-            group="g",
-            config=settings,
             message_model=message_model,
             table=self.table,
-            call=ListenerCall(self._answer_at_once if plain else self._listen, pool, stage.log, CONCURRENT),
-            pool=pool,
             locks=NoLocks(stage.client),
-            offsets=cast("OffsetStore", self),
+            offsets=self,
             stats=self.stats,
             trace=trace,
         )

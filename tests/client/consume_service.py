@@ -9,13 +9,12 @@ from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.client.listener import ORDERLY, ListenerCall
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.listener import ORDERLY
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.queue_locks import QueueLocks
 from lockstep.client.trace import TraceWriter
 from lockstep.simulation import SimRuntime
 from tests.client.messages import messages_at
+from tests.client.service_parts import service_parts
 from tests.client.stage import Stage, queue_at
 
 __all__ = ["SUSPEND", "S", "Service", "answers"]
@@ -45,18 +44,18 @@ class Service:
         self.log = stage.log
         self.stats = ConsumeStats(0)
         pool = stage.client.new_worker_pool("p", 1)
-        self.service = ConsumeMessageOrderlyService(
-            runtime=stage.client,
-            config=self.config,
-            call=ListenerCall(self._listen, pool, stage.log, ORDERLY),
-            locks=cast("QueueLocks", self),
-            offsets=cast("RemoteBrokerOffsetStore", self),
-            dead_letters=cast("DeadLetters", self),
-            stats=self.stats,
+        parts = service_parts(
+            stage,
+            self._listen,
+            ORDERLY,
+            self.config,
             pool=pool,
+            locks=self,
+            offsets=self,
+            stats=self.stats,
             trace=trace,
-            log=stage.log,
         )
+        self.service = ConsumeMessageOrderlyService(parts, cast("DeadLetters", self))
         self.queue = self.new_queue()
 
     def new_queue(self, *, locked: bool = True) -> ProcessQueue:

@@ -6,16 +6,14 @@ from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consume_by_key import ConsumeByKeyService
-from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.keyed_process_queue import KeyedProcessQueue
-from lockstep.client.listener import BY_KEY, ListenerCall
-from lockstep.client.offset_store import OffsetStore
-from lockstep.client.queue_locks import Locks
+from lockstep.client.listener import BY_KEY
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.properties import SHARDING_KEY
 from tests.client.consume_service import SUSPEND, S
 from tests.client.messages import message_at
+from tests.client.service_parts import service_parts
 from tests.client.stage import Stage, on_stage, queue_at
 
 Answer = Callable[[MessageExt, ConsumeOrderlyContext], Any]
@@ -48,18 +46,10 @@ class Service:
         self.config = ConsumerConfig(consume_thread_count=threads, **config)
         self.pool = stage.client.new_worker_pool("p", threads)
         listener = self._plain if plain else self._async
-        self.service = ConsumeByKeyService(
-            runtime=stage.client,
-            config=self.config,
-            call=ListenerCall(listener, self.pool, stage.log, BY_KEY),
-            locks=cast("Locks", self),
-            offsets=cast("OffsetStore", self),
-            dead_letters=cast("DeadLetters", self),
-            stats=ConsumeStats(0),
-            pool=self.pool,
-            trace=trace,
-            log=stage.log,
+        parts = service_parts(
+            stage, listener, BY_KEY, self.config, pool=self.pool, locks=self, offsets=self, trace=trace
         )
+        self.service = ConsumeByKeyService(parts, cast("DeadLetters", self))
         self.queue = self.new_queue()
 
     def new_queue(self) -> KeyedProcessQueue:

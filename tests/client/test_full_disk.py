@@ -1,22 +1,22 @@
 """A trace that cannot be written delays what needs it and ends nothing (wire.md 12.6, 12.7)."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.flow_control import FlowControl
-from lockstep.client.listener import ORDERLY, ListenerCall
+from lockstep.client.listener import ORDERLY
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
-from lockstep.client.queue_locks import QueueLocks
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.heartbeat import SubscriptionData
 from tests.client.messages import messages_at
+from tests.client.service_parts import service_parts
 from tests.client.stage import Stage, on_stage, queue_at
 
 PULL = RequestCode.PULL_MESSAGE
@@ -101,19 +101,9 @@ async def test_a_lock_that_cannot_be_recorded_is_asked_for_again(stage: Stage) -
     async def listen(messages: list[MessageExt], _: ConsumeOrderlyContext) -> None:
         handled.extend(message.queue_offset for message in messages)
 
-    pool = stage.client.new_worker_pool("p", 1)
-    service = ConsumeMessageOrderlyService(
-        runtime=stage.client,
-        config=config,
-        call=ListenerCall(listen, pool, stage.log, ORDERLY),
-        locks=cast("QueueLocks", locks),
-        offsets=RemoteBrokerOffsetStore(instance, "tower"),
-        dead_letters=DeadLetters(instance, "tower", config, None),
-        stats=ConsumeStats(0),
-        pool=pool,
-        trace=None,
-        log=stage.log,
-    )
+    offsets = RemoteBrokerOffsetStore(instance, "tower")
+    parts = service_parts(stage, listen, ORDERLY, config, instance=instance, locks=locks, offsets=offsets)
+    service = ConsumeMessageOrderlyService(parts, DeadLetters(instance, "tower", config, None))
     service.submit(locks.process_queue, messages_at(0, 1))
     await stage.world.sleep_ms(4_000)
     assert locks.asked_ms == [100, 3_200]

@@ -1,0 +1,42 @@
+"""What a consume service is made of, where a test puts its own in."""
+
+from typing import Any
+
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.consume_service import ServiceParts
+from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.instance import MQClientInstance
+from lockstep.client.listener import AnyListener, Contract, ListenerCall
+from lockstep.protocol.heartbeat import MessageModel
+from lockstep.remoting.runtime import WorkerPool
+from tests.client.stage import Stage
+
+__all__ = ["service_parts"]
+
+_NOWHERE = "10.9.9.9:9876"  # a name server that nobody asks
+
+
+def service_parts(
+    stage: Stage,
+    listener: AnyListener,
+    contract: Contract[Any],
+    config: ConsumerConfig,
+    *,
+    instance: MQClientInstance | None = None,
+    pool: WorkerPool | None = None,
+    stats: ConsumeStats | None = None,
+    **others: Any,
+) -> ServiceParts:
+    """`others`: what else ServiceParts has; `locks` and `offsets` must be among them."""
+    instance = instance or stage.instance(name_server=_NOWHERE)
+    pool = pool or stage.client.new_worker_pool("p", config.consume_thread_count)
+    given = {"message_model": MessageModel.CLUSTERING, "table": {}, "trace": None, **others}
+    return ServiceParts(
+        instance=instance,
+        group="g",
+        config=config,
+        call=ListenerCall(listener, pool, stage.log, contract),
+        pool=pool,
+        stats=stats or ConsumeStats(0),
+        **given,
+    )
