@@ -18,6 +18,7 @@ from lockstep.client.hooks import (
     SendMessageContext,
     SendMessageHook,
 )
+from lockstep.client.listener import ConsumeConcurrentlyStatus
 from lockstep.client.send_result import SendResult
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
@@ -125,6 +126,12 @@ class ConsumeHooks:
 
     def after(self, context: ConsumeMessageContext) -> None:
         _call_all([hook.after for hook in self._calls], context, self._log)
+
+    def handed_out(self, messages: list[MessageExt], queue: MessageQueue) -> None:
+        """A pull consumer's: nobody knows what becomes of them, and they count as consumed."""
+        context = self.before(messages, queue)
+        context.status, context.success = ConsumeConcurrentlyStatus.CONSUME_SUCCESS.name, True
+        self.after(context)
 
     def wanted(self, messages: list[MessageExt], queue: MessageQueue) -> list[MessageExt]:
         """What the filter hooks left."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.hooks import FilterMessageHook
+from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
 from lockstep.client.instance import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.message_selector import Expression, subscription_of
@@ -89,6 +89,10 @@ class PullConsumer(Lifecycle):
         self.register_topic(topic)
         self._listeners[self._tenant.wrap(topic)] = listener
 
+    def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
+        """Called before and after each pull's messages are handed out, which as in RocketMQ counts as consumed."""
+        self._hooks.add_consume(hook)
+
     def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
         """Called with what each pull brought, after its tags were looked at."""
         self._hooks.add_filter(hook)
@@ -158,6 +162,8 @@ class PullConsumer(Lifecycle):
         result = await member.calls.call(request, source, endpoint)
         if result.status is PullStatus.FOUND:
             member.stats.pulled(queue.topic, len(result.messages), member.runtime.now_ms() - began_ms)
+        if self._hooks.active:
+            self._hooks.handed_out(result.messages, queue)
         return result
 
     # Offsets -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from lockstep.client import (
     PullStatus,
     TopicNotFoundError,
 )
+from lockstep.client.hooks import ConsumeMessageContext
 from lockstep.client.local_offset_store import LocalOffsets
 from lockstep.protocol.admin_headers import (
     ConsumeMessageDirectlyRequestHeader,
@@ -76,6 +77,38 @@ async def test_a_pull_is_what_its_user_says(stage: Stage) -> None:
     assert first[:6] == ("tower", TOPIC, 1, 7, 32, 4)
     assert (first.subscription, first.expression_type, first.sub_version) == ("TagA || TagB", "TAG", 0)
     assert (second.max_msg_nums, second.sys_flag, second.suspend_timeout_millis) == (1, 6, 20_000)
+    await consumer.shutdown()
+
+
+class Hook:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, list[int], bool, str]] = []
+
+    def note(self, when: str, context: ConsumeMessageContext) -> None:
+        offsets = [message.queue_offset for message in context.messages]
+        self.seen.append((when, context.queue.topic, offsets, context.success, context.status))
+
+    def before(self, context: ConsumeMessageContext) -> None:
+        self.note("before", context)
+
+    def after(self, context: ConsumeMessageContext) -> None:
+        self.note("after", context)
+        raise ValueError("a hook that fails")
+
+
+@on_stage
+async def test_hooks_hear_of_what_is_handed_out(stage: Stage) -> None:
+    """As in RocketMQ what a pull brought counts as consumed; a hook that fails takes nothing away."""
+    consumer, _ = await pull_consumer(stage)
+    hook = Hook()
+    consumer.register_consume_message_hook(hook)
+    result = await consumer.pull(queue_at(1), "*", 7, 32)
+    assert [message.queue_offset for message in result.messages] == [7, 8, 9]
+    assert hook.seen == [
+        ("before", TOPIC, [7, 8, 9], False, ""),
+        ("after", TOPIC, [7, 8, 9], True, "CONSUME_SUCCESS"),
+    ]
+    assert stage.events("warning") == ["hook failed"]
     await consumer.shutdown()
 
 
