@@ -14,12 +14,22 @@ from tests.interop.harness.fixtures import (  # noqa: F401
     lockstep,
 )
 from tests.interop.harness.installed import BUILD
-from tests.interop.harness.table import ROWS, judge, print_table, write_json
+from tests.interop.harness.table import Rows, judge, print_table, write_json
 from tests.interop.java_story import quick_story, story  # noqa: F401
+
+_ROWS = pytest.StashKey[Rows]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[ROWS] = []
+    rows = config.stash[_ROWS] = Rows()
+    config.pluginmanager.register(rows)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A module's tests share servers, so one worker runs them all; what compares answers is one story of many tests."""
+    for item in items:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group(item.path.stem if folder == "interop" else folder))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,7 +43,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    rows = config.stash[ROWS]
+    rows = config.stash[_ROWS].all
     if rows:
         terminalreporter.section("interop")
         print_table(rows)

@@ -1,4 +1,7 @@
-"""The table that `make interop` ends with: one row a scenario, filled by its test, judged by how that test ended."""
+"""The table that `make interop` ends with: one row a scenario, filled by its test, judged by how that test ended.
+
+Tests run in several processes; rows come to the one that prints them with the reports of their tests.
+"""
 
 import json
 from dataclasses import asdict, dataclass
@@ -9,10 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["ROWS", "Row", "RowMaker", "judge", "print_table", "write_json"]
+__all__ = ["Row", "RowMaker", "Rows", "judge", "print_table", "write_json"]
 
 COLUMNS = ("client", "version", "direction", "scenario", "messages", "order kept", "duplicates", "result")
 NUMBERS = ("messages", "duplicates")
+_PROPERTY = "interop row"  # of a report
 STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
 
 
@@ -53,11 +57,18 @@ class RowMaker:
         return row
 
 
-ROWS = pytest.StashKey[list[Row]]()
+class Rows:
+    """A plugin that keeps the rows of all reports."""
+
+    def __init__(self) -> None:
+        self.all: list[Row] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.all += [Row(**told) for name, told in report.user_properties if name == _PROPERTY]  # type: ignore[arg-type]
 
 
 def judge(item: pytest.Item, makers: RowMaker | None, report: pytest.TestReport) -> None:
-    """Note a test's rows once it has run; one row for a test that failed or was skipped before it made any."""
+    """Put a test's rows into its report; one row for a test that failed or was skipped before it made any."""
     rows = list(makers.rows) if makers else []
     if not rows and report.outcome == "passed":
         return
@@ -67,7 +78,7 @@ def judge(item: pytest.Item, makers: RowMaker | None, report: pytest.TestReport)
         rows = [Row(Path(str(item.path)).stem.removeprefix("test_"), "", "", scenario)]
     for row in rows:
         row.result, row.why = report.outcome, why
-    item.config.stash[ROWS].extend(rows)
+    report.user_properties += [(_PROPERTY, asdict(row)) for row in rows]
 
 
 def reason(report: pytest.TestReport) -> str:
