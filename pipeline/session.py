@@ -29,6 +29,9 @@ _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "16",  # Spark's 200 are for a cluster
+    # Of local files these take direct memory for a whole row group at once. Where that is bounded the thread that reads
+    # dies of it, and the query waits for ever.
+    "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
 }
 _MASTER: Final = re.compile(r"(?:local(?:\[.+\])?|local-cluster\[.+\]|yarn|(?:spark|k8s)://.+)")
 

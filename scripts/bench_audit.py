@@ -31,6 +31,7 @@ SAMPLE_S = 0.5
 # Room beside the heap: what Netty and Parquet keep there has a bound of its own, and glibc one heap for two threads.
 JAVA_OPTIONS = "-XX:MaxDirectMemorySize=256m"
 ARENAS = "2"
+WIDTH = 150  # of the table where there is no terminal
 COLUMNS = (
     "messages", "traces", "made in", "audited in", "per million", "CPU", "CPU per million", "most memory", "verdict",
 )  # fmt: skip
@@ -110,11 +111,12 @@ def main() -> None:
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     }
     spark = spark_session("bench_audit", master="local[2]", driver_memory=arguments.driver_memory, settings=settings)
+    console = Console(width=None if Console().is_terminal else WIDTH)
     table = Table(*COLUMNS)
     try:
         for millions in map(float, arguments.millions.split(",")):
             table.add_row(*measured(spark, folder, int(millions * 1_000_000)))
-            Console().print(table)
+            console.print(table)
     finally:
         end_session(spark)
         if not arguments.folder:
