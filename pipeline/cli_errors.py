@@ -4,7 +4,7 @@ import re
 import sys
 from typing import Final
 
-__all__ = ["JobFailed", "UsageError", "note", "one_line"]
+__all__ = ["JobFailed", "UsageError", "is_of_spark", "note", "one_line"]
 
 _PYTHON_ERROR: Final = re.compile(
     r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Lost|Refused|Timeout|Failed|Missing)): (.*)$"
@@ -14,6 +14,7 @@ _JAVA_ERROR: Final = re.compile(r"^: (?:org|java|scala)\.[\w.$]+: |^Caused by: o
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _STACK: Final = re.compile(r"^\s*(?:at [\w.$/<>]+\(|File \"|Traceback|Driver stacktrace|JVM stacktrace|\^+)")
 _LINE_MAX: Final = 600
+_JVM_ENDED: Final = "Spark's JVM ended by itself; if its memory was too small, --driver-memory gives it more"
 
 
 class JobFailed(Exception):
@@ -30,9 +31,20 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
+def is_of_spark(error: BaseException) -> bool:
+    """PySpark's, or that of a question to a JVM that is gone."""
+    return isinstance(error, ConnectionError) or type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
 def one_line(error: BaseException) -> str:
     """The sentence in an error that a person can act on: ours where one of ours is in it, else Spark's own."""
-    lines = [_STATE.sub("", line).rstrip() for line in str(error).splitlines()]
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return _JVM_ENDED
+    try:
+        text = str(error)
+    except Exception:  # the JVM is asked for it
+        return _JVM_ENDED
+    lines = [_STATE.sub("", line).rstrip() for line in text.splitlines()]
     for line in reversed(lines):
         if found := _OURS.match(line.strip()):
             return _cut(found[1])

@@ -9,7 +9,7 @@ import typer
 
 from lockstep.client.cli_output import OutputFormat
 from lockstep.pipeline.blocking import Addresses
-from lockstep.pipeline.cli_errors import JobFailed, UsageError, one_line
+from lockstep.pipeline.cli_errors import JobFailed, UsageError, is_of_spark, one_line
 from lockstep.remoting.settings import parse_addresses
 
 if TYPE_CHECKING:
@@ -38,7 +38,12 @@ Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Spark's master.", show_default="local[*]; under spark-submit what that says"),
 ]
-DriverMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Memory of Spark's driver, as 2g.")]
+DriverMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="Memory of Spark's driver, as 4g.", show_default="2g; under spark-submit what that says"
+    ),
+]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
 ]
@@ -70,7 +75,7 @@ class Session(NamedTuple):
         try:
             yield spark
         except Exception as error:
-            if type(error).__module__.startswith(("pyspark.", "py4j.")):  # their text is asked of the JVM
+            if is_of_spark(error):  # the JVM is asked for its text
                 raise JobFailed(one_line(error)) from error
             raise
         finally:

@@ -4,7 +4,9 @@ import importlib.util
 import os
 import re
 import sys
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +30,7 @@ _QUIET: Final = {
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",  # where the driver does everything, Spark's 1g is too little for a large audit
     "spark.sql.shuffle.partitions": "16",  # Spark's 200 are for a cluster
     # Of local files these take direct memory for a whole row group at once. Where that is bounded the thread that reads
     # dies of it, and the query waits for ever.
@@ -50,8 +53,9 @@ def spark_session(
 ) -> "SparkSession":
     """A session, or the one that there is. Without `master`: what spark-submit said, and local[*] without it.
 
-    `driver_memory` is Spark's text, as "2g"; `settings` are Spark's own and win over ours. `verbose` lets Spark's
-    warnings through. Raises SparkMissing, JavaMissing, PipelineError for what is no master.
+    `driver_memory` is Spark's text, on a local master "2g" where it is not given; `settings` are Spark's own and win
+    over ours. `verbose` lets Spark's warnings through. Raises SparkMissing, JavaMissing, PipelineError for what is no
+    master.
     """
     try:
         from pyspark.sql import SparkSession
@@ -79,7 +83,14 @@ def spark_session(
     if master:
         builder = builder.master(master)
     session: SparkSession = builder.config(map={**chosen, **given}).getOrCreate()
+    if not verbose:
+        quiet: Any = session.sparkContext
+        quiet._accumulatorServer.handle_error = _say_nothing  # noqa: SLF001  (a traceback, when the JVM ends by itself)
     return session
+
+
+def _say_nothing(*_: object) -> None:
+    pass
 
 
 def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -107,16 +118,29 @@ def use_here(session: "SparkSession") -> None:
 
 
 def end_session(session: "SparkSession") -> None:
-    """Stop it and its JVM, which else lives until this process ends. The next session here gets a JVM of its own."""
+    """Stop it and its JVM, which else lives until this process ends, if it has not ended by itself.
+
+    The next session here gets a JVM of its own.
+    """
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     context: Any = SparkContext
     gateway = context._gateway  # noqa: SLF001  (no public way leads to a JVM's end)
-    session.stop()
+    try:
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+            session.stop()
+    except (Py4JError, OSError):  # the JVM is gone; what is left is this process's own
+        session.sparkContext.stop()
+        vars_of: Any = SparkSession
+        vars_of._instantiatedSession = vars_of._activeSession = None  # noqa: SLF001
     process = getattr(gateway, "proc", None)
     if process is None:  # spark-submit's, not ours
         return
-    gateway.shutdown()
-    process.stdin.close()
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    with suppress(BrokenPipeError):
+        process.stdin.close()
     process.wait(_JVM_END_TIMEOUT_S)
     context._gateway = context._jvm = None  # noqa: SLF001

@@ -28,7 +28,7 @@ from pipeline_story import PipelineStory
 from rich.console import Console
 
 from lockstep.client import ClientError
-from lockstep.pipeline.cli_errors import one_line
+from lockstep.pipeline.cli_errors import is_of_spark, one_line
 from lockstep.pipeline.errors import PipelineError
 from lockstep.pipeline.progress import JobProgress
 from lockstep.pipeline.session import end_session, spark_session
@@ -53,7 +53,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--flights", type=int, default=SMALL_FLIGHTS if small else None, help="only the first so many")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for traces, tables and report; made anew")
     parser.add_argument("--master", default="local[2]", help="Spark's (default %(default)s)")
-    parser.add_argument("--driver-memory", default="1g", help="of the JVM (default %(default)s)")
+    parser.add_argument("--driver-memory", default="2g", help="of the JVM (default %(default)s)")
     return parser.parse_args()
 
 
@@ -98,7 +98,7 @@ def run(given: argparse.Namespace, console: Console) -> bool:
         verdict = judge(spark, Ran(story.traces, story.content, story.lag), given.folder, console)
         return print_verdict(verdict, Expected(total, keys, story.sent), time.monotonic() - begin, console)
     except Exception as error:
-        if type(error).__module__.startswith(("pyspark.", "py4j.")):
+        if is_of_spark(error):
             raise SparkFailed(one_line(error)) from error  # while the JVM is there to be asked for the text
         raise
     finally:
