@@ -65,6 +65,7 @@ def judge(spark: "SparkSession", ran: Ran, folder: Path, console: Console) -> Ve
         wrong = misplaced(topic)
         progress.tell("the traces are spoilt")
         done = spoil(ran.traces, folder)
+        progress.tell("the audit of the run and of its spoilt copies")
         tables = audited(spark, histories(spark, ran.traces, folder), topic, folder / "tables", progress)
         progress.tell("the report")
         mine = {name: table.where(fn.col("history") == THE_RUN) for name, table in tables.items()}
