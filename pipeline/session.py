@@ -32,6 +32,7 @@ _LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",  # where the driver does everything, Spark's 1g is too little for a large audit
     "spark.sql.shuffle.partitions": "16",  # Spark's 200 are for a cluster
+    "spark.unsafe.sorter.spill.read.ahead.enabled": "false",  # it takes two buffers of heap for each piece of a spill
     # Of local files these take direct memory for a whole row group at once. Where that is bounded the thread that reads
     # dies of it, and the query waits for ever.
     "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",

@@ -35,7 +35,7 @@ from lockstep.pipeline.session import end_session, spark_session
 from lockstep.remoting.errors import RemotingError
 
 FOLDER = Path(__file__).parents[1] / "build" / "pipeline"
-SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "4"}
+SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "16"}
 SMALL_SETTINGS = {  # so few rows cost less than what Spark does to be fast with many
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",

@@ -70,7 +70,11 @@ def _handled() -> Column:
 
 def facts(records: DataFrame) -> DataFrame:
     """The rows that every rule reads; see the names below."""
-    by_history = _narrow(records).repartition("h")  # which serves both windows
+    # Which serves both windows. With a number: else few large partitions are made of many small ones, and a window that
+    # finds no room writes itself to disk piece by piece and must read all of these at once.
+    partitions = records.sparkSession.conf.get("spark.sql.shuffle.partitions")
+    assert partitions is not None, "it has a default"
+    by_history = _narrow(records).repartition(int(partitions), "h")
     return _of_history(_of_period(by_history))
 
 
