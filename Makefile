@@ -36,7 +36,7 @@ pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent
 	$(BIN)/python scripts/pipeline.py
 
 test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests (ARGS="-k lock -x" goes to pytest)
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 $(ARGS)
 
 nightly: $(VENV)/.dev ## 2,000 power cuts on virtual time, 1,000 kills of a real broker (CUTS=, CRASHES=)
 	$(BIN)/python -m tests.scenarios.many_power_cuts $(or $(CUTS),2000)
@@ -48,7 +48,7 @@ lint: $(VENV)/.dev $(TYPES) ## ruff, and mypy in strict mode
 	$(BIN)/mypy $(PACKAGES:%=$(TYPES)/%) $(PROGRAMS)
 
 interop: $(VENV)/.dev $(TYPES) $(FLIGHTS) $(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready $(INTEROP)/node/.ready $(INTEROP)/cpp/.ready ## real RocketMQ clients on our broker, our client on Apache's (ARGS="-k java")
-	$(BIN)/python -m pytest $(wildcard tests/interop tests/differential) -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest $(wildcard tests/interop tests/differential) -n 2 $(ARGS)
 
 fidelity: $(VENV)/.dev $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers and ours the same, and write docs/FIDELITY.md
 	$(BIN)/python -m pytest tests/differential --write-fidelity -q $(ARGS)

@@ -2,15 +2,19 @@
 
 A module whose tests cost too much to run twice says so: `pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])`.
 Tests under `integration/` and `interop/` start processes of their own and run once, on uvloop.
+
+What shares something that takes long to start runs in one worker: see `TogetherScheduling`.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # How long an example takes is the machine's business: a loaded one is no finding.
 settings.register_profile("lockstep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -18,6 +22,24 @@ settings.load_profile("lockstep")
 
 TESTS = Path(__file__).parent
 RUN_ONCE = (TESTS / "integration", TESTS / "interop")
+
+
+TOGETHER = ("tests/pipeline/", "tests/differential/")  # one Spark; one pair of brokers
+MODULES_TOGETHER = "tests/interop/"
+
+
+class TogetherScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Folders, and modules of one folder, that a worker gets as a whole, the largest first; the rest test by test."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(MODULES_TOGETHER):
+            return nodeid.partition("::")[0]
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherScheduling:
+    return TogetherScheduling(config, log)
 
 
 class DebugLoop(asyncio.SelectorEventLoop):

@@ -25,13 +25,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(rows)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A module's tests share servers, so one worker runs them all; what compares answers is one story of many tests."""
-    for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(item.path.stem if folder == "interop" else folder))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Rows count once: with the call, or with a set-up that did not come so far."""

@@ -1,6 +1,6 @@
 """What tests on Spark share: one session of Spark a process, brokers in processes of their own.
 
-A JVM takes seconds to start and most of a processor, so pytest-xdist keeps these tests together (`--dist loadgroup`).
+A JVM takes seconds to start and most of a processor, so these tests run in one worker (tests/conftest.py).
 """
 
 import asyncio
@@ -33,10 +33,9 @@ SPARK_SETTINGS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need Spark run in one worker, so that one JVM serves them all."""
+    """Tests that need Spark may take long."""
     for item in items:
         if NEEDS_SPARK & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.timeout(SPARK_TIMEOUT_S))
 
 

@@ -4,6 +4,9 @@ import org.apache.rocketmq.common.message.Message;
 
 /** What producers take: --name-server, --topic, --producer-group, --namespace, --body-bytes, --tags, --delay-level. */
 final class Producers {
+    /** A first send loads half of the client's classes; where much else runs that alone may take RocketMQ's 3 s. */
+    private static final int SEND_TIMEOUT_MS = 30_000;
+
     private Producers() {}
 
     static DefaultMQProducer configure(DefaultMQProducer producer, Arguments arguments) {
@@ -13,6 +16,7 @@ final class Producers {
             producer.setNamespace(arguments.need("namespace"));
         }
         producer.setDefaultTopicQueueNums(arguments.getInt("queues", 4));
+        producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
         return producer;
     }
 
