@@ -134,8 +134,8 @@ def end_session(session: "SparkSession") -> None:
             session.stop()
     except (Py4JError, OSError):  # the JVM is gone; what is left is this process's own
         session.sparkContext.stop()
-        vars_of: Any = SparkSession
-        vars_of._instantiatedSession = vars_of._activeSession = None  # noqa: SLF001
+        known: Any = SparkSession
+        known._instantiatedSession = known._activeSession = None  # noqa: SLF001
     process = getattr(gateway, "proc", None)
     if process is None:  # spark-submit's, not ours
         return

@@ -35,7 +35,6 @@ from lockstep.pipeline.session import end_session, spark_session
 from lockstep.remoting.errors import RemotingError
 
 FOLDER = Path(__file__).parents[1] / "build" / "pipeline"
-SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "16"}
 SMALL_SETTINGS = {  # so few rows cost less than what Spark does to be fast with many
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -53,7 +52,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--flights", type=int, default=SMALL_FLIGHTS if small else None, help="only the first so many")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for traces, tables and report; made anew")
     parser.add_argument("--master", default="local[2]", help="Spark's (default %(default)s)")
-    parser.add_argument("--driver-memory", default="2g", help="of the JVM (default %(default)s)")
+    parser.add_argument("--driver-memory", help="of the JVM (default 2g)")
     return parser.parse_args()
 
 
@@ -84,7 +83,7 @@ def run(given: argparse.Namespace, console: Console) -> bool:
     """Whether all was in order. Raises what ends the run early."""
     begin = time.monotonic()
     console.print("Spark starts")
-    settings = SMALL_SETTINGS if given.flights and given.flights <= FEW_FLIGHTS else SPARK_SETTINGS
+    settings = SMALL_SETTINGS if given.flights and given.flights <= FEW_FLIGHTS else None
     spark = spark_session("flights", master=given.master, driver_memory=given.driver_memory, settings=settings)
     try:
         with JobProgress(spark, "Spark makes events of the flights", console):

@@ -22,19 +22,17 @@ settings.load_profile("lockstep")
 
 TESTS = Path(__file__).parent
 RUN_ONCE = (TESTS / "integration", TESTS / "interop")
-
-
-TOGETHER = ("tests/pipeline/", "tests/differential/")  # one Spark; one pair of brokers
-MODULES_TOGETHER = "tests/interop/"
+TOGETHER = "tests/pipeline/"  # one Spark
+MODULES_TOGETHER = "tests/interop/"  # servers of their own
 
 
 class TogetherScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Folders, and modules of one folder, that a worker gets as a whole, the largest first; the rest test by test."""
+    """A folder, and each module of another, that a worker gets as a whole, the largest first; the rest test by test."""
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(MODULES_TOGETHER):
             return nodeid.partition("::")[0]
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+        return TOGETHER if nodeid.startswith(TOGETHER) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

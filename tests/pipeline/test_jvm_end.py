@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from lockstep.pipeline.cli_errors import is_of_spark, one_line
+from tests.commands import SCRIPTS
 from tests.integration.processes import Process, until
 from tests.pipeline.conftest import Brokers
 from tests.pipeline.topics import Topic
 
-PROGRAM = "import sys; from lockstep.pipeline.cli import main; sys.argv[0] = 'lockstep-pipeline'; main()"
+PROGRAM = str(SCRIPTS / "lockstep-pipeline")
 
 
 def java_of(process: Process) -> int:
@@ -28,7 +29,7 @@ def test_a_command_ends_with_its_jvm(brokers: Brokers, java: str) -> None:
     topic = Topic.create(brokers.start(), "ending")
     topic.fill(3)
     options = ("-n", topic.broker.name_server, "--group", "g", "--topic", topic.name, "--every", "1", "-o", "json")
-    command = brokers.processes.program("lag", "-c", PROGRAM, "lag", *options)
+    command = brokers.processes.program("lag", PROGRAM, "lag", *options)
     asyncio.run(until(lambda: topic.name in command.stdout(), "a row of lag", 60))
     os.kill(java_of(command), signal.SIGKILL)
     assert asyncio.run(command.ended(60)) == 1
