@@ -72,6 +72,9 @@ class QueueLocks:
     between, another client may have owned the queue, handled what this one has in hand and gone; RocketMQ goes on
     with it all the same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a
     new one.
+
+    An unlock never overtakes a lock request that was sent before it: Apache's broker handles requests of one
+    connection side by side, and a renewal behind the unlock would lock the queue again for a client that has gone.
     """
 
     needed = True
@@ -92,17 +95,25 @@ class QueueLocks:
         self._on_won_back = on_won_back
         self._trace = trace
         self._unlock_timers: dict[MessageQueue, TimerHandle] = {}
+        self._unlocks_owed: set[MessageQueue] = set()  # sent when the lock requests under way are answered
+        self._asking: dict[asyncio.Task[set[MessageQueue] | None], frozenset[MessageQueue]] = {}
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Ask for these queues, one request a broker; those granted, and since when. A ProcessQueue is renewed.
 
         A lock counts from the time it was asked for: the broker's clock for it starts later, however late the answer
-        is read. A broker that does not answer grants nothing.
+        is read. A broker that does not answer grants nothing; should it have granted, it gets an unlock later.
         """
         granted: dict[MessageQueue, int] = {}
         for broker_name, wanted in _by_broker(queues).items():
+            for queue in wanted:
+                self._cancel_unlock(queue)
             asked_ms = self._instance.runtime.now_ms()
-            won = await self._lock_batch(broker_name, wanted) or ()
+            won = await self._lock_batch(broker_name, wanted)
+            if won is None:
+                for queue in wanted:
+                    self.unlock_later(queue)
+                continue
             for queue in [queue for queue in wanted if queue in won]:
                 granted[queue] = asked_ms
                 process_queue = self._table.get(queue)
@@ -156,6 +167,15 @@ class QueueLocks:
     async def _lock_batch(
         self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None
     ) -> set[MessageQueue] | None:
+        """What the broker granted, None where it did not answer. The request is known of until then, whoever waits."""
+        asking = self._instance.runtime.create_task(self._ask(broker_name, queues, over), name="lock")
+        self._asking[asking] = frozenset(queues)
+        asking.add_done_callback(self._asking.pop)
+        return await asyncio.shield(asking)
+
+    async def _ask(
+        self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None
+    ) -> set[MessageQueue] | None:
         body = LockBatchBody(self._group, self._instance.client_id, tuple(queues))
         try:
             reply = await self._instance.call_for(
@@ -173,6 +193,11 @@ class QueueLocks:
 
     def unlock_one_way(self, queue: MessageQueue) -> None:
         """As a rebalance unlocks: nobody waits for it."""
+        under_way = [asking for asking, queues in self._asking.items() if queue in queues]
+        if under_way:
+            self._unlocks_owed.add(queue)
+            under_way[-1].add_done_callback(lambda _: self._unlock_owed(queue))
+            return
         address = self._instance.routes.master_address(queue.broker_name)
         endpoint = self._instance.dialer.open_endpoint(address) if address else None
         if endpoint is not None:
@@ -191,7 +216,13 @@ class QueueLocks:
         if queue not in self._table:
             self.unlock_one_way(queue)
 
+    def _unlock_owed(self, queue: MessageQueue) -> None:
+        if queue in self._unlocks_owed:
+            self._unlocks_owed.remove(queue)
+            self.unlock_one_way(queue)
+
     def _cancel_unlock(self, queue: MessageQueue) -> None:
+        self._unlocks_owed.discard(queue)
         timer = self._unlock_timers.pop(queue, None)
         if timer is not None:
             timer.cancel()
@@ -199,11 +230,14 @@ class QueueLocks:
     async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
         """As a shutdown unlocks: each broker's answer is waited for.
 
-        With `queues` go those whose delayed unlock is still to come, or they would stay locked until they expire.
+        With `queues` go those whose unlock is still to come, or they would stay locked until they expire.
         """
-        later = [queue for queue in self._unlock_timers if queue not in self._table]
-        for queue in list(self._unlock_timers):
+        to_come = [*self._unlock_timers, *self._unlocks_owed]
+        later = [queue for queue in to_come if queue not in self._table]
+        for queue in to_come:
             self._cancel_unlock(queue)
+        if self._asking:
+            await asyncio.wait(self._asking)
         for broker_name, held in _by_broker([*queues, *later]).items():
             body = LockBatchBody(self._group, self._instance.client_id, tuple(held))
             try:

@@ -1,7 +1,7 @@
 """The client's side of the broker's locks (wire.md 7.3): asked, granted, refused, unanswered."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageQueue
@@ -17,6 +17,7 @@ from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 GROUP = "tower"
 LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
 LIVE_MS = ConsumerConfig().lock_max_live_time_ms
+UNLOCK_DELAY_MS = ConsumerConfig().unlock_delay_ms
 
 
 def body_of(command: RemotingCommand) -> LockBatchBody:
@@ -207,3 +208,58 @@ async def test_unlocking_at_a_shutdown(stage: Stage) -> None:
     assert [body_of(command).mq_set for command in second.requests(UNLOCK)] == [(queue_at(0, "broker-b"),)]
     assert not any(command.is_one_way for command in (*first.requests(UNLOCK), *second.requests(UNLOCK)))
     assert stage.events("warning") == ["unlock failed"]
+
+
+@on_stage
+async def test_an_unlock_never_overtakes_a_lock(stage: Stage) -> None:
+    """Apache's broker handles requests of one connection side by side: a renewal behind an unlock would lock again.
+
+    Also where nobody waits for the renewal any more, as at a shutdown.
+    """
+    first, _, locks = await locks_on(stage)
+    locks.add(queue_at(0))
+    await locks.locks.lock([queue_at(0)])  # the connection is there
+    for unlock in (locks.locks.unlock_all, lambda queues: locks.locks.unlock_one_way(*queues)):
+        stage.world.hold("broker-a", "client")
+        renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
+        await stage.world.sleep_ms(100)
+        renewing.cancel()
+        told = stage.client.create_task(_awaited(unlock([queue_at(0)])), name="unlock")
+        await stage.world.sleep_ms(100)
+        assert first.requests(UNLOCK) == []
+        stage.world.release("broker-a", "client")
+        await stage.world.until(lambda: first.requests(UNLOCK))
+        await told
+        first.seen.clear()
+
+
+async def _awaited(answer: Awaitable[None] | None) -> None:
+    if answer is not None:
+        await answer
+
+
+@on_stage
+async def test_a_queue_that_is_asked_for_again_is_not_unlocked(stage: Stage) -> None:
+    """Neither by an unlock that waits for a renewal, nor by one whose time comes before the lock's answer."""
+    first, _, locks = await locks_on(stage)
+    await locks.locks.lock([queue_at(0)])  # the connection is there
+    locks.add(queue_at(0))
+    stage.world.hold("broker-a", "client")
+    renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
+    await stage.world.sleep_ms(100)
+    del locks.table[queue_at(0)]
+    locks.locks.unlock_one_way(queue_at(0))
+    again = stage.client.create_task(locks.locks.lock([queue_at(0)]), name="lock")
+    await stage.world.sleep_ms(100)
+    stage.world.release("broker-a", "client")
+    await renewing
+    assert queue_at(0) in await again
+    locks.locks.unlock_later(queue_at(0))
+    await stage.world.sleep_ms(UNLOCK_DELAY_MS - 100)
+    stage.world.hold("broker-a", "client")
+    again = stage.client.create_task(locks.locks.lock([queue_at(0)]), name="lock")
+    await stage.world.sleep_ms(200)
+    stage.world.release("broker-a", "client")
+    assert queue_at(0) in await again
+    await stage.world.sleep_ms(2 * UNLOCK_DELAY_MS)
+    assert first.requests(UNLOCK) == []

@@ -1,6 +1,5 @@
 """A moved clock and errors on demand, with unmodified clients: RocketMQ's Java client and the plugin's fixture."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -45,14 +44,13 @@ async def test_a_killed_owners_locks_expire_when_the_clock_is_moved(
     victim, survivor = [start("OrderlyConsumer", group=broker.group) for _ in range(2)]
     await victim.until(lambda: sorted(queues_by_owner(broker).values()) == [2, 2], "two queues each")
     await victim.kill()
-    began = time.monotonic()
     producer = start("OrderedProducer", messages=400, keys=32)
     assert await producer.ended(60) == 0, producer.tail()
     assert sorted(queues_by_owner(broker).values()) == [2, 2], "a lock of 60 s outlives its owner"
     broker.advance(61)
+    assert len(queues_by_owner(broker)) < 2, "none lives but what the survivor has renewed by now"
     await survivor.until(lambda: list(queues_by_owner(broker).values()) == [4], "all queues")
     await survivor.until(lambda: len(survivor.of("handled")) == 400, "everything handled")
-    assert time.monotonic() - began < 50
     assert await survivor.close() == 0
     in_order(row, broker.topic, producer, survivor)
 
@@ -66,11 +64,11 @@ async def test_a_delayed_message_comes_when_the_clock_is_moved(
     await consumer.wait_for("ready")
     sender = start("OrderedProducer", messages=5, keys=1, delay_level=18)
     assert await sender.ended(60) == 0, sender.tail()
-    broker.advance(7198, heartbeats=True)
+    broker.advance(7100, heartbeats=True)
     prompt = start("OrderedProducer", messages=1, keys=1, first=100)
     assert await prompt.ended(60) == 0, prompt.tail()
     await consumer.until(lambda: consumer.of("handled"), "the one that is not delayed")
-    broker.advance(5, heartbeats=True)
-    await consumer.until(lambda: len(consumer.of("handled")) == 6, "all six", 10)
+    broker.advance(110, heartbeats=True)
+    await consumer.until(lambda: len(consumer.of("handled")) == 6, "all six")
     assert consumer.of("handled")[0]["seq"] == 100
     row.messages = 6
