@@ -41,6 +41,7 @@ FAST_CONFIG = ConsumerConfig(
     heartbeat_broker_interval_ms=1000,
     poll_name_server_interval_ms=1000,
     persist_consumer_offset_interval_ms=500,
+    persist_consumer_offset_first_ms=500,
     suspend_current_queue_time_ms=20,
 )
 POLL_S = 0.05

@@ -200,7 +200,7 @@ async def test_shutdown_frees_the_locks(story: PythonStory, fresh_topic: Fresh, 
     await story.send_keyed(topic, 100)
     async with story.consumer(topic, group, nothing):
         await story.drain(topic, group)
-    assert len(story.report(row).handovers) == 4
+    assert set(queues) <= {handover.queue for handover in story.report(row).handovers}
 
 
 async def asked(
