@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 __all__ = ["Project", "Report"]
 
-TIMEOUT_S = 50
+TIMEOUT_S = 200
 QUIET = ("-p", "no:cacheprovider", "-o", "asyncio_default_fixture_loop_scope=function", "-rA")
 
 

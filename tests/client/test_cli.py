@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.cli_inside import Inside
-from tests.commands import Lockstep, Result, running_broker
+from tests.commands import END_S, Lockstep, Result, running_broker
 
 ORDERS = "".join([json.dumps({"tail": f"N{n % 3}", "n": n}) + "\n" for n in range(30)])
 
@@ -114,7 +114,7 @@ def test_ctrl_c_ends_produce_with_all_that_was_read_stored(lockstep: Lockstep) -
         running.popen.stdin.flush()
         assert [json.loads(running.line())["line"], json.loads(running.line())["line"]] == [1, 2]
         running.popen.send_signal(signal.SIGINT)
-        assert running.popen.wait(10) == 130
+        assert running.popen.wait(END_S) == 130
         assert running.popen.stderr is not None
         assert "sent 2 messages" in one_line(running.popen.stderr.read().decode())
 
@@ -193,7 +193,7 @@ def test_nobody_reading_ends_consume_quietly(lockstep: Lockstep, orders: Result)
     with lockstep.start("consume", "orders", "-g", "unread", "-c", "30") as running:
         assert running.popen.stdout is not None
         running.popen.stdout.close()
-        assert running.popen.wait(15) == 141
+        assert running.popen.wait(END_S) == 141
         assert running.popen.stderr is not None
         assert running.popen.stderr.read() == b""
     assert len(lockstep("consume", "orders", "-g", "unread", "-e").rows) == 30

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.client.cli_inside import Inside
-from tests.commands import Lockstep, running_broker
+from tests.commands import END_S, Lockstep, running_broker
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_a_person_is_asked_first(
                 process.send_signal(signal.SIGINT)
             else:
                 os.write(master, answer.encode())
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=END_S)
             seen += os.read(master, 1024) if said else b""
     finally:
         os.close(master)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from lockstep.protocol.codes import RequestCode, SerializeType
-from tests.commands import Lockstep, Running, running_broker
+from tests.commands import END_S, Lockstep, Running, running_broker
 
 LIVE_MS = "3000"
 TAKEN = {"acquired", "held"}  # held, where the consumer was quicker than the watch's first look
@@ -112,7 +112,7 @@ def test_watch_on_a_terminal_draws_a_table(lockstep: Lockstep) -> None:
             screen = b""
             while b"watched@broker-a:1" not in screen:
                 screen += os.read(primary, 65536)
-            assert watch.popen.wait(10) == 0
+            assert watch.popen.wait(END_S) == 0
     os.close(primary)
     assert b"owner" in screen
     assert b"127.0.0.1@" in screen

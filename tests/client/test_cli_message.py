@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.client.cli_inside import Inside
-from tests.commands import Lockstep, running_broker
+from tests.commands import END_S, Lockstep, running_broker
 
 LINES = [
     {
@@ -122,7 +122,7 @@ def test_nobody_reading_ends_tail_quietly(lockstep: Lockstep) -> None:
     with lockstep.start("message", "tail", "-t", "orders", "--from", "first") as running:
         assert running.popen.stdout is not None
         running.popen.stdout.close()
-        assert running.popen.wait(15) == 141
+        assert running.popen.wait(END_S) == 141
         assert running.popen.stderr is not None
         assert running.popen.stderr.read() == b""
 

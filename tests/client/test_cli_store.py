@@ -15,7 +15,7 @@ from lockstep.client.store_check import StoreCheck
 from lockstep.client.store_files import Damage, FileRun, log_end, scan_log
 from lockstep.remoting.os_storage import OsStorage
 from tests.broker.test_store_damage import whole
-from tests.commands import SCRIPTS
+from tests.commands import SCRIPTS, TIMEOUT_S
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 def lockstep(*arguments: str) -> tuple[int, str, str]:
     """Exit status, stdout, stderr of the command."""
     command = [str(SCRIPTS / "lockstep"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -110,7 +110,7 @@ def test_nobody_reads_the_dump_any_more(folder: Path) -> None:
     read, write = os.pipe()
     os.close(read)
     command = [str(SCRIPTS / "lockstep"), "store", "dump", str(folder)]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=30)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=TIMEOUT_S)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
 

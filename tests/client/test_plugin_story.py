@@ -51,7 +51,7 @@ KILLED_OWNER = """
 
 
     def wait_until(true):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 100
         while not true():
             assert time.monotonic() < deadline
 
@@ -69,14 +69,13 @@ KILLED_OWNER = """
                 first.kill()
                 first.wait()
                 killed = {row.client_id for row in lockstep_broker.locks() if str(first.pid) in row.client_id}
-                began = time.monotonic()
+                assert killed < owners(lockstep_broker)
                 lockstep_broker.advance(61)
-                wait_until(lambda: not killed & owners(lockstep_broker))
+                assert not killed & owners(lockstep_broker)
                 wait_until(lambda: len(lockstep_broker.locks()) == 4 + 1 and len(owners(lockstep_broker)) == 1)
                 asyncio.run(send(lockstep_broker, b"created", b"paid"))
                 lines = [second.stdout.readline().split()[1] for _ in range(2)]
                 assert lines == ["created", "paid"]
-                assert time.monotonic() - began < 20  # and not 60
             finally:
                 second.kill()
 """
@@ -133,7 +132,7 @@ def test_a_round_trip_takes_as_long_as_it_is_told(project: Project) -> None:
                 began = time.monotonic()
                 sends = [producer.send(Message(broker.topic, b"x", sharding_key="k")) for _ in range(20)]
                 offsets = [sent.queue_offset for sent in await asyncio.gather(*sends)]
-                assert 0.15 <= time.monotonic() - began < 5
+                assert time.monotonic() - began >= 0.15
                 broker.set_rtt(0)
             assert offsets == list(range(1, 21))
 

@@ -24,7 +24,7 @@ def test_importing_the_plugin_imports_nothing_heavy() -> None:
     """Every run of pytest imports it, used or not: it brings no asyncio, no broker, nothing of anybody else."""
     look = "before = set(sys.modules); import lockstep.client.pytest_plugin; print(*set(sys.modules) - before)"
     command = [sys.executable, "-c", f"import pytest, sys; {look}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     client = {"lockstep", "lockstep.client", "lockstep.client.pytest_plugin"}
     ours = client | {"lockstep.remoting", "lockstep.remoting.lazy"}
     assert set(done.stdout.split()) == ours

@@ -17,10 +17,10 @@ from tests.differential.case import BROKER, Case
 
 __all__ = ["ANSWER_TIMEOUT_S", "SILENCE_S", "Answer", "Connection", "Received", "Side", "encode_request"]
 
-ANSWER_TIMEOUT_S: Final = 20.0  # a parked pull's longest wait included
+ANSWER_TIMEOUT_S: Final = 60.0  # a parked pull's longest wait included
 SILENCE_S: Final = 0.25  # how long no reply is silence
 ONE_WAY_S: Final = 0.04
-PUSHES_S: Final = 2.0  # how long pushes may take to come after the reply
+PUSHES_S: Final = 10.0  # how long pushes may take to come after the reply
 _LENGTHS = struct.Struct(">II")
 _BINARY = struct.Struct(">hBhii")
 _ENTRY_KEY = struct.Struct(">h")

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 CONSUMER_PROGRAM = Path(__file__).with_name("consumer_program.py")
 POLL_S = 0.02
-PATIENCE = 3  # times the seconds a condition should take: machines are shared, and what comes true waits for nothing
+PATIENCE = 6  # times the seconds a condition should take: machines are shared, and what comes true waits for nothing
 END_S = 10.0  # from a signal to the end of a process
 SHOWN_LINES = 60
 LISTENING = re.compile(r"listening broker=(\S+):(\d+) name-server=(\S+):(\d+)\n")

@@ -61,7 +61,7 @@ NONSENSE: dict[str, tuple[str, ...]] = {
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
 
 
 def check_one_line(ended: "subprocess.CompletedProcess[str]", status: int, words: tuple[str, ...]) -> None:

@@ -37,7 +37,7 @@ async def test_the_example_passes(language: str, tmp_path: Path, interop_row: Ro
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        said, _ = await asyncio.wait_for(process.communicate(), 280)
+        said, _ = await asyncio.wait_for(process.communicate(), 600)
     finally:
         if process.returncode is None:
             process.kill()

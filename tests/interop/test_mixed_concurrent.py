@@ -12,7 +12,7 @@ from tests.interop.harness.table import RowMaker
 from tests.interop.java_story import JavaStory, queues_of
 from tests.interop.python_story import FAST_CONFIG, eventually
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(540)
 Fresh = Callable[[], str]
 COUNT, QUEUES = 300, 6
 FLAKY = range(0, COUNT, 50)  # each fails where it comes first

@@ -19,7 +19,7 @@ from tests.interop.harness.table import RowMaker
 from tests.interop.java_story import JavaStory
 from tests.interop.python_story import FAST_CONFIG, eventually
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(540)
 Fresh = Callable[[], str]
 TENANT, OTHER = "acme", "globex"
 COUNT = 10

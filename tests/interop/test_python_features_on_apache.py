@@ -31,7 +31,7 @@ from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.python_story import FAST_CONFIG, PythonStory, eventually
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(540)
 Fresh = Callable[[], str]
 Messages = list[MessageExt]
 DONE, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER

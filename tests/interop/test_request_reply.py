@@ -22,7 +22,7 @@ from tests.interop.harness.servers import Server
 from tests.interop.harness.table import RowMaker
 from tests.interop.python_story import FAST_CONFIG
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(540)
 Fresh = Callable[[], str]
 COUNT, TIMEOUT_MS = 5, 20_000
 ANSWERS = {str(seq): f"answer to {seq}" for seq in range(COUNT)}

@@ -25,7 +25,7 @@ from tests.interop.harness.table import RowMaker
 from tests.interop.java_story import JavaStory
 from tests.interop.python_story import FAST_CONFIG, eventually
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(540)
 Fresh = Callable[[], str]
 WANTED = {
     "seq BETWEEN 3 AND 6": [3, 4, 5, 6],

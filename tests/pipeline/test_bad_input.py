@@ -15,7 +15,7 @@ from lockstep.protocol.headers import SendMessageRequestHeaderV2
 from tests.pipeline.topics import BORN_MS, Topic
 
 QUICK = {"pullTimeoutMs": "500", "fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "10"}
-SOON_S = 60.0  # of a busy machine; the options above allow about a second of it
+SOON_S = 120.0  # of a busy machine; the options above allow about a second of it
 
 
 def error_of(spark: SparkSession, **options: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.integration.processes import BrokerProcess
     from tests.pipeline.conftest import Brokers
 
-BOUND_S = 30
+BOUND_S = 120
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_an_interrupted_demo_leaves_nothing(
         os.killpg(demo.pid, number)
     else:
         demo.send_signal(number)
-    output, _ = demo.communicate(timeout=30)
+    output, _ = demo.communicate(timeout=120)
     assert demo.returncode == 130, output
     assert not group_lives(demo)
     assert list((tmp_path / "folders").iterdir()) == []
@@ -73,7 +73,7 @@ def test_a_broker_that_dies_fails_the_demo(demo: subprocess.Popen[str]) -> None:
     ]
     assert len(brokers) == 1
     os.kill(brokers[0], signal.SIGKILL)
-    output, _ = demo.communicate(timeout=30)
+    output, _ = demo.communicate(timeout=120)
     assert demo.returncode == 1, output
     assert "broker ended with status -9" in output
     assert not group_lives(demo)
