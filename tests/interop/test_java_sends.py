@@ -109,15 +109,20 @@ async def test_messages_are_found_again(story: JavaStory, fresh_topic: Fresh) ->
 
 @pytest.mark.parametrize("traced", [False, True], ids=["off", "on"])
 async def test_message_trace(story: JavaStory, fresh_topic: Fresh, traced: bool) -> None:
-    """A producer with message trace writes its trace to the topic for it; one without writes none."""
+    """A producer with message trace writes its trace to the topic for it; one without writes none.
+
+    At its shutdown Java's producer waits half a second for what is not written yet, so it stays until it is.
+    """
     row = story.row(f"message trace {'on' if traced else 'off'}")
     topic = await story.server.create_topic(fresh_topic())
     before = await written(story, TRACE_TOPIC)
-    await story.run("SendKinds", topic=topic, messages=10, message_trace=traced)
-    assert await stored(story, topic, 10)
+    sender = story.start("SendKinds", topic=topic, messages=10, message_trace=traced, stay=traced)
     if traced:
+        await sender.wait_for("ready")
         await until(lambda: written_more(story, before), "a trace is written")
-    else:
+    assert await (sender.close() if traced else sender.ended(60)) == 0, sender.tail()
+    assert await stored(story, topic, 10)
+    if not traced:
         assert await written(story, TRACE_TOPIC) == before
     row.messages = 10
 

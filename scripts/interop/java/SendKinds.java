@@ -9,7 +9,7 @@ import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 
-/** Every way to send: --kind of KINDS, --messages of them. */
+/** Every way to send: --kind of KINDS, --messages of them; with --stay the producer is open until the end. */
 public final class SendKinds {
     private interface Kind {
         void send(DefaultMQProducer producer, List<Message> messages) throws Exception;
@@ -34,12 +34,16 @@ public final class SendKinds {
         }
         DefaultMQProducer producer = Producers.make(arguments);
         producer.start();
+        boolean stays = false;
         try {
             KINDS.get(arguments.get("kind", "sync")).send(producer, messages);
+            stays = arguments.getBoolean("stay", false);
         } finally {
-            producer.shutdown();
+            if (!stays) {
+                producer.shutdown();
+            }
         }
-        return null;
+        return stays ? producer::shutdown : null;
     }
 
     private static void sync(DefaultMQProducer producer, List<Message> messages) throws Exception {
@@ -66,7 +70,7 @@ public final class SendKinds {
                 }
             });
         }
-        if (!open.await(20, TimeUnit.SECONDS) || failure.get() != null) {
+        if (!open.await(60, TimeUnit.SECONDS) || failure.get() != null) {
             throw new IllegalStateException(open.getCount() + " sends without an answer", failure.get());
         }
     }
