@@ -84,6 +84,10 @@ def spark_session(
     if master:
         builder = builder.master(master)
     session: SparkSession = builder.config(map={**chosen, **given}).getOrCreate()
+    if submitted:  # we may have come by --py-files, and Spark looks for data sources in folders alone, not in a zip
+        from pyspark_lockstep import DefaultSource
+
+        session.dataSource.register(DefaultSource)
     if not verbose:
         quiet: Any = session.sparkContext
         quiet._accumulatorServer.handle_error = _say_nothing  # noqa: SLF001  (a traceback, when the JVM ends by itself)

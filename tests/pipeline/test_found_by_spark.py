@@ -1,13 +1,14 @@
-"""Spark finds the data source by itself: installed for editing and as a wheel, from a folder outside the project."""
+"""Spark finds the data source by itself, installed for editing and as a wheel; and as a zip, on a cluster."""
 
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.commands import SCRIPTS
+from tests.pipeline.sent import sent
 from tests.pipeline.topics import Topic
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,11 @@ settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spar
 spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
 frame = spark.read.format("lockstep").options(nameServer=sys.argv[1], subscribe=sys.argv[2]).load()
 print("found", frame.count(), pyspark_lockstep.__file__)
+"""
+SUBMITTED = """
+from lockstep.pipeline import cli
+print("came-from", cli.__file__, flush=True)
+cli.main()
 """
 
 
@@ -42,20 +48,22 @@ def test_as_it_is_installed_here(topic: Topic, spark_environment: dict[str, str]
     assert count == 7
 
 
+def installed(folder: Path) -> Path:
+    """A folder with a wheel's files and nothing else, as `pip install --no-deps --target` makes it."""
+    site, source = folder / "site", folder / "source"
+    source.mkdir()
+    for name in COPIED:  # built in a copy, so that the tree gets no build folder
+        (source / name).symlink_to(ROOT / name)
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--target", str(site)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True, timeout=600)
+    return site
+
+
 @pytest.mark.usefixtures("java")
 def test_as_a_wheel(topic: Topic, tmp_path: Path) -> None:
     """A wheel's files on the path, and nothing else of ours."""
     topic.fill(3, 4)
-    site = tmp_path / "site"
-    arguments = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in COPIED:  # built in a copy, so that the tree gets no build folder
-        (source / name).symlink_to(ROOT / name)
-    subprocess.run([sys.executable, *arguments, str(source)], check=True, timeout=600)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+    site = installed(tmp_path)
     environment = {
         **os.environ,
         "PYTHONPATH": str(site),
@@ -65,3 +73,30 @@ def test_as_a_wheel(topic: Topic, tmp_path: Path) -> None:
     count, path = read_elsewhere(topic, tmp_path / "elsewhere", environment)
     assert count == 7
     assert path.is_relative_to(site)
+
+
+@pytest.mark.usefixtures("java")
+def test_as_a_zip_on_a_cluster(topic: Topic, tmp_path: Path) -> None:
+    """A command under spark-submit whose driver and executors have nothing of ours but what --py-files brings.
+
+    A wheel would not do: it has no entries for folders, and Python finds no namespace in a zip without them.
+    """
+    site, program, rows = installed(tmp_path), tmp_path / "lockstep_pipeline.py", tmp_path / "rows.csv"
+    zipped = [str(tmp_path / "lockstep.zip"), str(site / "lockstep"), str(site / "pyspark_lockstep")]
+    subprocess.run([sys.executable, "-m", "zipfile", "-c", *zipped], check=True, timeout=120)
+    program.write_text(SUBMITTED, encoding="utf-8")
+    rows.write_text("plane,hour\n" + "".join(f"N{n % 3},{n}\n" for n in range(30)), encoding="utf-8")
+    cluster = ["--master", "local-cluster[1,1,1024]", "--conf", "spark.ui.enabled=false", "--py-files", zipped[0]]
+    command = ["publish", str(rows), "-n", topic.broker.name_server, "--topic", topic.name]
+    done = subprocess.run(
+        [SCRIPTS / "spark-submit", *cluster, program, *command, "--key", "plane", "--order-by", "hour"],
+        cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (where,) = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("came-from ")]
+    assert "lockstep.zip/lockstep/pipeline" in where
+    assert sum(len(messages) for messages in sent(topic.broker.name_server, topic.name).values()) == 30
