@@ -85,9 +85,9 @@ def spark_session(
         builder = builder.master(master)
     session: SparkSession = builder.config(map={**chosen, **given}).getOrCreate()
     if submitted:  # we may have come by --py-files, and Spark looks for data sources in folders alone, not in a zip
-        from pyspark_lockstep import DefaultSource
+        from lockstep.pipeline.source import LockstepSource
 
-        session.dataSource.register(DefaultSource)
+        session.dataSource.register(LockstepSource)
     if not verbose:
         quiet: Any = session.sparkContext
         quiet._accumulatorServer.handle_error = _say_nothing  # noqa: SLF001  (a traceback, when the JVM ends by itself)
