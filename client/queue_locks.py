@@ -236,8 +236,7 @@ class QueueLocks:
         later = [queue for queue in to_come if queue not in self._table]
         for queue in to_come:
             self._cancel_unlock(queue)
-        if self._asking:
-            await asyncio.wait(self._asking)
+        await asyncio.gather(*self._asking, return_exceptions=True)
         for broker_name, held in _by_broker([*queues, *later]).items():
             body = LockBatchBody(self._group, self._instance.client_id, tuple(held))
             try:
