@@ -263,3 +263,14 @@ async def test_a_queue_that_is_asked_for_again_is_not_unlocked(stage: Stage) -> 
     assert queue_at(0) in await again
     await stage.world.sleep_ms(2 * UNLOCK_DELAY_MS)
     assert first.requests(UNLOCK) == []
+
+
+@on_stage
+async def test_a_lock_that_was_not_answered_is_given_back(stage: Stage) -> None:
+    """The broker may have granted it all the same: nobody else would have the queue until it expires."""
+    first, _, locks = await locks_on(stage)
+    first.answers(LOCK, None)
+    assert await locks.locks.lock([queue_at(0), queue_at(1)]) == {}
+    locks.add(queue_at(1))  # it came by another request
+    await stage.world.sleep_ms(UNLOCK_DELAY_MS + 100)
+    assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)]
