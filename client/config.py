@@ -1,5 +1,6 @@
 """Settings of the clients, with RocketMQ's defaults and its own name of each (wire.md 7.3, 12)."""
 
+import re
 from dataclasses import dataclass
 
 from lockstep.protocol.codes import BODY_BYTES_MAX, SerializeType
@@ -43,6 +44,8 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if not self.instance_name or "/" in self.instance_name:
             raise SettingError(f"instance_name must be a name without '/', not {self.instance_name!r}")
+        if _NOT_IN_URL.search(self.unit_name):  # it is part of an address, and of a folder's name
+            raise SettingError(f"unit_name must have no '/', '?', '#' and no space, not {self.unit_name!r}")
         for name, low, high in _RANGES:
             value = getattr(self, name, low)  # one table for all: not every client has every setting
             if not low <= value <= high:
@@ -155,6 +158,7 @@ class ConsumerConfig(ClientConfig):
 
 # The first nine are RocketMQ's (wire.md 12.2). A period of 0 would be a loop that never waits.
 _INT32_MAX = 2**31 - 1
+_NOT_IN_URL = re.compile(r"[/?#\s]")
 _RANGES = (
     ("consume_message_batch_max_size", 1, 1024),
     ("pull_batch_size", 1, 1024),

@@ -133,3 +133,11 @@ def test_a_topics_threshold_is_none_or_some(name: str) -> None:
     """-1 is none; 0 would mean that nothing may be pulled (wire.md 12.2)."""
     with pytest.raises(SettingError, match=f"{name} must be -1, for none, or at least 1, not 0"):
         with_properties(ConsumerConfig(), {name: "0"})
+
+
+@pytest.mark.parametrize("name", ["a/b", "a?b", "a#b", "a b", "a\n"])
+def test_a_unit_is_part_of_an_address_and_of_a_folder(name: str) -> None:
+    """Text that would lead elsewhere is refused by name."""
+    with pytest.raises(SettingError, match=r"unit_name must have no '/', '\?', '#' and no space, not "):
+        ConsumerConfig(unit_name=name)
+    ConsumerConfig(unit_name="east-1")
