@@ -16,11 +16,14 @@ from tests.differential.served import served_codes
 from tests.differential.side import Side
 from tests.interop.harness.servers import Server, apache_server, lockstep_server
 
+# Hours, so that no delayed message is due before all is asked: each broker delivers by a clock of its own.
+DELAY_LEVELS = " ".join(f"{hours}h" for hours in range(1, 19))
 # As Apache's has them here.
 SETTINGS = (
     *("-D", "enablePropertyFilter=true"),
     *("-D", "transactionCheckInterval=2000"),
     *("-D", "transactionTimeOut=1000"),
+    *("-D", f"messageDelayLevel={DELAY_LEVELS}"),
 )
 
 
@@ -46,7 +49,8 @@ def _address(text: str) -> tuple[str, int]:
 @pytest.fixture(scope="session")
 def apache_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Apache's servers, used by nobody else: what they list must be what the cases made."""
-    with apache_server(tmp_path_factory.mktemp("differential-apache")) as server:
+    settings = {"messageDelayLevel": DELAY_LEVELS}
+    with apache_server(tmp_path_factory.mktemp("differential-apache"), settings) as server:
         yield server
 
 

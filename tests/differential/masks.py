@@ -47,8 +47,6 @@ MASKS: Final = (
         "a broker copies order configurations from name servers each 30 s of its own clock",
         (21,),
     ),
-    Mask(r"body\.offsetTable(\.\d+)?", "what was due when each was asked", (45,), common=True),
-    Mask(r"body\.offsetTable\.\d+", "what was due when each was asked", (45,)),
     Mask(r".*(consumeTps|tps|avgpt)", "speed"),
 )  # fmt: skip
 
