@@ -156,9 +156,9 @@ class ConsumerConfig(ClientConfig):
             )
 
 
-# The first nine are RocketMQ's (wire.md 12.2). A period of 0 would be a loop that never waits.
 _INT32_MAX = 2**31 - 1
 _NOT_IN_URL = re.compile(r"[/?#\s]")
+# The first nine are RocketMQ's (wire.md 12.2). A period of 0 would be a loop that never waits.
 _RANGES = (
     ("consume_message_batch_max_size", 1, 1024),
     ("pull_batch_size", 1, 1024),

@@ -77,7 +77,8 @@ class OffsetReset:
     async def restart(self, offsets: Mapping[ProcessQueue, int]) -> None:
         """Dropped queues leave the table, and the brokers hear where the next owner shall begin."""
         # Nobody renewed their locks meanwhile, and only the owner of a queue may reset it.
-        owned = await self._locks.lock([process_queue.queue for process_queue in offsets])
+        left = [pq.queue for pq in offsets if not self._stopped and self._table.get(pq.queue) is pq]
+        owned = await self._locks.lock(left)
         for process_queue, offset in offsets.items():
             queue = process_queue.queue
             if self._stopped or self._table.get(queue) is not process_queue:
@@ -90,4 +91,5 @@ class OffsetReset:
             else:
                 self._instance.log.warning("lock refused: offset not reset", queue=str(queue), offset=offset)
             del self._table[queue]
+            self._locks.unlock_later(queue)  # unless the next round asks for it
         self._done()

@@ -21,6 +21,8 @@ from lockstep.remoting.runtime import Runtime, TimerHandle
 
 __all__ = ["Locks", "NoLocks", "QueueLocks"]
 
+Asking = asyncio.Task[set[MessageQueue] | None]
+
 
 class Locks(Protocol):
     """What a rebalance and a consume service ask of the broker's locks."""
@@ -73,7 +75,7 @@ class QueueLocks:
     with it all the same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a
     new one.
 
-    An unlock never overtakes a lock request that was sent before it: Apache's broker handles requests of one
+    An unlock waits for lock requests of its queue that are under way: Apache's broker handles requests of one
     connection side by side, and a renewal behind the unlock would lock the queue again for a client that has gone.
     """
 
@@ -95,30 +97,36 @@ class QueueLocks:
         self._on_won_back = on_won_back
         self._trace = trace
         self._unlock_timers: dict[MessageQueue, TimerHandle] = {}
-        self._unlocks_owed: set[MessageQueue] = set()  # sent when the lock requests under way are answered
-        self._asking: dict[asyncio.Task[set[MessageQueue] | None], frozenset[MessageQueue]] = {}
+        self._unlocks_owed: dict[MessageQueue, None] = {}  # sent when the lock requests under way have ended
+        self._asking: dict[Asking, frozenset[MessageQueue]] = {}
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Ask for these queues, one request a broker; those granted, and since when. A ProcessQueue is renewed.
 
         A lock counts from the time it was asked for: the broker's clock for it starts later, however late the answer
-        is read. A broker that does not answer grants nothing; should it have granted, it gets an unlock later.
+        is read. A broker that does not answer grants nothing. What is not in the table `unlock_delay_ms` after it was
+        granted, or may have been, is unlocked.
         """
-        granted: dict[MessageQueue, int] = {}
-        for broker_name, wanted in _by_broker(queues).items():
-            for queue in wanted:
-                self._cancel_unlock(queue)
-            asked_ms = self._instance.runtime.now_ms()
-            won = await self._lock_batch(broker_name, wanted)
-            if won is None:
+        batches, granted = _by_broker(queues), dict[MessageQueue, int]()
+        perhaps_held = [queue for wanted in batches.values() for queue in wanted]
+        for queue in perhaps_held:
+            self._cancel_unlock(queue)
+        try:
+            for broker_name, wanted in batches.items():
+                asked_ms = self._instance.runtime.now_ms()
+                won = await self._lock_batch(broker_name, wanted)
+                if won is None:
+                    continue
                 for queue in wanted:
+                    if queue in won:
+                        granted[queue] = asked_ms
+                        self._granted(self._table.get(queue), asked_ms)
+                    else:
+                        perhaps_held.remove(queue)
+        finally:
+            for queue in perhaps_held:
+                if queue not in self._table:
                     self.unlock_later(queue)
-                continue
-            for queue in [queue for queue in wanted if queue in won]:
-                granted[queue] = asked_ms
-                process_queue = self._table.get(queue)
-                if process_queue is not None:
-                    self._granted(process_queue, asked_ms)
         return granted
 
     async def lock_all(self) -> None:
@@ -157,7 +165,9 @@ class QueueLocks:
                 if self._trace is not None:
                     self._trace.queue_event("lock_lost", queue, period=process_queue.period)
 
-    def _granted(self, process_queue: ProcessQueue, asked_ms: int) -> None:
+    def _granted(self, process_queue: ProcessQueue | None, asked_ms: int) -> None:
+        if process_queue is None:
+            return
         if process_queue.holds_lock(self._instance.runtime.now_ms(), self._config.lock_surely_held_ms):
             process_queue.granted(asked_ms)
         elif not process_queue.dropped:
@@ -195,8 +205,8 @@ class QueueLocks:
         """As a rebalance unlocks: nobody waits for it."""
         under_way = [asking for asking, queues in self._asking.items() if queue in queues]
         if under_way:
-            self._unlocks_owed.add(queue)
-            under_way[-1].add_done_callback(lambda _: self._unlock_owed(queue))
+            self._unlocks_owed[queue] = None
+            under_way[-1].add_done_callback(lambda asking: self._unlock_owed(queue, asking))
             return
         address = self._instance.routes.master_address(queue.broker_name)
         endpoint = self._instance.dialer.open_endpoint(address) if address else None
@@ -216,13 +226,16 @@ class QueueLocks:
         if queue not in self._table:
             self.unlock_one_way(queue)
 
-    def _unlock_owed(self, queue: MessageQueue) -> None:
+    def _unlock_owed(self, queue: MessageQueue, asked: Asking) -> None:
+        """Once more later where the broker did not answer: it may handle the lock request behind this unlock."""
         if queue in self._unlocks_owed:
-            self._unlocks_owed.remove(queue)
+            del self._unlocks_owed[queue]
+            if asked.cancelled() or asked.exception() is not None or asked.result() is None:
+                self.unlock_later(queue)
             self.unlock_one_way(queue)
 
     def _cancel_unlock(self, queue: MessageQueue) -> None:
-        self._unlocks_owed.discard(queue)
+        self._unlocks_owed.pop(queue, None)
         timer = self._unlock_timers.pop(queue, None)
         if timer is not None:
             timer.cancel()
@@ -232,11 +245,12 @@ class QueueLocks:
 
         With `queues` go those whose unlock is still to come, or they would stay locked until they expire.
         """
-        to_come = [*self._unlock_timers, *self._unlocks_owed]
+        owed, self._unlocks_owed = self._unlocks_owed, {}
+        await asyncio.gather(*self._asking, return_exceptions=True)
+        to_come = dict.fromkeys([*owed, *self._unlock_timers])
         later = [queue for queue in to_come if queue not in self._table]
         for queue in to_come:
             self._cancel_unlock(queue)
-        await asyncio.gather(*self._asking, return_exceptions=True)
         for broker_name, held in _by_broker([*queues, *later]).items():
             body = LockBatchBody(self._group, self._instance.client_id, tuple(held))
             try:

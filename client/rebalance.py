@@ -144,7 +144,7 @@ class Rebalance:
             if not why and process_queue.try_unlock_times:
                 why = "its listener ran on when it was given away"
             if why:
-                changed |= await self._remove(queue, process_queue, why)
+                changed |= await self._remove(queue, process_queue, why, stays=queue in mine)
         wanted = [queue for queue in dict.fromkeys(mine) if queue not in self._table]
         granted = await self._locks.lock(wanted) if wanted else {}
         for queue in wanted:
@@ -168,8 +168,12 @@ class Rebalance:
             self._trace.queue_event("acquired", queue, period=process_queue.period)
         self._on_added(process_queue)
 
-    async def _remove(self, queue: MessageQueue, process_queue: ProcessQueue, why: str) -> bool:
-        """Drop a queue; False when its listener still runs, and the next round must try again."""
+    async def _remove(self, queue: MessageQueue, process_queue: ProcessQueue, why: str, *, stays: bool = False) -> bool:
+        """Drop a queue; False when its listener still runs, and the next round must try again.
+
+        One that `stays` is locked anew in this round. An unlock right before that would be a race on a broker that
+        handles requests side by side, and the lock that is lost in it is one that this client believes in.
+        """
         self.drop(process_queue, why)
         if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             process_queue.try_unlock_times += 1
@@ -179,7 +183,7 @@ class Rebalance:
         self._offsets.forget(queue)
         if self._table.get(queue) is process_queue:
             del self._table[queue]
-        if process_queue.is_empty:
+        if process_queue.is_empty and not stays:
             self._locks.unlock_one_way(queue)
         else:
             self._locks.unlock_later(queue)

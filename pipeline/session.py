@@ -84,7 +84,7 @@ def spark_session(
     if master:
         builder = builder.master(master)
     session: SparkSession = builder.config(map={**chosen, **given}).getOrCreate()
-    if submitted:  # we may have come by --py-files, and Spark looks for data sources in folders alone, not in a zip
+    if submitted:  # we may have come by --py-files, which Spark does not have where it looks for data sources
         from lockstep.pipeline.source import LockstepSource
 
         session.dataSource.register(LockstepSource)

@@ -68,7 +68,8 @@ KILLED_OWNER = """
                 wait_until(lambda: len(owners(lockstep_broker)) == 2)
                 first.kill()
                 first.wait()
-                killed = {row.client_id for row in lockstep_broker.locks() if str(first.pid) in row.client_id}
+                killed = {row.client_id for row in lockstep_broker.locks() if f"@{first.pid}#" in row.client_id}
+                assert len(killed) == 1
                 assert killed < owners(lockstep_broker)
                 lockstep_broker.advance(61)
                 assert not killed & owners(lockstep_broker)

@@ -254,6 +254,8 @@ async def test_a_queue_that_is_asked_for_again_is_not_unlocked(stage: Stage) -> 
     stage.world.release("broker-a", "client")
     await renewing
     assert queue_at(0) in await again
+    locks.add(queue_at(0))
+    del locks.table[queue_at(0)]
     locks.locks.unlock_later(queue_at(0))
     await stage.world.sleep_ms(UNLOCK_DELAY_MS - 100)
     stage.world.hold("broker-a", "client")
@@ -261,6 +263,7 @@ async def test_a_queue_that_is_asked_for_again_is_not_unlocked(stage: Stage) -> 
     await stage.world.sleep_ms(200)
     stage.world.release("broker-a", "client")
     assert queue_at(0) in await again
+    locks.add(queue_at(0))
     await stage.world.sleep_ms(2 * UNLOCK_DELAY_MS)
     assert first.requests(UNLOCK) == []
 
@@ -274,3 +277,31 @@ async def test_a_lock_that_was_not_answered_is_given_back(stage: Stage) -> None:
     locks.add(queue_at(1))  # it came by another request
     await stage.world.sleep_ms(UNLOCK_DELAY_MS + 100)
     assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)]
+
+
+@on_stage
+async def test_a_lock_that_nobody_took_is_given_back(stage: Stage) -> None:
+    """Whoever asked may not want it any more when it is granted; what was refused is another's."""
+    first, _, locks = await locks_on(stage)
+    answer(first, grant(queue_at(1)))
+    assert list(await locks.locks.lock([queue_at(0), queue_at(1)])) == [queue_at(0)]
+    await stage.world.sleep_ms(UNLOCK_DELAY_MS + 100)
+    assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)]
+
+
+@on_stage
+async def test_an_unlock_is_repeated_after_a_renewal_without_an_answer(stage: Stage) -> None:
+    """At once, and again when the broker must have handled the renewal."""
+    first, _, locks = await locks_on(stage)
+    await locks.locks.lock([queue_at(0)])  # the connection is there
+    locks.add(queue_at(0))
+    first.answers(LOCK, None)
+    renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
+    await stage.world.sleep_ms(100)
+    del locks.table[queue_at(0)]
+    locks.locks.unlock_one_way(queue_at(0))
+    await renewing
+    await stage.world.sleep_ms(100)
+    assert len(first.requests(UNLOCK)) == 1
+    await stage.world.sleep_ms(UNLOCK_DELAY_MS)
+    assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)] * 2

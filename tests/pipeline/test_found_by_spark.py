@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,9 @@ def test_as_a_zip_on_a_cluster(topic: Topic, tmp_path: Path) -> None:
     site, program, rows = installed(tmp_path), tmp_path / "lockstep_pipeline.py", tmp_path / "rows.csv"
     zipped = [str(tmp_path / "lockstep.zip"), str(site / "lockstep"), str(site / "pyspark_lockstep")]
     subprocess.run([sys.executable, "-m", "zipfile", "-c", *zipped], check=True, timeout=120)
+    python = tmp_path / "python"  # without the .pth files by which a tree that is installed for editing is found
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
     program.write_text(SUBMITTED, encoding="utf-8")
     rows.write_text("plane,hour\n" + "".join(f"N{n % 3},{n}\n" for n in range(30)), encoding="utf-8")
     cluster = ["--master", "local-cluster[1,1,1024]", "--conf", "spark.ui.enabled=false", "--py-files", zipped[0]]
@@ -91,7 +95,12 @@ def test_as_a_zip_on_a_cluster(topic: Topic, tmp_path: Path) -> None:
     done = subprocess.run(
         [SCRIPTS / "spark-submit", *cluster, program, *command, "--key", "plane", "--order-by", "hour"],
         cwd=tmp_path,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={
+            **os.environ,
+            "PYSPARK_PYTHON": str(python),
+            "PYTHONPATH": sysconfig.get_path("purelib"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
         capture_output=True,
         text=True,
         timeout=600,

@@ -23,7 +23,7 @@ def java_of(process: Process) -> int:
     return found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_command_ends_with_its_jvm(brokers: Brokers, java: str) -> None:
     """Status 1 and one line that says what to do; no traceback of either language."""
     topic = Topic.create(brokers.start(), "ending")

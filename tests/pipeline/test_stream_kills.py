@@ -66,7 +66,7 @@ def wait_for_batches(query: Process, count: int) -> int:
         found = len(BATCH.findall(query.stdout()))
         return found if found >= count else 0
 
-    return asyncio.run(until(finished, f"{count} micro-batches", 300))
+    return asyncio.run(until(finished, f"{count} micro-batches", 100))
 
 
 def kill_group(query: Process) -> None:

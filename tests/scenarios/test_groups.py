@@ -296,7 +296,7 @@ async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_a_pull_of_120_001_ms_is_dead(cluster: Cluster) -> None:
-    """One millisecond more: its queues are dropped, unlocked, and taken anew in the same round."""
+    """One millisecond more: its queues are dropped and taken anew in the same round."""
     await _held_pull(cluster, IDLE_MS + 1)
     names = [str(MessageQueue(TOPIC, BROKER, 0)), str(MessageQueue(retry_topic(GROUP), BROKER, 0))]
     for event in ("queue dropped", "queue acquired"):
