@@ -41,9 +41,7 @@ NAME: Final = "key_order"
 FLOOR: Final = 20.0  # times the rate of queue order
 TOPIC, QUEUES, KEYS = "BenchByKey", 8, 1000
 LISTENER_SECONDS: Final = 0.005
-PULL_BATCH_SIZE: Final = (
-    256  # messages a pull, and what the broker gives at once; both are 32 by default, as in RocketMQ
-)
+PULL_BATCH_SIZE: Final = 256  # messages, of a pull and of an answer of the broker's; RocketMQ's defaults are 32
 GC_THRESHOLDS: Final = (20_000, 20, 20)  # docs/clients.md, many small messages
 POISONED: Final = "key-7"
 _BATCH: Final = 100

@@ -45,12 +45,13 @@ class Rebalancing:
         self.trace = TraceWriter(stage.client, "trace", self.me, GROUP)
         config = ConsumerConfig()
         self.offsets = RemoteBrokerOffsetStore(self.instance, GROUP)
+        self.locks = QueueLocks(self.instance, GROUP, config, self.table, None, lambda _: None)
         self.rebalance = Rebalance(
             self.instance,
             GROUP,
             config,
             self.table,
-            locks=QueueLocks(self.instance, GROUP, config, self.table, None, lambda _: None),
+            locks=self.locks,
             offsets=self.offsets,
             strategy=strategy,
             topics=lambda: list(self.topics),

@@ -268,7 +268,7 @@ async def test_a_queue_that_comes_back_under_its_running_listener(stage: Stage) 
 
 @on_stage
 async def test_a_queue_that_was_not_pulled_for_120_s(stage: Stage) -> None:
-    """Something is stuck: it begins anew, with a process queue of its own."""
+    """Something is stuck: it begins anew, with a process queue of its own, and keeps its lock, for it stays here."""
     it = await rebalancing(stage, 1)
     await it.run()
     (stuck,) = it.added
@@ -279,6 +279,8 @@ async def test_a_queue_that_was_not_pulled_for_120_s(stage: Stage) -> None:
     await it.run()
     assert stuck.dropped
     assert it.table[queue_at(0)] is it.added[1]
+    await stage.world.sleep_ms(30_000)
+    assert it.asked(UNLOCK) == []
 
 
 @on_stage
