@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -148,7 +149,10 @@ class StderrLog:
             self.warning(event, **fields)
 
     def warning(self, event: str, **fields: Any) -> None:
+        error = fields.pop("exc_info", None)
         note(event + "".join([f" {name}={value}" for name, value in fields.items()]))
+        if isinstance(error, BaseException):
+            traceback.print_exception(error)
 
     error = warning
 

@@ -24,7 +24,7 @@ from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.logs import EventLog
+from lockstep.remoting.logs import EventLog, log_exception
 
 __all__ = ["ConsumeHooks", "SendHooks"]
 
@@ -148,7 +148,7 @@ def _call_all(calls: Sequence[Callable[[Any], object]], context: object, log: Ev
         try:
             call(context)
         except Exception as error:
-            log.warning("hook failed", hook=_name(call), error=f"{type(error).__name__}: {error}")
+            log_exception(log, "hook failed", error, hook=_name(call))
 
 
 def _name(hook: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.logs import EventLog
+from lockstep.remoting.logs import EventLog, log_exception
 from lockstep.remoting.runtime import WorkerPool
 
 __all__ = [
@@ -184,20 +184,18 @@ class ListenerCall(Generic[S]):
             if isinstance(error, asyncio.CancelledError) and _being_cancelled():
                 raise  # not the listener's: this client is taken down
             reason = f"{type(error).__name__}: {error}"
-            self._log.warning(
-                f"listener failed: {contract.consequence}",
-                queue=str(context.message_queue),
-                offset=first_offset,
-                error=reason,
-            )
+            event, queue = f"listener failed: {contract.consequence}", str(context.message_queue)
+            log_exception(self._log, event, error, queue=queue, offset=first_offset)
             return Outcome(contract.failure, reason, raised=True)
         if result is None and self._nothing is not None:
             return self._nothing
         if type(result) is contract.statuses:
             return self._outcomes[result.value]
         returned = "None" if result is None else f"{type(result).__name__} {result!r:.80}"
-        self._log.error(
+        log_exception(
+            self._log,
             f"listener returned nonsense: {contract.consequence}",
+            TypeError(f"the listener returned {returned}; allowed: {contract.allowed}"),
             queue=str(context.message_queue),
             returned=returned,
             allowed=contract.allowed,

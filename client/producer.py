@@ -26,7 +26,7 @@ from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_group
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.logs import EventLog, StdlibLog
+from lockstep.remoting.logs import EventLog, StdlibLog, log_exception
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["Producer", "ProducerParts", "SendCallback"]
@@ -235,7 +235,7 @@ class Producer(Lifecycle):
         try:
             callback(None if error else task.result(), error if isinstance(error, Exception) else None)
         except Exception as failure:
-            self._log.error("send callback failed", error=f"{type(failure).__name__}: {failure}")
+            log_exception(self._log, "send callback failed", failure)
 
     async def _after_those_called_before(self) -> None:
         """A task begins when the loop comes round to it, in the order of the calls; so does what waits here."""

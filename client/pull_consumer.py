@@ -22,7 +22,7 @@ from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.logs import EventLog, StdlibLog
+from lockstep.remoting.logs import EventLog, StdlibLog, log_exception
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["MessageQueueListener", "PullConsumer"]
@@ -293,4 +293,4 @@ class PullConsumer(Lifecycle):
         try:
             listener(self._tenant.bare(topic), everything, self._mine(member, topic))
         except Exception as error:
-            self._log.error("queue listener failed", topic=topic, error=f"{type(error).__name__}: {error}")
+            log_exception(self._log, "queue listener failed", error, topic=topic)

@@ -6,7 +6,7 @@ from lockstep.client.errors import ClientError, TopicNotFoundError
 from lockstep.client.queue_queries import QueueQueries
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.logs import EventLog
+from lockstep.remoting.logs import EventLog, log_exception
 
 __all__ = ["QueueWatch", "TopicMessageQueueChangeListener"]
 
@@ -49,4 +49,4 @@ class QueueWatch:
         try:
             listener(topic, list(queues))
         except Exception as error:
-            self._log.error("queue listener failed", topic=topic, error=f"{type(error).__name__}: {error}")
+            log_exception(self._log, "queue listener failed", error, topic=topic)

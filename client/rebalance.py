@@ -17,6 +17,7 @@ from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.logs import log_exception
 
 __all__ = ["Rebalance"]
 
@@ -73,8 +74,7 @@ class Rebalance:
             except (RemotingError, NoRouteError) as error:
                 self._log.warning("rebalance failed: queues stay as they are", topic=topic, error=str(error))
             except Exception as error:  # a strategy of the user's, say; the other topics are rebalanced all the same
-                reason = f"{type(error).__name__}: {error}"
-                self._log.error("rebalance failed: queues stay as they are", topic=topic, error=reason)
+                log_exception(self._log, "rebalance failed: queues stay as they are", error, topic=topic)
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
             # RocketMQ forgets it without a word: offsets of 5 s are lost, and the lock lives on for 60 s.
             await self._remove(queue, process_queue, "the topic is not subscribed any more")

@@ -29,7 +29,7 @@ from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.logs import EventLog
+from lockstep.remoting.logs import EventLog, log_exception
 from lockstep.remoting.runtime import Runtime, WorkerPool
 
 __all__ = ["HalfMessage", "TransactionListener", "TransactionProducer", "TransactionSendResult"]
@@ -233,10 +233,11 @@ class TransactionProducer(Producer):
                     state = await state
         except Exception as error:
             reason = f"{failing}: {type(error).__name__}: {error}"
-            self._log.warning("transaction listener failed: its state is unknown", error=reason)
+            log_exception(self._log, "transaction listener failed: its state is unknown", error)
             return _Told(_State.UNKNOWN, reason)
         if state is not None and not isinstance(state, LocalTransactionState):
-            self._log.error("transaction listener returned nonsense: its state is unknown", returned=f"{state!r:.80}")
+            wrong = TypeError(f"it returned {state!r:.80}; allowed: None or a LocalTransactionState")
+            log_exception(self._log, "transaction listener returned nonsense: its state is unknown", wrong)
             state = None
         return _Told(state or _State.UNKNOWN)
 

@@ -295,7 +295,7 @@ class Endpoint(asyncio.Protocol):
             self._log.info("request refused", peer=self.address, reason=remark)
         except Exception as error:
             remark = f"{request_name(command.code)}: {type(error).__name__}: {error}"
-            self._log.error("request failed", peer=self.address, reason=remark, exc_info=True)
+            self._log.error("request failed", peer=self.address, reason=remark, exc_info=error)
         reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         if reply.serialize_type == SerializeType.ROCKETMQ:  # RocketMQ reports failures as JSON (wire.md 1.3)
             reply.serialize_type = SerializeType.JSON

@@ -160,7 +160,7 @@ async def test_later_takes_the_whole_batch_back(stage: Stage) -> None:
     [(None, "error", "listener returned nonsense: messages consumed again later", "None"),
      (True, "error", "listener returned nonsense: messages consumed again later", "bool True"),
      ("CONSUME_SUCCESS", "error", "listener returned nonsense: messages consumed again later", "str 'CONSUME_SUCCESS'"),
-     (ValueError("no runway"), "warning", "listener failed: messages consumed again later", "ValueError: no runway")],
+     (ValueError("no runway"), "error", "listener failed: messages consumed again later", "ValueError: no runway")],
 )  # fmt: skip
 def test_whatever_is_no_status_is_later(given: Any, level: str, event: str, named: str) -> None:
     """An exception, nothing, another type: tried again, with a line in the log that names it."""
@@ -178,7 +178,7 @@ def test_whatever_is_no_status_is_later(given: Any, level: str, event: str, name
         assert [offset for offset, _, _ in service.sent_back] == [0]
         (line,) = [line for line in stage.log.events if line[1] == event]
         assert line[0] == level
-        assert named in (line[2].get("returned"), line[2].get("error"))
+        assert named in line[2].get("returned", line[2]["error"])
 
     play()
 

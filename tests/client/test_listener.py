@@ -117,8 +117,9 @@ async def test_an_exception_suspends_and_is_logged(error: BaseException, is_asyn
     log = RecordingLog()
     assert await asyncio.wait_for(call(fail_later if is_async else fail, log), 10) is SUSPEND
     ((level, event, fields),) = log.events
-    assert (level, event) == ("warning", "listener failed: queue suspended")
+    assert (level, event) == ("error", "listener failed: queue suspended")
     assert (fields["queue"], fields["offset"]) == ("T@broker-a:3", 7)
+    assert fields["exc_info"].__traceback__ is not None
 
 
 async def test_a_client_that_is_taken_down_is_not_a_failed_listener() -> None:

@@ -66,7 +66,9 @@ async def test_a_raising_callback_is_logged(stage: Stage) -> None:
     async with producer_for(stage) as producer:
         await producer.send_async(Message(TOPIC, b"1"), callback)
         await stage.world.sleep_ms(1)
-    assert ("error", "send callback failed", {"error": "ValueError: mine"}) in stage.log.events
+    [fields] = [fields for _, event, fields in stage.log.events if event == "send callback failed"]
+    assert fields["error"] == "ValueError: mine"
+    assert fields["exc_info"].__traceback__.tb_next.tb_frame.f_code is callback.__code__
 
 
 @on_stage
