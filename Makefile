@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test nightly lint interop fidelity bench lock clean
+.PHONY: help setup demo pipeline test nightly lint interop fidelity bench hostile lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -57,6 +57,9 @@ fidelity: $(VENV)/.dev $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers
 
 bench: $(VENV)/.dev ## measure, beside a bare echo of the same frames; figures also in build/bench.json
 	$(BIN)/python scripts/bench.py
+
+hostile: $(VENV)/.dev ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
+	$(BIN)/python scripts/hostile.py $(ARGS)
 
 lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with UPGRADE=1 to the newest releases)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \

@@ -1,0 +1,165 @@
+"""Attacks on what reads frames: unfinished ones, slow ones, many connections, huge headers and bodies."""
+
+import asyncio
+import json
+import struct
+
+import msgpack
+from hostile_peer import Peer, Target, frame, json_request
+from hostile_run import Attack
+
+from lockstep.protocol.codes import FRAME_BYTES_MAX, RequestCode, SerializeType
+
+__all__ = ["FRAME_ATTACKS"]
+
+MIB = 1024 * 1024
+UNFINISHED, UNFINISHED_BYTES = 80, 15 * MIB
+SLOW, SLOW_SECONDS, SLOW_DEADLINE_MS = 200, 12.0, 5000
+CONNECTIONS = 6000
+HUGE = 15 * MIB
+_GROUP_OF_LOCK = b'{"consumerGroup":"g","clientId":"c","mqSet":['
+
+
+async def unfinished_frames(target: Target) -> str:
+    async def one() -> bool:
+        peer = await target.connect()
+        head = struct.pack(">II", FRAME_BYTES_MAX, 100)
+        if not await peer.send(head):
+            return False
+        piece = bytes(256 * 1024)
+        for _ in range(UNFINISHED_BYTES // len(piece)):
+            if not await peer.send(piece):
+                return False
+        return True
+
+    kept = await asyncio.gather(*(one() for _ in range(UNFINISHED)))
+    await asyncio.sleep(2)
+    return f"{sum(kept)} of {UNFINISHED} were taken whole"
+
+
+async def slow_frames(target: Target) -> str:
+    """A byte now and then, so that a connection is never idle."""
+    peers = [await target.connect() for _ in range(SLOW)]
+    for peer in peers:
+        await peer.send(struct.pack(">II", 100_000, 100))
+    open_still = SLOW
+    for _ in range(int(SLOW_SECONDS)):
+        await asyncio.sleep(1)
+        open_still = sum([await peer.send(b"x") for peer in peers])
+    return f"{open_still} of {SLOW} are open after {SLOW_SECONDS:.0f} s"
+
+
+async def many_connections(target: Target) -> str:
+    refused = 0
+    peers: list[Peer] = []
+    for _ in range(CONNECTIONS):
+        try:
+            peers.append(await target.connect())
+        except OSError:
+            refused += 1
+            break
+    request = json_request(RequestCode.GET_MAX_OFFSET, {"topic": "probe", "queueId": 0})
+    answered = await asyncio.gather(*(peer.ask(request) for peer in peers))
+    return f"{sum(reply is not None for reply in answered)} of {CONNECTIONS} are served"
+
+
+async def json_header(target: Target) -> str:
+    fields = ",".join(f'"k{number}":"v"' for number in range(HUGE // 14))
+    header = b'{"code":30,"flag":0,"language":"JAVA","opaque":7,"version":401,"extFields":{%s}}' % fields.encode()
+    return await target.ask(frame(SerializeType.JSON, header))
+
+
+async def binary_header(target: Target) -> str:
+    entry = struct.pack(">h1si1s", 1, b"k", 1, b"v")
+    entries = entry * (HUGE // len(entry))
+    header = struct.pack(">hBhiii", 30, 0, 401, 7, 0, 0) + struct.pack(">i", len(entries)) + entries
+    return await target.ask(frame(SerializeType.ROCKETMQ, header))
+
+
+async def msgpack_header(target: Target) -> str:
+    count = HUGE // 4
+    fields = b"\xde" + struct.pack(">H", 0)
+    ext = b"\xdf" + struct.pack(">I", count) + b"".join(msgpack.packb(f"{n:x}") + b"\xc0" for n in range(count))
+    parts = b"".join(map(msgpack.packb, (30, 0, 7, 401, None)))
+    return await target.ask(frame(SerializeType.MSGPACK, (b"\x97" + parts + b"\xc0" + ext)[:HUGE] or fields))
+
+
+async def headers_in_a_row(target: Target) -> str:
+    """As large as the limit allows, 200 at once: what one read may bring."""
+    fields = ",".join(f'"k{number}":"v"' for number in range(60_000 // 14))
+    header = b'{"code":30,"flag":0,"language":"JAVA","opaque":7,"version":401,"extFields":{%s}}' % fields.encode()
+    peer = await target.connect()
+    return str(await peer.ask_all([frame(SerializeType.JSON, header)] * 400, window=200))
+
+
+async def _body(target: Target, code: int, body: bytes) -> str:
+    return await target.ask(json_request(code, {}, body))
+
+
+async def flat_body(target: Target) -> str:
+    return await _body(target, RequestCode.LOCK_BATCH_MQ, _GROUP_OF_LOCK + b"0," * (HUGE // 2) + b"0]}")
+
+
+async def lenient_body(target: Target) -> str:
+    """What strict JSON does not allow is read by a slower reader."""
+    return await _body(target, RequestCode.LOCK_BATCH_MQ, _GROUP_OF_LOCK + b"{a:1}," * (HUGE // 6) + b"]}")
+
+
+async def references_body(target: Target) -> str:
+    names = b'{"$ref":"$.a"},' * (HUGE // 15)
+    return await _body(target, RequestCode.HEART_BEAT, b'{"a":1,"consumerDataSet":[' + names + b"]}")
+
+
+async def long_paths_body(target: Target) -> str:
+    """Each reference is a path through a deep body."""
+    depth = 150
+    deep = b'{"a":' * depth + b"{}" + b"}" * depth
+    name = b'{"$ref":"$.d' + b".a" * depth + b'"},'
+    body = b'{"d":' + deep + b',"consumerDataSet":[' + name * (MIB // len(name)) + b"]}"
+    return await _body(target, RequestCode.HEART_BEAT, body[: FRAME_BYTES_MAX - MIB])
+
+
+async def nested_body(target: Target) -> str:
+    return await _body(target, RequestCode.HEART_BEAT, b'{"a":' * (HUGE // 5))
+
+
+async def long_properties(target: Target) -> str:
+    """The properties of a message travel in the header of a send."""
+    properties = "".join(f"k{number}\x01v\x02" for number in range(HUGE // 10))
+    fields = {
+        "producerGroup": "p", "topic": "probe", "defaultTopic": "TBW102", "defaultTopicQueueNums": 4, "queueId": 0,
+        "sysFlag": 0, "bornTimestamp": 0, "flag": 0, "properties": properties, "reconsumeTimes": 0,
+    }  # fmt: skip
+    header = {"code": 10, "flag": 0, "language": "JAVA", "opaque": 7, "version": 401, "extFields": fields}
+    data = json.dumps(header, ensure_ascii=False).encode()
+    return await target.ask(frame(SerializeType.JSON, data, b"body"))
+
+
+async def batch_of_empty_messages(target: Target) -> str:
+    """One SEND_BATCH_MESSAGE of as many messages as its body can hold."""
+    record = struct.pack(">iiiii", 22, 0, 0, 0, 0) + struct.pack(">h", 0)
+    fields = {
+        "a": "p", "b": "probe", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0, "h": 0, "i": "", "j": 0, "k": False,
+        "l": 0, "m": "true",
+    }  # fmt: skip
+    return await target.ask(json_request(RequestCode.SEND_BATCH_MESSAGE, fields, record * (4 * MIB // len(record))))
+
+
+FRAME_ATTACKS = (
+    Attack("unfinished-frames", 13, f"{UNFINISHED} connections, each {UNFINISHED_BYTES // MIB} MiB of an endless frame",
+           unfinished_frames, 60.0, ("--memory-limit", "256MiB")),
+    Attack("slow-frames", 13, f"{SLOW} connections, a byte of a frame each second (deadline {SLOW_DEADLINE_MS} ms)",
+           slow_frames, 60.0),
+    Attack("many-connections", 13, f"{CONNECTIONS:,} connections, a request each", many_connections, 60.0),
+    Attack("header-json", 15, "a JSON header of 15 MiB", json_header),
+    Attack("header-binary", 15, "a binary header of 15 MiB", binary_header),
+    Attack("header-msgpack", 15, "a msgpack header of 15 MiB", msgpack_header),
+    Attack("header-properties", 15, "a send with properties of 15 MiB", long_properties),
+    Attack("headers-in-a-row", 15, "400 JSON headers of 60 kB, 200 at once", headers_in_a_row, 60.0),
+    Attack("body-flat", 15, "a lock request of 15 MiB of numbers", flat_body),
+    Attack("body-lenient", 15, "a lock request of 15 MiB in fastjson's dialect", lenient_body, 60.0),
+    Attack("body-references", 15, "a heartbeat of 15 MiB of references", references_body, 60.0),
+    Attack("body-long-paths", 15, "a heartbeat of 1 MiB of references of 150 steps", long_paths_body),
+    Attack("body-nested", 15, "a heartbeat nested 3,000,000 deep", nested_body),
+    Attack("batch-of-empty", 15, "a batch of 190,000 empty messages", batch_of_empty_messages),
+)  # fmt: skip
