@@ -4,7 +4,7 @@ All messages of a level wait equally long, so each queue is in the order of deli
 RocketMQ looks at every level ten times a second; here the earliest due time is known, and nothing runs before it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from lockstep.broker.store import GetStatus, MessageStore, Record
@@ -52,11 +52,59 @@ class DelayService:
         """How far an earlier life of the broker was."""
         self._offsets = {level: offset for level, offset in offsets.items() if 0 < level <= self.level_max}
 
-    def resume(self) -> None:
-        """What waits in the store is to be delivered; what it has lost is not there to be passed over."""
+    def cut(self) -> None:
+        """What the store has lost is not there to be passed over."""
         for level, offset in self._offsets.items():
             self._offsets[level] = min(offset, self._store.max_offset(SCHEDULE_TOPIC, level - 1))
-        self.next_due_ms = self._next_due_ms()
+
+    def first_in_doubt(self, last_ms: int) -> int | None:
+        """The commit log offset of the oldest message that waits and may have been delivered by `last_ms`.
+
+        Its delivery, and that of all others that may have been, stands behind it in the log. None: none was.
+
+        Args:
+            last_ms: Epoch ms when the last message of the log was stored.
+        """
+        heads = [
+            entry.commit_log_offset
+            for level in self._levels
+            for entry in self._store.entries(SCHEDULE_TOPIC, level - 1, self._offset(level), 1)
+            if self._corrected(level, entry.tags_code, last_ms) <= last_ms
+        ]
+        return min(heads, default=None)
+
+    def count_delivered(self, messages: Iterable[MessageExt]) -> int:
+        """Messages that wait count as delivered where their deliveries are found in the log. Returns how many did.
+
+        Args:
+            messages: Of the log, in its order, from a place where nothing was delivered that `offsets` does not count.
+        """
+        count = 0
+        for message in messages:
+            level = _level_of(message)
+            if 0 < level <= self.level_max:
+                offset = self._waiting_of(message, level)
+                if offset is not None:
+                    self._offsets[level] = offset + 1
+                    count += 1
+        return count
+
+    def _waiting_of(self, delivered: MessageExt, level: int) -> int | None:
+        """The queue offset of the level's next message that can be delivered, when this is its delivery."""
+        found = record_of(delivered, delivered.properties, delivered.topic, delivered.queue_id, 0)
+        for offset in range(self._offset(level), self._store.max_offset(SCHEDULE_TOPIC, level - 1)):
+            (entry,) = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, 1)
+            body = self._store.message_at(entry.commit_log_offset) if entry.size_bytes > 0 else None
+            if body is None or entry.commit_log_offset >= delivered.commit_log_offset:
+                return None  # damaged, and maybe to be found again; or stored later
+            record = _delivered(body, 0)
+            if record is not None:
+                return offset if record == found else None
+        return None
+
+    def resume(self, now_ms: int) -> None:
+        """What waits in the store is to be delivered."""
+        self.next_due_ms = self._next_due_ms(now_ms)
 
     def place(self, properties: dict[str, str], topic: str, queue_id: int, now_ms: int) -> DelayedPlace | None:
         """Where a message for a queue waits that is stored now; None when it has no delay. `waits` must follow.
@@ -85,7 +133,7 @@ class DelayService:
         the store has found it again, and by then it may say that it is not due.
         """
         is_sought = False
-        for level in range(1, len(self._levels_ms) + 1):
+        for level in self._levels:
             while count_max > 0 and self._is_due(level, now_ms):
                 offset = self._offset(level)
                 found = self._store.get(SCHEDULE_TOPIC, level - 1, offset, 1, None)
@@ -99,25 +147,35 @@ class DelayService:
                     yield record
                     count_max -= 1
                 self._offsets[level] = offset + 1
-        self.next_due_ms = self._next_due_ms()
+        self.next_due_ms = self._next_due_ms(now_ms)
         if is_sought and self.next_due_ms is not None:
             self.next_due_ms = max(self.next_due_ms, now_ms + _SOUGHT_AGAIN_MS)
 
-    def _next_due_ms(self) -> int | None:
-        levels = range(1, len(self._levels_ms) + 1)
-        return min((at_ms for level in levels if (at_ms := self._head_due_ms(level)) is not None), default=None)
+    @property
+    def _levels(self) -> range:
+        return range(1, len(self._levels_ms) + 1)
+
+    def _next_due_ms(self, now_ms: int) -> int | None:
+        heads_ms = [at_ms for level in self._levels if (at_ms := self._head_due_ms(level, now_ms)) is not None]
+        return min(heads_ms, default=None)
 
     def _offset(self, level: int) -> int:
         """What the store had to drop is behind us, delivered or not."""
         return max(self._offsets.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, level - 1))
 
     def _is_due(self, level: int, now_ms: int) -> bool:
-        at_ms = self._head_due_ms(level)
+        at_ms = self._head_due_ms(level, now_ms)
         return at_ms is not None and at_ms <= now_ms
 
-    def _head_due_ms(self, level: int) -> int | None:
+    def _head_due_ms(self, level: int, now_ms: int) -> int | None:
         entries = self._store.entries(SCHEDULE_TOPIC, level - 1, self._offset(level), 1)
-        return entries[0].tags_code if entries else None
+        return self._corrected(level, entries[0].tags_code, now_ms) if entries else None
+
+    def _corrected(self, level: int, deliver_at_ms: int, now_ms: int) -> int:
+        """No message of a level waits longer than the level: one that would was stored while the clock was ahead, or
+        when the level was longer. It is due now, as in RocketMQ (wire.md 10.2), and holds up nothing behind it.
+        """
+        return now_ms if deliver_at_ms > now_ms + self._levels_ms[level - 1] else deliver_at_ms
 
 
 def _delivered(body: bytes, now_ms: int) -> Record | None:
@@ -129,6 +187,14 @@ def _delivered(body: bytes, now_ms: int) -> Record | None:
     if not topic or not queue_id.isdecimal():
         return None
     return record_of(message, message.properties, topic, int(queue_id), now_ms)
+
+
+def _level_of(message: MessageExt) -> int:
+    """Of a message that was delivered; 0 when it is none."""
+    try:
+        return _java_int(message.properties.get(names.DELAY, "0"))
+    except ValueError:
+        return 0
 
 
 def _java_int(text: str) -> int:

@@ -5,6 +5,7 @@ from typing import Final
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delay_levels import parse_delay_levels
+from lockstep.broker.delay_recovery import count_delivered
 from lockstep.broker.half_messages import HalfMessage, HalfMessages
 from lockstep.broker.half_recovery import mark_of, open_halves, unmarked
 from lockstep.broker.kept_tables import BrokerTables, KeptTables
@@ -72,7 +73,7 @@ class KeptStore:
         self._levels_ms = parse_delay_levels(config.delay_levels)
         self.store = store
         self.data_dir = DataDir(store.storage, store.settings.folder)
-        self.tables = KeptTables(tables, self.data_dir, log)
+        self.tables = KeptTables(tables, self.data_dir, log, lambda: store.max_commit_log_offset)
 
     def open(self, now_ms: int) -> None:
         """Raises StoreUnusable; nobody holds the folder then."""
@@ -115,7 +116,11 @@ class KeptStore:
                 cut_bytes=recovered.cut_bytes, damaged_places=recovered.damaged,
             )  # fmt: skip
             self._drop_deleted()
-        tables.delays.resume()
+        tables.delays.cut()
+        delivered = count_delivered(store, tables.delays, self.tables.delays_log_offset)
+        if delivered:
+            self._log.info("delayed messages count as delivered: the log has them", count=delivered)
+        tables.delays.resume(now_ms)
         half_committed = self._mark_last_commit(now_ms) if self.data_dir.crashed else None
         for half in open_halves(store, half_committed):
             self._halves.began(half, now_ms + self._config.transaction_check_interval_ms)

@@ -1,5 +1,6 @@
 """What a broker keeps beside its messages: topics, groups and offsets, in RocketMQ's own files (wire.md 8.4)."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -28,6 +29,7 @@ TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = "consumerOffset.json"
 DELAYS: Final = "delayOffset.json"
+_UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024  # behind the log offset of the table: a start may have to read it
 
 
 class BrokerTables(NamedTuple):
@@ -41,11 +43,15 @@ class KeptTables:
     """Files of the broker's tables. One that cannot be read is named, and its older copy is taken.
 
     `topics` and `groups` are written at every change, offsets from time to time: each by one writer at a time.
-    `topics_known`: they were read; `topics_are_newest`: and not from an older copy.
+    `topics_known`: they were read; `topics_are_newest`: and not from an older copy. `delays_log_offset`: where the log
+    ended when the offsets of delayed messages were taken that were read; None when nothing says it.
     """
 
-    def __init__(self, tables: BrokerTables, data_dir: DataDir, log: EventLog) -> None:
+    def __init__(self, tables: BrokerTables, data_dir: DataDir, log: EventLog, log_end: Callable[[], int]) -> None:
         self._tables = tables
+        self._log_end = log_end
+        self._delays = DelayOffsetTable({})
+        self.delays_log_offset: int | None = None
         self._log = log
         self._data_dir = data_dir
         self._written: dict[str, bytes] = {}
@@ -75,6 +81,7 @@ class KeptTables:
         delays = self._read(DELAYS, DelayOffsetTable)
         if delays is not None:
             tables.delays.restore(delays.offset_table)
+            self.delays_log_offset = delays.log_offset
 
     def _read(self, name: str, body_class: type[B]) -> B | None:
         found = self._data_dir.read_config(name)
@@ -109,9 +116,17 @@ class KeptTables:
             OFFSETS: ConsumerOffsetTable(
                 {f"{topic}@{group}": of for (topic, group), of in tables.offsets.all().items()}
             ),
-            DELAYS: DelayOffsetTable(dict(tables.delays.offsets)),
+            DELAYS: self._delay_offsets(),
         }
         return [partial(self._write, name, body) for name, body in bodies.items()]
+
+    def _delay_offsets(self) -> DelayOffsetTable:
+        """While nothing is delivered an older log offset says the same, so that the file need not be written anew."""
+        offsets, log_end = self._tables.delays.offsets, self._log_end()
+        old = self._delays.log_offset
+        if old is None or offsets != self._delays.offset_table or log_end - old > _UNSEEN_LOG_BYTES_MAX:
+            self._delays = DelayOffsetTable(dict(offsets), log_end)
+        return self._delays
 
     def _topics(self) -> TopicConfigWrapper:
         return TopicConfigWrapper(self._tables.topics.data_version, tuple(self._tables.topics.topics))

@@ -80,16 +80,26 @@ class ConsumerOffsetTable(NamedTuple):
 
 
 class DelayOffsetTable(NamedTuple):
-    """Reply to GET_ALL_DELAY_OFFSET (45), and delayOffset.json: delay level -> next index of its queue."""
+    """Reply to GET_ALL_DELAY_OFFSET (45), and delayOffset.json: delay level -> next index of its queue.
+
+    `log_offset`: in our file alone, where the log ended when the table was taken; later deliveries stand behind it.
+    """
 
     offset_table: Mapping[int, int]
+    log_offset: int | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return {"offsetTable": _by_text(self.offset_table)}
+        wire: dict[str, Any] = {"offsetTable": _by_text(self.offset_table)}
+        return wire if self.log_offset is None else {**wire, "logOffset": self.log_offset}
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        return cls(_by_number(as_object(value, "delay offsets").get("offsetTable"), "offsetTable"))
+        wire = as_object(value, "delay offsets")
+        log_offset = wire.get("logOffset")
+        return cls(
+            _by_number(wire.get("offsetTable"), "offsetTable"),
+            None if log_offset is None else as_int(log_offset, "logOffset"),
+        )
 
 
 class QueryCorrectionOffsetBody(NamedTuple):

@@ -197,11 +197,40 @@ def test_a_compressed_body_is_delivered_as_it_was_sent() -> None:
     assert (message.body, message.sys_flag) == (b"no zip", 1)
 
 
+def test_a_message_that_is_due_too_late_is_delivered_at_once() -> None:
+    """Later than its level is long: the clock was ahead when it was stored. It holds up nothing behind it (10.2)."""
+    peer = Peer()
+    ahead_ms = 86_400_000
+    peer.now_ms = NOW_MS + ahead_ms
+    send_delayed(peer, 1, b"ahead")
+    send_delayed(peer, 3, b"ahead too")
+    peer.now_ms = NOW_MS
+    send_delayed(peer, 1, b"on time")
+    peer.broker.delays.resume(NOW_MS)
+    assert peer.broker.delays.next_due_ms == NOW_MS
+    peer.broker.deliver_delayed(NOW_MS)
+    assert [message.body for message in stored(peer)] == [b"ahead", b"ahead too"]
+    assert peer.broker.delays.next_due_ms == NOW_MS + 1000
+    peer.broker.deliver_delayed(NOW_MS + 1000)
+    assert [message.body for message in stored(peer)][2:] == [b"on time"]
+
+
+def test_a_message_that_is_due_as_late_as_its_level_says_waits() -> None:
+    """Not a millisecond is taken for a clock that was ahead."""
+    peer = Peer()
+    send_delayed(peer, 1, b"on time")
+    peer.broker.delays.resume(NOW_MS)
+    peer.broker.deliver_delayed(NOW_MS)
+    assert stored(peer) == []
+    peer.broker.delays.resume(NOW_MS - 1)
+    assert peer.broker.delays.next_due_ms == NOW_MS - 1
+
+
 def test_offsets_beyond_what_the_store_has_are_lowered() -> None:
     """A level of which messages were lost delivers the next ones all the same."""
     peer = Peer()
     peer.broker.delays.restore({3: 7})
-    peer.broker.delays.resume()
+    peer.broker.delays.cut()
     assert peer.broker.delays.offsets[3] == 0
     send_delayed(peer, 3, b"later", queue_id=2)
     peer.broker.deliver_delayed(NOW_MS + 10_000)
