@@ -86,6 +86,11 @@ async def _serve(options: "Options", log: "StartLog") -> int:
         gc.freeze()  # what start-up made stays; the collector need not look at it again
         log.open(options.log_format, options.log_level, sys.stderr)
         log.info("listening", **_facts(options))
+        for name, above, why in options.config.too_short_for_default_clients():
+            given = getattr(options.config, name)
+            log.info(
+                "setting_needs_matching_clients", setting=name, given=given, default_clients_need_above=above, why=why
+            )
         number = await stopped
         log.info("shutting down", **({"signal": signal.Signals(number).name} if number else {"reason": "stdin closed"}))
     finally:

@@ -20,6 +20,7 @@ _EVERYWHERE = ("", "0.0.0.0")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX  # 24: IPv6 hosts
 _SEGMENTS_WANTED = 8  # so that making room costs about an eighth of what is kept
+_PULL_SWEEP_MS = 5000  # clients wait for a pull its suspend time and so long (wire.md 6.4)
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
 
 
@@ -123,6 +124,10 @@ class BrokerConfig:
         timeout_ms = self.broker_expired_timeout_ms
         return NameServerConfig(self.host, self.name_server_port, self.order_message_enable, timeout_ms)
 
+    def too_short_for_default_clients(self) -> list[tuple[str, int, str]]:
+        """Settings that only clients with settings to match can work with: name, what it must be above, and why."""
+        return [(name, above, why) for name, above, why in _CLIENT_DEFAULTS if getattr(self, name) <= above]
+
     def __post_init__(self) -> None:
         for name in ("port", "name_server_port"):
             _check(0 <= getattr(self, name) <= PORT_MAX, name, f"must be a port, 0 to {PORT_MAX}")
@@ -146,6 +151,12 @@ class BrokerConfig:
             self.register_interval_ms < self.broker_expired_timeout_ms,
             "register_interval_ms",
             "must be below broker_expired_timeout_ms, or name servers would forget a healthy broker",
+        )
+
+        _check(
+            self.hold_check_interval_ms <= _PULL_SWEEP_MS,
+            "hold_check_interval_ms",
+            f"must be at most {_PULL_SWEEP_MS}, or clients give a held pull up before it is answered",
         )
 
     def _check_addresses(self) -> None:
@@ -208,6 +219,14 @@ _POSITIVE = (
     "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
     "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
 )  # fmt: skip
+
+
+# RocketMQ's clients without settings of their own (wire.md 7.3, 9.3).
+_CLIENT_DEFAULTS = (
+    ("lock_max_live_time_ms", 30_000, "a client believes in its lock for 30000 ms: two would own a queue"),
+    ("channel_expired_timeout_ms", 30_000, "a heartbeat comes every 30000 ms: members would be taken for dead"),
+    ("idle_close_ms", 30_000, "a heartbeat comes every 30000 ms: connections would close in between"),
+)
 
 
 def _check(good: bool, name: str, reason: str) -> None:

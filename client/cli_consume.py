@@ -101,12 +101,16 @@ def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
 
 
 def _with_lock_life(config: ConsumerConfig, live_ms: int) -> ConsumerConfig:
-    """The client's times to a lock life on the broker, in the proportion of RocketMQ's defaults: 60, 30, 20, 20, 20."""
+    """The client's times to a lock life on the broker, in the proportion of RocketMQ's defaults: 60, 30, 20, 20, 20.
+
+    The timeout of a renewal, 1 s, must fit in between the client's two.
+    """
     return replace(
         config,
         broker_lock_max_live_time_ms=live_ms,
         lock_max_live_time_ms=live_ms // 2,
         lock_interval_ms=live_ms // 3,
+        lock_timeout_ms=min(config.lock_timeout_ms, live_ms // 12),
         rebalance_interval_ms=live_ms // 3,
         unlock_delay_ms=live_ms // 3,
     )

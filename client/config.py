@@ -8,11 +8,21 @@ from lockstep.protocol.heartbeat import ConsumeFromWhere
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.remoting.settings import SettingError, setting
 
-__all__ = ["CONSUME_THREADS_MAX", "DEFAULT_INSTANCE", "ClientConfig", "ConsumerConfig", "ProducerConfig"]
+__all__ = [
+    "CONSUME_THREADS_MAX",
+    "DEFAULT_INSTANCE",
+    "ClientConfig",
+    "ConsumerConfig",
+    "ProducerConfig",
+    "check_pull_times",
+]
 
 DEFAULT_INSTANCE = "DEFAULT"
 CONSUME_THREADS_MAX = 1000
 _BROKER_LOCK_LIFE_MS = 60_000  # RocketMQ's, unless a broker is told otherwise (wire.md 7.2)
+_BROKER_SWEEP_MS = 5_000  # how much longer than its suspend time a broker may hold a pull (wire.md 6.4)
+_CHANNEL_LIFE_MS = 120_000  # a broker forgets a member it heard no heartbeat from for so long (wire.md 9.3)
+_LOCK_TIMEOUT_MIN_MS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +60,26 @@ class ClientConfig:
             value = getattr(self, name, low)  # one table for all: not every client has every setting
             if not low <= value <= high:
                 raise SettingError(f"{name} must be from {low} to {high}, not {value}")
+        if self.heartbeat_broker_interval_ms >= _CHANNEL_LIFE_MS:
+            raise SettingError(
+                f"heartbeat_broker_interval_ms ({self.heartbeat_broker_interval_ms}) must be below {_CHANNEL_LIFE_MS}: "
+                "a broker forgets a client that is silent for so long, and gives its queues to others"
+            )
+        if self.heartbeat_broker_interval_ms >= self.idle_close_ms:
+            raise SettingError(
+                f"heartbeat_broker_interval_ms ({self.heartbeat_broker_interval_ms}) must be below idle_close_ms "
+                f"({self.idle_close_ms}): a connection that ends between two heartbeats ends the membership"
+            )
+
+
+def check_pull_times(pull_suspend_ms: int, pull_timeout_ms: int) -> None:
+    """A client must wait for a pull longer than the broker may hold it. Raises SettingError."""
+    held_ms = pull_suspend_ms + _BROKER_SWEEP_MS
+    if held_ms >= pull_timeout_ms:
+        raise SettingError(
+            f"pull_timeout_ms ({pull_timeout_ms}) must be over pull_suspend_ms + {_BROKER_SWEEP_MS} ({held_ms}): "
+            "the broker may hold a pull that long"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,23 +166,41 @@ class ConsumerConfig(ClientConfig):
         for name in ("pull_threshold_for_topic", "pull_threshold_bytes_for_topic"):
             if getattr(self, name) == 0:
                 raise SettingError(f"{name} must be -1, for none, or at least 1, not 0")
-        # A lock must be renewed before its holder stops believing in it, or every queue would pause each round.
-        if self.lock_interval_ms >= self.lock_max_live_time_ms:
+        self._check_lock_times()
+        check_pull_times(self.pull_suspend_ms, self.pull_timeout_ms)
+        if self.pull_timeout_ms >= self.pull_max_idle_ms:
             raise SettingError(
-                f"lock_interval_ms ({self.lock_interval_ms}) must be below lock_max_live_time_ms "
-                f"({self.lock_max_live_time_ms}): a lock is renewed before its holder stops believing in it"
+                f"pull_max_idle_ms ({self.pull_max_idle_ms}) must be over pull_timeout_ms ({self.pull_timeout_ms}): "
+                "a queue is given up as not pulled while its pull waits for an answer"
             )
-        # A holder must stop believing before the broker gives its queue away, or two would own it.
-        if self.lock_max_live_time_ms >= self._broker_lock_life_ms:
+
+    def _check_lock_times(self) -> None:
+        """Renew interval + timeout < the client's belief in a lock < its life on the broker (wire.md 7.3)."""
+        timeout_ms, live_ms = self.lock_timeout_ms, self.lock_max_live_time_ms
+        if timeout_ms < _LOCK_TIMEOUT_MIN_MS:
             raise SettingError(
-                f"lock_max_live_time_ms ({self.lock_max_live_time_ms}) must be below broker_lock_max_live_time_ms "
+                f"lock_timeout_ms ({timeout_ms}) must be at least {_LOCK_TIMEOUT_MIN_MS}: "
+                "a request to a broker and its answer must fit in, or no lock is ever granted"
+            )
+        # The answer to a renewal must come before the holder stops believing, or every queue would pause each round.
+        for name in ("lock_interval_ms", "lock_first_delay_ms"):
+            wait_ms = getattr(self, name)
+            if wait_ms + timeout_ms >= live_ms:
+                raise SettingError(
+                    f"{name} ({wait_ms}) + lock_timeout_ms ({timeout_ms}) must be below lock_max_live_time_ms "
+                    f"({live_ms}): a renewal is answered before its holder stops believing in the lock"
+                )
+        # A holder must stop believing before the broker gives its queue away, or two would own it.
+        if live_ms >= self._broker_lock_life_ms:
+            raise SettingError(
+                f"lock_max_live_time_ms ({live_ms}) must be below broker_lock_max_live_time_ms "
                 f"({self._broker_lock_life_ms}): a holder stops before the broker gives its queue away"
             )
-        # The broker holds a pull for its suspend time and up to one 5 s sweep more (wire.md 6.4).
-        if self.pull_suspend_ms + 5000 >= self.pull_timeout_ms:
+        life_ms = self.broker_lock_max_live_time_ms or _BROKER_LOCK_LIFE_MS
+        if self.unlock_delay_ms >= life_ms:
             raise SettingError(
-                f"pull_timeout_ms ({self.pull_timeout_ms}) must be over pull_suspend_ms + 5000 "
-                f"({self.pull_suspend_ms + 5000}): the broker may hold a pull that long"
+                f"unlock_delay_ms ({self.unlock_delay_ms}) must be below the life of a lock on the brokers ({life_ms}, "
+                "broker_lock_max_live_time_ms): the lock would have expired before it is given back"
             )
 
 

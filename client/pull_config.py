@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from lockstep.client.config import ClientConfig, ConsumerConfig
+from lockstep.client.config import ClientConfig, ConsumerConfig, check_pull_times
 from lockstep.protocol.heartbeat import ConsumeFromWhere
 from lockstep.remoting.settings import SettingError, setting
 
@@ -43,12 +43,7 @@ class PullConsumerConfig(ClientConfig):
             value = getattr(self, name, low)
             if not low <= value <= high:
                 raise SettingError(f"{name} must be from {low} to {high}, not {value}")
-        # The broker holds a pull for its suspend time and up to one 5 s sweep more (wire.md 6.4).
-        if self.pull_suspend_ms + 5000 >= self.pull_timeout_ms:
-            raise SettingError(
-                f"pull_timeout_ms ({self.pull_timeout_ms}) must be over pull_suspend_ms + 5000 "
-                f"({self.pull_suspend_ms + 5000}): the broker may hold a pull that long"
-            )
+        check_pull_times(self.pull_suspend_ms, self.pull_timeout_ms)
 
 
 @dataclass(frozen=True, kw_only=True)

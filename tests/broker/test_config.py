@@ -33,6 +33,7 @@ from tests.broker.stores import record
         ({"max_message_bytes": 1 << 25}, "no frame"),
         ({"broker_name": "broker a"}, "broker_name"),
         ({"scan_interval_ms": 120_000}, "a whole life late"),
+        ({"hold_check_interval_ms": 5001}, "clients give a held pull up"),
         ({"register_interval_ms": 120_000}, "forget a healthy broker"),
         ({"segment_bytes": -1}, "segment_bytes"),
         ({"flush_sync": True}, "nothing to flush"),
@@ -44,6 +45,16 @@ def test_settings_that_cannot_work_are_refused_with_the_reason(changes: dict[str
     """At construction, before anything is started."""
     with pytest.raises(SettingError, match=said):
         replace(BrokerConfig(), **changes)
+
+
+@pytest.mark.parametrize("name", ["lock_max_live_time_ms", "channel_expired_timeout_ms", "idle_close_ms"])
+def test_settings_that_default_clients_cannot_work_with_are_named(name: str) -> None:
+    """They are legal, for clients may have settings to match; the broker logs what the others need."""
+    assert BrokerConfig().too_short_for_default_clients() == []
+    ((named, above, why),) = replace(BrokerConfig(), **{name: 30_000}).too_short_for_default_clients()
+    assert (named, above) == (name, 30_000)
+    assert "30000 ms" in why
+    assert replace(BrokerConfig(), **{name: 30_001}).too_short_for_default_clients() == []
 
 
 def test_rocketmqs_own_names_are_known() -> None:

@@ -53,11 +53,58 @@ def test_producer_defaults_are_rocketmqs(name: str) -> None:
     assert with_properties(config, {name: str(PRODUCER_DEFAULTS[name] + 1)}) != config
 
 
-def test_a_lock_is_renewed_before_its_holder_stops_believing() -> None:
-    """Or every queue would pause each round; the text says so with both numbers."""
-    with pytest.raises(SettingError, match=r"lock_interval_ms \(30000\) must be below lock_max_live_time_ms \(30000\)"):
-        ConsumerConfig(lock_interval_ms=30_000)
-    ConsumerConfig(lock_interval_ms=29_999)
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"lock_interval_ms": 29_000}, r"lock_interval_ms \(29000\) \+ lock_timeout_ms \(1000\) must be below "),
+        ({"lock_timeout_ms": 10_000}, r"lock_interval_ms \(20000\) \+ lock_timeout_ms \(10000\) must be below "),
+        ({"lock_first_delay_ms": 29_000}, r"lock_first_delay_ms \(29000\) \+ lock_timeout_ms \(1000\) must be below "),
+    ],
+)
+def test_a_renewal_is_answered_before_its_holder_stops_believing(settings: dict[str, int], text: str) -> None:
+    """Or every queue would pause each round: the time of the answer counts, and the text has all three numbers."""
+    with pytest.raises(SettingError, match=text + r"lock_max_live_time_ms \(30000\): a renewal is answered before"):
+        ConsumerConfig(**settings)  # type: ignore[arg-type]
+    ((name, value),) = settings.items()
+    with_properties(ConsumerConfig(), {name: str(value - 1)})
+
+
+def test_a_lock_request_has_time_for_its_answer() -> None:
+    """With less than a round trip no lock is ever granted."""
+    with pytest.raises(SettingError, match=r"lock_timeout_ms \(99\) must be at least 100: a request .* must fit in"):
+        ConsumerConfig(lock_timeout_ms=99)
+    ConsumerConfig(lock_timeout_ms=100)
+
+
+def test_a_delayed_unlock_comes_before_the_lock_expires() -> None:
+    """60 s on RocketMQ's brokers, or what the client knows of its own."""
+    with pytest.raises(SettingError, match=r"unlock_delay_ms \(60000\) must be below the life of a lock .* \(60000"):
+        ConsumerConfig(unlock_delay_ms=60_000)
+    with pytest.raises(SettingError, match=r"unlock_delay_ms \(40000\) must be below the life of a lock .* \(40000"):
+        ConsumerConfig(unlock_delay_ms=40_000, broker_lock_max_live_time_ms=40_000)
+    ConsumerConfig(unlock_delay_ms=60_000, broker_lock_max_live_time_ms=60_001)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"heartbeat_broker_interval_ms": 120_000, "idle_close_ms": 200_000}, r"\(120000\) must be below 120000: "),
+        ({"idle_close_ms": 30_000}, r"\(30000\) must be below idle_close_ms \(30000\): "),
+    ],
+)
+def test_a_client_is_heard_before_its_broker_forgets_it(settings: dict[str, int], text: str) -> None:
+    """A member that is forgotten between two heartbeats would lose its queues each time."""
+    for config in (ConsumerConfig, ProducerConfig):
+        with pytest.raises(SettingError, match="heartbeat_broker_interval_ms " + text):
+            config(**settings)  # type: ignore[arg-type]
+    ConsumerConfig(idle_close_ms=30_001)
+
+
+def test_a_queue_is_not_given_up_while_its_pull_waits() -> None:
+    """A pull without a message is answered late, and its queue is pulled all the same."""
+    with pytest.raises(SettingError, match=r"pull_max_idle_ms \(120000\) must be over pull_timeout_ms \(120000\): "):
+        ConsumerConfig(pull_timeout_ms=120_000)
+    ConsumerConfig(pull_timeout_ms=119_999)
 
 
 def test_a_holder_stops_believing_before_the_broker_gives_its_queue_away() -> None:

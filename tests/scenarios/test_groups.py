@@ -14,6 +14,7 @@ from lockstep.client import (
     MessageQueue,
     Producer,
     PushConsumer,
+    allocate_averagely,
     allocate_averagely_by_circle,
 )
 from lockstep.protocol.names import retry_topic
@@ -277,12 +278,22 @@ async def test_several_consumers_in_one_process(cluster: Cluster) -> None:
 # Queues that nobody pulls ------------------------------------------------------------------------------------
 
 
-async def _held_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
-    """A consumer whose pulls are held by the broker for so long that the rebalance sees one that is over 120 s old."""
+async def _late_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
+    """A consumer whose pull loops sleep for so long that the rebalance sees a pull that is over 120 s old."""
+
+    def suspend_first(*given: Any) -> list[MessageQueue]:
+        consumer = cluster.client("c1")
+        assert isinstance(consumer, PushConsumer)
+        consumer.suspend()  # before there is a queue to pull from
+        return allocate_averagely(*given)
+
     await cluster.broker(queues=1)
     await cluster.at(START_MS)
     await cluster.consumer(
-        "c1", rebalance_interval_ms=rebalance_interval_ms, pull_suspend_ms=200_000, pull_timeout_ms=300_000
+        "c1",
+        strategy=suspend_first,
+        rebalance_interval_ms=rebalance_interval_ms,
+        pull_delay_when_suspended_ms=2 * IDLE_MS,
     )
     await cluster.at(START_MS + rebalance_interval_ms + 1)
 
@@ -290,14 +301,14 @@ async def _held_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
 @scenario(INSTANT)
 async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
     """The round that comes in this very millisecond leaves the queue as it is."""
-    await _held_pull(cluster, IDLE_MS)
+    await _late_pull(cluster, IDLE_MS)
     assert cluster.events("queue dropped", host="c1") == []
 
 
 @scenario(INSTANT)
 async def test_a_pull_of_120_001_ms_is_dead(cluster: Cluster) -> None:
     """One millisecond more: its queues are dropped and taken anew in the same round."""
-    await _held_pull(cluster, IDLE_MS + 1)
+    await _late_pull(cluster, IDLE_MS + 1)
     names = [str(MessageQueue(TOPIC, BROKER, 0)), str(MessageQueue(retry_topic(GROUP), BROKER, 0))]
     for event in ("queue dropped", "queue acquired"):
         lines = cluster.events(event, host="c1", since_ms=START_MS + 1)
