@@ -6,14 +6,14 @@ from typing import Any, TypeVar
 
 from lockstep.client.cli_output import UsageError, date_time, json_line
 from lockstep.protocol.message import MessageExt
-from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY
+from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 
 __all__ = ["MessageFormat", "format_json", "format_line", "message_row", "parse_format", "printable"]
 
 MessageFormat = Callable[[MessageExt], bytes]
 T = TypeVar("T")
 
-_OURS = RESERVED_PROPERTIES | {SHARDING_KEY}
+_OURS = RESERVED_PROPERTIES.union(SHARDING_KEY_NAMES)
 
 
 def message_row(message: MessageExt) -> dict[str, Any]:

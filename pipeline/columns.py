@@ -4,6 +4,7 @@ What numpy and Arrow cannot take at a stride (IPv6 hosts, compressed bodies, byt
 goes message by message through `lockstep.protocol.message`, which is slower and says what is wrong with a record.
 """
 
+import logging
 import struct
 from functools import partial
 from typing import Any, Final
@@ -20,6 +21,7 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["ARROW_TYPES", "BatchBuilder"]
 
+_log = logging.getLogger("lockstep.pipeline")
 _OFFSET_PLACE: Final = struct.Struct(">i16xq")  # a stored message's size and queue offset
 
 ARROW_TYPES: Final[dict[str, pa.DataType]] = {
@@ -40,6 +42,7 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
     "msgId": pa.string(),
     "flag": pa.int32(),
     "reconsumeTimes": pa.int32(),
+    "bodyError": pa.string(),
     "headers": HEADERS,
 }
 
@@ -76,6 +79,9 @@ class BatchBuilder:
             raise RecordError(f"{where}: a stored message cannot be read: {error}") from None
         tags = self._tags
         wanted = [m for m in messages if m.queue_offset < end and (not tags or m.tags in tags)]
+        for message in wanted:
+            if message.body_error is not None:  # `value` is as it is stored, and a schema may lack the column for it
+                _log.error("queue %s, offset %d: %s", self._queue, message.queue_offset, message.body_error)
         return _columns_of(self._queue, wanted)
 
 
@@ -111,6 +117,7 @@ def _columns_of(queue: MessageQueue, messages: list[MessageExt]) -> Columns:
         "msgId": lambda m: m.msg_id,
         "flag": lambda m: m.flag,
         "reconsumeTimes": lambda m: m.reconsume_times,
+        "bodyError": lambda m: m.body_error,
         "headers": lambda m: [{"key": key, "value": _bytes(value)} for key, value in m.properties.items()],
     }
 

@@ -3,6 +3,7 @@
 `key` is the sharding key where a message has one, for that decides its queue as Kafka's key does; else RocketMQ's keys.
 `partition` and `queueId` are the same number; with several brokers only (topic, brokerName, queueId) names a queue.
 `timestamp` is when the broker stored the message: `timestampType` is always 1, Kafka's LogAppendTime.
+`bodyError` says why a compressed body could not be unpacked; `value` is then the body as it is stored. Else it is null.
 `headers` come with the option includeProperties: every property of the message, RocketMQ's own among them.
 """
 
@@ -44,6 +45,7 @@ _ORDINARY: Final[tuple[tuple[str, DataType], ...]] = (
     ("msgId", StringType()),
     ("flag", IntegerType()),
     ("reconsumeTimes", IntegerType()),
+    ("bodyError", StringType()),
 )
 COLUMNS: Final[dict[str, DataType]] = {**dict(_ORDINARY), "headers": HEADERS}
 """Every column that a reader can make."""

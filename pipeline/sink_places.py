@@ -18,7 +18,7 @@ _HEAD_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - _MARK_BYTES
 _PARTERS: Final = (names.NAME_END, names.PAIR_END)
 # What a message that was read has of its producer and broker, or of columns of their own here.
 _LEFT_ASIDE: Final = frozenset({
-    names.KEYS, names.TAGS, names.SHARDING_KEY, names.UNIQ_KEY, names.CLUSTER, names.WAIT, names.MIN_OFFSET,
+    names.KEYS, names.TAGS, *names.SHARDING_KEY_NAMES, names.UNIQ_KEY, names.CLUSTER, names.WAIT, names.MIN_OFFSET,
     names.MAX_OFFSET, names.REAL_TOPIC, names.REAL_QID, "MSG_REGION", "TRACE_ON", "INSTANCE_ID", "SPARK_TASK",
     "SPARK_ROW",
 })  # fmt: skip

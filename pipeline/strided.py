@@ -110,10 +110,11 @@ class StridedMessages:
             "bornTimestamp": lambda: self._times("born"),
             "tags": lambda: self._property(names.TAGS).cast(pa.string()),
             "keys": lambda: self._property(names.KEYS).cast(pa.string()),
-            "shardingKey": lambda: self._property(names.SHARDING_KEY).cast(pa.string()),
+            "shardingKey": lambda: self._sharding_key().cast(pa.string()),
             "msgId": self._message_id,
             "flag": lambda: self._integers("flag", np.int32, pa.int32()),
             "reconsumeTimes": lambda: self._integers("reconsume", np.int32, pa.int32()),
+            "bodyError": lambda: pa.nulls(self._count, pa.string()),  # what is compressed does not come this way
             "headers": self._headers,
         }
 
@@ -181,7 +182,15 @@ class StridedMessages:
         return values.take(pa.array(places, mask=places < 0))
 
     def _key(self) -> pa.Array:
-        return pc.coalesce(self._property(names.SHARDING_KEY), self._property(names.KEYS))
+        return pc.coalesce(self._sharding_key(), self._property(names.KEYS))
+
+    def _sharding_key(self) -> pa.Array:
+        """The other names are looked for only where a message lacks the first."""
+        found = self._property(names.SHARDING_KEY_NAMES[0])
+        for name in names.SHARDING_KEY_NAMES[1:]:
+            if found.null_count:
+                found = pc.coalesce(found, self._property(name))
+        return found
 
     def _message_id(self) -> pa.Array:
         ids = self._property(names.UNIQ_KEY)

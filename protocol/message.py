@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.compression import decompress
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.properties import decode_properties
@@ -41,10 +42,9 @@ _BATCH = struct.Struct(">iiiii")
 _COMPRESSED = int(SysFlag.COMPRESSED)
 _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 _ANY_V6 = _BORN_V6 | _STORE_V6
-_SHARDING_KEY_NAME: Final = (names.SHARDING_KEY + names.NAME_END).encode()
-_PAIR_END: Final = ord(names.PAIR_END)
-_BODY_BYTES_MAX_UNZIPPED: Final = 64 * 1024 * 1024
-_CODECS: Final = {1: "LZ4", 2: "ZSTD"}
+_NAME_END, _PAIR_END = names.NAME_END.encode(), names.PAIR_END.encode()
+_SHARDING_KEY_NAMES: Final = frozenset(name.encode() for name in names.SHARDING_KEY_NAMES)
+_IN_EACH_NAME: Final = b"SHARDING"  # of a sharding key
 
 
 def encode_stored_message(
@@ -100,7 +100,7 @@ def encode_stored_message(
 class MessageExt:
     """A message as a consumer gets it. Topic and properties are read when asked for; the rest is plain.
 
-    Raised while decoding: BodyError. `reconsume_times` counts up with each local retry.
+    `reconsume_times` counts up with each local retry.
     """
 
     __slots__ = ("_buffer", "_fixed", "_properties", "_tail", "_topic", "body", "broker_name", "queue_offset",
@@ -150,6 +150,16 @@ class MessageExt:
             text = self._buffer[start + 2 : start + 2 + length]
             self._properties = decode_properties(text.decode("utf-8", "replace"))
         return self._properties
+
+    @property
+    def body_error(self) -> str | None:
+        """Why the body cannot be unpacked; `body` is then as it is stored. None: it is what the producer sent."""
+        return None
+
+    @property
+    def stored_body(self) -> bytes:
+        """As it lies in the log: still compressed where the sysFlag says so."""
+        return self._buffer[self._tail - self._fixed[16] : self._tail]
 
     @property
     def stored_bytes(self) -> int:
@@ -235,28 +245,53 @@ class MessageExt:
             buffer = self._buffer
             start = self._tail + 3 + buffer[self._tail]
             end = start + (buffer[start - 2] << 8 | buffer[start - 1])
-            found = buffer.find(_SHARDING_KEY_NAME, start, end)
+            found = buffer.find(_IN_EACH_NAME, start, end)
             if found < 0:
                 return None
-            value = found + len(_SHARDING_KEY_NAME)
-            is_name = found == start or buffer[found - 1] == _PAIR_END
-            if is_name and buffer.find(_SHARDING_KEY_NAME, value, end) < 0:  # else the last of equal names wins
-                stop = buffer.find(_PAIR_END, value, end)
-                text = buffer[value : stop if stop >= 0 else end]
-                if text:
+            name_end = buffer.find(_NAME_END, found, end)
+            if buffer.find(_IN_EACH_NAME, found + 8, end) < 0:  # else there may be several, and one of them wins
+                name = buffer[max(buffer.rfind(_PAIR_END, start, found) + 1, start) : name_end]
+                stop = buffer.find(_PAIR_END, name_end, end)
+                text = buffer[name_end + 1 : stop if stop >= 0 else end]
+                if text and name_end >= 0 and name in _SHARDING_KEY_NAMES:
                     return text.decode("utf-8", "replace")
-        return self.properties.get(names.SHARDING_KEY)
+        return names.sharding_key_of(self.properties)
 
     def __repr__(self) -> str:
         return f"<MessageExt {self.topic}:{self.queue_id}@{self.queue_offset} {self.msg_id} {len(self.body)}B>"
 
 
+class _Unreadable(MessageExt):
+    """A message with a body as it is stored, and what is wrong with it."""
+
+    __slots__ = ("_body_error",)
+
+    def __init__(self, buffer: bytes, fixed: tuple[Any, ...], body: bytes, tail: int, broker_name: str, why: str):
+        super().__init__(buffer, fixed, body, tail, broker_name)
+        self._body_error = why
+
+    @property
+    def body_error(self) -> str | None:
+        return self._body_error
+
+
 def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True) -> list[MessageExt]:
-    """The messages of a pull, back to back. Raises BodyError when the bytes are not messages.
+    """The messages of a pull, back to back. A body that cannot be unpacked spoils its message alone: see `body_error`.
 
     Without `unzip` a compressed body stays as it is stored; a broker that writes it anew wants it so.
+
+    Raises:
+        BodyError: the bytes are not messages.
     """
-    messages = []
+    messages: list[MessageExt] = []
+    problem = _decode(buffer, broker_name, unzip, messages)
+    if problem is not None:
+        raise BodyError(problem)
+    return messages
+
+
+def _decode(buffer: bytes, broker_name: str, unzip: bool, messages: list[MessageExt]) -> str | None:
+    """Append what the buffer has; what is wrong with the first record that is none, if one is not."""
     position, end = 0, len(buffer)
     unpack, unpack_short = _FIXED.unpack_from, _SHORT.unpack_from
     try:
@@ -264,28 +299,35 @@ def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True)
             fixed = unpack(buffer, position)
             size, magic, sys_flag, body_bytes = fixed[0], fixed[1], fixed[7], fixed[16]
             if magic != MESSAGE_MAGIC:
-                raise BodyError(f"byte {position}: magic {magic:#x} is not a message's {MESSAGE_MAGIC:#x}")
+                return f"byte {position}: magic {magic:#x} is not a message's {MESSAGE_MAGIC:#x}"
             body_start = position + _FIXED_BYTES
             if sys_flag & _ANY_V6:
                 fixed, body_start = _unpack_v6(buffer, position, sys_flag)
                 body_bytes = fixed[16]
             tail = body_start + body_bytes
             if size < MESSAGE_OVERHEAD_BYTES or body_bytes < 0 or not tail < position + size <= end:
-                raise BodyError(f"byte {position}: a message of {size} bytes with a body of {body_bytes} does not fit")
+                return f"byte {position}: a message of {size} bytes with a body of {body_bytes} does not fit"
             text_start = tail + 3 + buffer[tail]
             (properties_bytes,) = unpack_short(buffer, text_start - 2)
             if properties_bytes < 0 or text_start + properties_bytes != position + size:
-                raise BodyError(
-                    f"byte {position}: topic and properties do not end where the message of {size} bytes does"
-                )
+                return f"byte {position}: topic and properties do not end where the message of {size} bytes does"
             body = buffer[body_start:tail]
             if unzip and sys_flag & _COMPRESSED:
-                body = _unzip(body, sys_flag)
-            messages.append(MessageExt(buffer, fixed, body, tail, broker_name))
+                messages.append(_unpacked(buffer, fixed, body, tail, broker_name))
+            else:
+                messages.append(MessageExt(buffer, fixed, body, tail, broker_name))
             position += size
     except struct.error as error:
-        raise BodyError(f"byte {position}: {error}") from None
-    return messages
+        return f"byte {position}: {error}"
+    return None
+
+
+def _unpacked(buffer: bytes, fixed: tuple[Any, ...], body: bytes, tail: int, broker_name: str) -> MessageExt:
+    try:
+        plain = decompress(body, fixed[7])
+    except BodyError as error:
+        return _Unreadable(buffer, fixed, body, tail, broker_name, str(error))
+    return MessageExt(buffer, fixed, plain, tail, broker_name)
 
 
 def _unpack_v6(buffer: bytes, position: int, sys_flag: int) -> tuple[tuple[Any, ...], int]:
@@ -300,20 +342,6 @@ def _layout_of(born_bytes: int, store_bytes: int) -> struct.Struct:
 
 def _layout(sys_flag: int) -> struct.Struct:
     return _layout_of(16 if sys_flag & _BORN_V6 else 4, 16 if sys_flag & _STORE_V6 else 4)
-
-
-def _unzip(body: bytes, sys_flag: int) -> bytes:
-    """zlib only, the one codec that every 4.9 client reads, whatever type the flag names (wire.md 4.5)."""
-    unzipper = zlib.decompressobj()
-    try:
-        plain = unzipper.decompress(body, _BODY_BYTES_MAX_UNZIPPED)
-    except zlib.error as error:
-        codec = _CODECS.get((sys_flag & SysFlag.COMPRESSION_TYPE) >> 8)
-        named = f"; its sysFlag names {codec}, which is not read here" if codec else ""
-        raise BodyError(f"a body flagged as compressed is not zlib: {error}{named}") from None
-    if not unzipper.eof:
-        raise BodyError(f"a compressed body is cut short or longer than {_BODY_BYTES_MAX_UNZIPPED} bytes")
-    return plain
 
 
 class BatchRecord(NamedTuple):

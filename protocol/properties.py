@@ -29,6 +29,7 @@ __all__ = [
     "RESERVED_PROPERTIES",
     "RETRY_TOPIC",
     "SHARDING_KEY",
+    "SHARDING_KEY_NAMES",
     "START_DELIVER_TIME",
     "TAGS",
     "TRANSACTION_CHECK_TIMES",
@@ -39,6 +40,7 @@ __all__ = [
     "check_user_properties",
     "decode_properties",
     "encode_properties",
+    "sharding_key_of",
 ]
 
 NAME_END: Final = "\x01"
@@ -71,7 +73,9 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 TTL: Final = "TTL"
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
-SHARDING_KEY: Final = "__SHARDING_KEY"  # the Go and ONS clients' name for it
+SHARDING_KEY: Final = "__SHARDINGKEY"  # as Java 5.x, ONS and the 5.x clients write it
+# All that are read, the first one found: Go's comes next; the last is what Lockstep wrote once, in stores that have it.
+SHARDING_KEY_NAMES: Final = (SHARDING_KEY, "SHARDING_KEY", "__SHARDING_KEY")
 
 RESERVED_PROPERTIES: Final = frozenset(
     {
@@ -98,6 +102,14 @@ def decode_properties(text: str) -> dict[str, str]:
         if found and name and value:
             result[name] = value
     return result
+
+
+def sharding_key_of(properties: Mapping[str, str]) -> str | None:
+    """Under whichever of its names it is there (wire.md 4.3)."""
+    for name in SHARDING_KEY_NAMES:
+        if key := properties.get(name):
+            return key
+    return None
 
 
 def check_user_properties(properties: Mapping[str, str]) -> None:

@@ -56,7 +56,7 @@ async def create(name_server: str, queues: int) -> None:
 def fill(name_server: str, messages: int, queues: int, body_bytes: int) -> None:
     """Batches with a tag, a key of 1,000 kinds and a UNIQ_KEY each."""
     asyncio.run(create(name_server, queues))
-    texts = [f"TAGS\x01A\x02__SHARDING_KEY\x01key-{i:03}\x02UNIQ_KEY\x01{i:032}" for i in range(BATCH)]
+    texts = [f"TAGS\x01A\x02__SHARDINGKEY\x01key-{i:03}\x02UNIQ_KEY\x01{i:032}" for i in range(BATCH)]
     records = [BatchRecord(0, os.urandom(body_bytes), text) for text in texts]
     with Addresses((name_server,)).open() as client:
         for i, queue in enumerate(client.writable_queues(TOPIC)):

@@ -33,7 +33,7 @@ async def test_a_keyed_send_goes_to_its_keys_queue(stage: Stage) -> None:
         assert by_selector.queue_id == 3
         assert (await producer.send(Message(TOPIC, b"5"), queue=queue_at(1))).queue_id == 1
     sent = broker.requests(SEND)
-    keys = [decode_properties(header_of(command).properties or "").get("__SHARDING_KEY") for command in sent]
+    keys = [decode_properties(header_of(command).properties or "").get("__SHARDINGKEY") for command in sent]
     assert keys == ["hello", "hello", "hello", None, None]
 
 

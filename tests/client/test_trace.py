@@ -60,7 +60,7 @@ async def test_handled_is_a_record_a_message(tracing: Tracing) -> None:
     """One listener call of three messages: three records with the same begin, each with its own offset and id."""
     begin = tracing.writer.now()
     assert begin[0] == WALL_MS
-    messages = [message_at(offset, __SHARDING_KEY="N1", UNIQ_KEY=f"ID{offset}") for offset in (5, 6, 9)]
+    messages = [message_at(offset, __SHARDINGKEY="N1", UNIQ_KEY=f"ID{offset}") for offset in (5, 6, 9)]
     messages[1].reconsume_times = 4
     tracing.writer.handled(queue_at(3), 2, messages, "SUCCESS", begin)
     common = {**head("handled"), **QUEUE, "period": 2, "status": "SUCCESS", "key": "N1"}

@@ -11,11 +11,12 @@ from lockstep.pipeline.columns import ARROW_TYPES, BatchBuilder
 from lockstep.pipeline.errors import RecordError
 from lockstep.pipeline.strided import find_records
 from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.compression import CompressionType, compress
 from lockstep.protocol.message import encode_stored_message
 from lockstep.protocol.model import MessageQueue
 
 QUEUE = MessageQueue("t", "broker-a", 3)
-NAMES = ("TAGS", "KEYS", "__SHARDING_KEY", "UNIQ_KEY", "TAGSX", "own")
+NAMES = ("TAGS", "KEYS", "__SHARDINGKEY", "SHARDING_KEY", "__SHARDING_KEY", "UNIQ_KEY", "TAGSX", "own")
 TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12)
 PROPERTIES = st.dictionaries(st.sampled_from(NAMES), TEXT)
 MESSAGES = st.lists(st.tuples(st.binary(max_size=40), PROPERTIES, st.integers(-5, 5)), min_size=1, max_size=20)
@@ -111,7 +112,22 @@ def test_what_is_no_message_is_told(spoil: object, said: str) -> None:
     assert str(QUEUE) in str(caught.value)
 
 
-def test_a_body_that_is_no_zlib_is_told() -> None:
-    """Flagged as compressed, and not so: an error that names the queue."""
-    with pytest.raises(RecordError, match="not zlib"):
-        columns().batch(stored(0, b"not compressed", sys_flag=SysFlag.COMPRESSED), 1)
+def test_a_body_that_is_no_zlib_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Flagged as compressed, and not so: it comes as it is stored, and the others as ever."""
+    records = [stored(0), stored(1, b"not compressed", sys_flag=SysFlag.COMPRESSED), stored(2)]
+    batch = columns().batch(b"".join(records), 3)
+    assert batch["value"].to_pylist() == [b"body", b"not compressed", b"body"]
+    errors = batch["bodyError"].to_pylist()
+    assert errors[0] is errors[2] is None
+    assert "not zlib" in errors[1]
+    (record,) = caplog.records
+    assert f"queue {QUEUE}, offset 1: a body flagged as compressed is not zlib" in record.getMessage()
+
+
+def test_bodies_of_every_codec_are_unpacked() -> None:
+    """What Java 5 producers write as LZ4 and zstd, too; the error column is null in the quick way as well."""
+    kinds = list(CompressionType)
+    records = [stored(i, compress(b"plain", kind, 5), sys_flag=kind.sys_flag) for i, kind in enumerate(kinds)]
+    batch = columns(["value", "bodyError"]).batch(b"".join(records), 3)
+    assert batch.to_pylist() == [{"value": b"plain", "bodyError": None}] * 3
+    assert columns(["bodyError"]).batch(stored(0) + stored(1), 2).to_pylist() == [{"bodyError": None}] * 2

@@ -67,7 +67,7 @@ def test_columns_hold_what_was_sent(spark: SparkSession, topic: Topic) -> None:
     assert row == {
         "key": b"key-1", "value": b"1:1", "topic": topic.name, "partition": 1, "offset": 1, "timestampType": 1,
         "brokerName": "broker-a", "queueId": 1, "bornTimestamp": BORN, "tags": "B", "keys": "n1",
-        "shardingKey": "key-1", "msgId": f"{1:04}{1:028}", "flag": 1, "reconsumeTimes": 0,
+        "shardingKey": "key-1", "msgId": f"{1:04}{1:028}", "flag": 1, "reconsumeTimes": 0, "bodyError": None,
     }  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def test_properties_come_when_they_are_asked_for(spark: SparkSession, topic: Top
     assert "headers" not in load(spark, topic).columns
     row = load(spark, topic, includeProperties="true").where("offset = 1").collect()[0]
     found = {header.key: bytes(header.value).decode() for header in row.headers}
-    expected = {"TAGS": "B", "KEYS": "n1", "__SHARDING_KEY": "key-1", "UNIQ_KEY": f"{0:04}{1:028}"}
+    expected = {"TAGS": "B", "KEYS": "n1", "__SHARDINGKEY": "key-1", "UNIQ_KEY": f"{0:04}{1:028}"}
     assert found.items() >= expected.items()
 
 

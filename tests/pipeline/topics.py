@@ -24,7 +24,7 @@ def plain_record(queue_id: int, number: int) -> BatchRecord:
     properties = {
         "TAGS": "AB"[number % 2],
         "KEYS": f"n{number}",
-        "__SHARDING_KEY": f"key-{number % 10}",
+        "__SHARDINGKEY": f"key-{number % 10}",
         "UNIQ_KEY": f"{queue_id:04}{number:028}",
     }
     return BatchRecord(number % 7, f"{queue_id}:{number}".encode(), encode_properties(properties))

@@ -26,9 +26,9 @@ def test_a_bare_message_has_no_properties() -> None:
 
 
 def test_everything_given_is_a_property() -> None:
-    """Keys are joined by blanks, the sharding key has the Go clients' name, the user's own are kept."""
+    """Keys are joined by blanks, the sharding key has Java 5's name, the user's own are kept."""
     message = Message("T", b"x", tags="TagA", keys=["k1", "k2"], sharding_key="N1", properties={"color": "rot"})
-    assert message.wire_properties() == {"color": "rot", "KEYS": "k1 k2", "TAGS": "TagA", "__SHARDING_KEY": "N1"}
+    assert message.wire_properties() == {"color": "rot", "KEYS": "k1 k2", "TAGS": "TagA", "__SHARDINGKEY": "N1"}
     assert Message("T", b"", delay_level=3).wire_properties() == {"DELAY": "3"}
     assert Message("T", b"", keys="k1 k2").wire_properties() == {"KEYS": "k1 k2"}
     assert Message("T", b"", keys=[], tags="").wire_properties() == {}

@@ -48,7 +48,7 @@ def test_the_parsers_rule(text: str, properties: dict[str, str]) -> None:
 def test_user_properties_that_pass() -> None:
     """Any other name with any text that separates nothing, the Go clients' sharding key included."""
     check_user_properties({})
-    check_user_properties({"color": "rot", "__SHARDING_KEY": "N123", "keys": "lower case is another name"})
+    check_user_properties({"color": "rot", "SHARDING_KEY": "N123", "keys": "lower case is another name"})
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ __all__ = [
     "wait_for_the_end",
 ]
 
-SHARDING_KEY = "__SHARDING_KEY"
+SHARDING_KEY = "__SHARDINGKEY"
 BODY_SHOWN_MAX = 64
 FATAL = 1  # librocketmq's log levels
 

@@ -13,7 +13,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** What happened, as JSON lines on stdout: each is written whole, and in the file before {@link #print} returns. */
 final class Events {
     /** Messages carry their sharding key in a property, as those of other clients do. */
-    static final String SHARDING_KEY = "__SHARDING_KEY";
+    static final String SHARDING_KEY = "__SHARDINGKEY";
 
     private static final int BODY_SHOWN_MAX = 64;
     private static final FileOutputStream STDOUT = new FileOutputStream(FileDescriptor.out);

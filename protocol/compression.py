@@ -1,0 +1,145 @@
+"""Compressed bodies: zlib, LZ4 and zstd, each framed as RocketMQ's Java client frames it (wire.md 4.5).
+
+What is compressed comes from anybody who may send. It is unpacked in small steps and up to a limit, so that a record of
+a few kilobytes cannot fill the memory. LZ4 and zstd are imported where they are first needed: start-up counts.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
+
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.errors import BodyError
+
+__all__ = ["PLAIN_BYTES_MAX", "CompressionType", "compress", "decompress"]
+
+PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 times what RocketMQ lets a producer send
+_TYPE_SHIFT: Final = 8
+_LEGACY: Final = 0  # no type named: zlib, of clients that know no other
+_ZSTD_STEP_BYTES: Final = 512  # a zstd block of 4 bytes may stand for 128 KiB: a step yields 16 MiB at most
+_ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024  # Java's reader takes no larger one either
+
+
+class CompressionType(IntEnum):
+    """As bits 8 to 10 of the sysFlag have it."""
+
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+    @property
+    def sys_flag(self) -> int:
+        """The bits of a message whose body is compressed so."""
+        return int(SysFlag.COMPRESSED) | self << _TYPE_SHIFT
+
+
+def compress(body: bytes, kind: CompressionType, level: int) -> bytes:
+    """As Java's client writes it. LZ4 has no level, as there."""
+    return _COMPRESSORS[kind](body, level)
+
+
+def decompress(body: bytes, sys_flag: int, limit: int = PLAIN_BYTES_MAX) -> bytes:
+    """A body whose sysFlag says COMPRESSED, as it was before.
+
+    Args:
+        limit: bytes that it may have when unpacked.
+
+    Raises:
+        BodyError: it is no whole stream of the kind that the sysFlag names, or has over `limit` bytes.
+
+    Source: wire.md 4.5.
+    """
+    number = (sys_flag & SysFlag.COMPRESSION_TYPE) >> _TYPE_SHIFT
+    name, unpack = _DECOMPRESSORS.get(number, ("", None))
+    if unpack is None:
+        raise BodyError(
+            f"a body flagged as compressed is of type {number}; known are LZ4 (1), ZSTD (2) and zlib (0, 3)"
+        )
+    try:
+        plain, is_whole = unpack(body, limit)
+    except (zlib.error, RuntimeError, ImportError) as error:  # lz4 raises RuntimeError
+        raise BodyError(f"a body flagged as compressed is not {name}: {error}") from None
+    if len(plain) > limit:
+        raise BodyError(f"a body compressed by {name} is longer than {limit} bytes")
+    if not is_whole:
+        raise BodyError(f"a body compressed by {name} is cut short")
+    return plain
+
+
+def _compress_zlib(body: bytes, level: int) -> bytes:
+    return zlib.compress(body, level)
+
+
+def _compress_lz4(body: bytes, level: int) -> bytes:
+    import lz4.frame
+
+    # Java's LZ4FrameInputStream refuses blocks that depend on each other, which are this library's default.
+    packed: bytes = lz4.frame.compress(body, block_linked=False, store_size=False)
+    return packed
+
+
+def _compress_zstd(body: bytes, level: int) -> bytes:
+    import zstandard
+
+    return zstandard.compress(body, level)  # a compressor of its own: threads must not share one
+
+
+def _decompress_zlib(body: bytes, limit: int) -> "_Unpacked":
+    """What follows the stream is passed over, as Java's InflaterInputStream does."""
+    unzipper = zlib.decompressobj()
+    plain = unzipper.decompress(body, limit + 1)
+    return plain, unzipper.eof
+
+
+def _decompress_lz4(body: bytes, limit: int) -> "_Unpacked":
+    """Frame after frame, as Java reads them."""
+    import lz4.frame
+
+    parts, size, rest, is_whole = [], 0, body, False
+    while rest and size <= limit:
+        frame = lz4.frame.LZ4FrameDecompressor()
+        part: bytes = frame.decompress(rest, limit - size + 1)
+        parts.append(part)
+        size += len(part)
+        is_whole = frame.eof
+        rest = frame.unused_data or b""
+    return b"".join(parts), is_whole
+
+
+def _decompress_zstd(body: bytes, limit: int) -> "_Unpacked":
+    """Frame after frame, as Java reads them; in steps, for the library knows no limit of what a step yields."""
+    import zstandard
+
+    library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+    parts, size, position = [], 0, 0
+    frame = library.decompressobj()
+    try:
+        while position < len(body) and size <= limit:
+            if frame.eof:
+                frame = library.decompressobj()
+            step = body[position : position + _ZSTD_STEP_BYTES]
+            part = frame.decompress(step)
+            parts.append(part)
+            size += len(part)
+            position += len(step) - (len(frame.unused_data) if frame.eof else 0)
+    except zstandard.ZstdError as error:
+        raise zlib.error(str(error)) from None
+    return b"".join(parts), frame.eof
+
+
+_Unpacked = tuple[bytes, bool]  # what came out, `limit` bytes and some more at most; is that all of it
+_Compressor = Callable[[bytes, int], bytes]
+_Decompressor = Callable[[bytes, int], _Unpacked]
+
+_COMPRESSORS: Final[dict[CompressionType, _Compressor]] = {
+    CompressionType.ZLIB: _compress_zlib,
+    CompressionType.LZ4: _compress_lz4,
+    CompressionType.ZSTD: _compress_zstd,
+}
+_DECOMPRESSORS: Final[dict[int, tuple[str, _Decompressor]]] = {
+    _LEGACY: ("zlib", _decompress_zlib),
+    CompressionType.ZLIB: ("zlib", _decompress_zlib),
+    CompressionType.LZ4: ("LZ4", _decompress_lz4),
+    CompressionType.ZSTD: ("zstd", _decompress_zstd),
+}
