@@ -100,6 +100,11 @@ class BrokerConfig:
     register_interval_ms: int = setting(30_000, name="registerNameServerPeriod")
     register_timeout_ms: int = setting(6000, name="registerBrokerTimeoutMills")
 
+    # What peers may use. A healthy cluster stays far below each of these (docs/hostile.md).
+    lock_queues_per_request_max: int = 4096
+    lock_entries_per_group_max: int = 20_000
+    lock_entries_max: int = 100_000
+
     log_debug: bool = False
 
     @property
@@ -218,6 +223,7 @@ _POSITIVE = (
     "channel_expired_timeout_ms", "broker_expired_timeout_ms", "scan_interval_ms", "idle_close_ms",
     "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
     "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
+    "lock_queues_per_request_max", "lock_entries_per_group_max", "lock_entries_max",
 )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ _READ_WRITE = int(Permission.READ | Permission.WRITE)
 _LOOPBACK = bytes((127, 0, 0, 1))
 _DELIVERED_AT_ONCE_MAX = 500  # a few milliseconds of work, then others have their turn
 _STORE_FULL_WAIT_MS = 1000
+_LOCKS_FORGOTTEN_MAX = 5000  # in one scan, a few milliseconds of work
 COMMIT_LOG_OFFSET_DIGITS = 16  # the end of an offset message id; what stands before is the same for every message
 
 
@@ -75,7 +76,9 @@ class Broker:
         self._tell_topics_changed = on_topics_changed
         self.rng = rng
         self.log = log
-        self.locks = RebalanceLockManager(config.lock_max_live_time_ms)
+        self.locks = RebalanceLockManager(
+            config.lock_max_live_time_ms, config.lock_entries_max, config.lock_entries_per_group_max
+        )
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()
         self.filters = ConsumerFilterManager(log)
@@ -249,6 +252,7 @@ class Broker:
             self.log.warning("no heartbeat: closing the connection", peer=connection.address, timeout_ms=timeout_ms)
             connection.abort(f"no heartbeat for {timeout_ms} ms")
             self.on_closed(connection)
+        self.locks.expire(now_ms, _LOCKS_FORGOTTEN_MAX)
         self.lanes.expire(now_ms)
         self.filters.expire(self.consumers.groups, now_ms)
 

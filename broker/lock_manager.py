@@ -2,17 +2,23 @@
 
 The table does not ask whether a topic, queue or consumer exists, is kept in memory alone, and is not touched by
 disconnects. Pulls and commits are never checked against it.
+
+RocketMQ keeps an entry for ever. Here the number of entries is bounded, and an entry that nobody has renewed for
+`KEPT_LIVES` lives is forgotten: its queue is free either way.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["LockAnswer", "LockEntry", "LockOutcome", "RebalanceLockManager"]
+__all__ = ["KEPT_LIVES", "LockAnswer", "LockEntry", "LockOutcome", "RebalanceLockManager"]
+
+KEPT_LIVES: Final = 10  # so that a lock list still shows who held a queue before its group went away
 
 
 class LockOutcome(Enum):
@@ -20,10 +26,14 @@ class LockOutcome(Enum):
     RENEWED = "renewed"
     TAKEN_OVER = "expired and taken over"
     REFUSED = "refused"
+    NO_ROOM = "no room"  # the table is full: nobody owns the queue
 
     @property
     def owned(self) -> bool:
-        return self is not LockOutcome.REFUSED
+        return self not in _NOT_OWNED
+
+
+_NOT_OWNED: Final = (LockOutcome.REFUSED, LockOutcome.NO_ROOM)
 
 
 @dataclass(slots=True)
@@ -45,33 +55,86 @@ class LockAnswer(NamedTuple):
 
 
 class RebalanceLockManager:
-    def __init__(self, max_live_time_ms: int) -> None:
+    """`entries_max` and `entries_per_group_max` bound the table; 0 is no bound."""
+
+    def __init__(self, max_live_time_ms: int, entries_max: int = 0, entries_per_group_max: int = 0) -> None:
         self.max_live_time_ms = max_live_time_ms
+        self._entries_max = entries_max
+        self._entries_per_group_max = entries_per_group_max
         self._table: dict[str, dict[MessageQueue, LockEntry]] = {}
+        self._by_age: OrderedDict[tuple[str, MessageQueue], LockEntry] = OrderedDict()  # the longest unrenewed first
+
+    def __len__(self) -> int:
+        """Entries of all groups, expired ones too."""
+        return len(self._by_age)
 
     def try_lock_batch(
         self, consumer_group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
     ) -> list[LockAnswer]:
         """One answer for each queue, in order. An entry is lost once its age is above the life, not at it."""
-        entries = self._table.setdefault(consumer_group, {})
-        return [self._try_lock(entries, client_id, queue, now_ms) for queue in queues]
+        entries = self._table.get(consumer_group, {})
+        return [self._try_lock(entries, consumer_group, client_id, queue, now_ms) for queue in queues]
 
     def _try_lock(
-        self, entries: dict[MessageQueue, LockEntry], client_id: str, queue: MessageQueue, now_ms: int
+        self,
+        entries: dict[MessageQueue, LockEntry],
+        consumer_group: str,
+        client_id: str,
+        queue: MessageQueue,
+        now_ms: int,
     ) -> LockAnswer:
         entry = entries.get(queue)
         if entry is None:
-            entries[queue] = LockEntry(client_id, now_ms, now_ms)
+            if not self._has_room(entries, now_ms):
+                return LockAnswer(queue, LockOutcome.NO_ROOM)
+            self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
             return LockAnswer(queue, LockOutcome.GRANTED)
         age_ms = now_ms - entry.last_update_ms
         expired = age_ms > self.max_live_time_ms
         if entry.client_id == client_id and not expired:
             entry.last_update_ms = now_ms
+            self._by_age.move_to_end((consumer_group, queue))
             return LockAnswer(queue, LockOutcome.RENEWED, age_ms=age_ms)
         if expired:
-            entries[queue] = LockEntry(client_id, now_ms, now_ms)
+            self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
             return LockAnswer(queue, LockOutcome.TAKEN_OVER, entry.client_id, age_ms)
         return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)
+
+    def _put(
+        self, entries: dict[MessageQueue, LockEntry], consumer_group: str, queue: MessageQueue, entry: LockEntry
+    ) -> None:
+        self._table[consumer_group] = entries  # a new group, or one whose last entry had to make room
+        entries[queue] = entry
+        key = (consumer_group, queue)
+        self._by_age[key] = entry
+        self._by_age.move_to_end(key)
+
+    def _has_room(self, entries: dict[MessageQueue, LockEntry], now_ms: int) -> bool:
+        """Whether one more entry fits; where the table is full, the oldest goes if it has expired."""
+        if self._entries_max and len(self._by_age) >= self._entries_max:
+            self._forget(now_ms - self.max_live_time_ms, 1)
+            if len(self._by_age) >= self._entries_max:
+                return False
+        return not self._entries_per_group_max or len(entries) < self._entries_per_group_max
+
+    def expire(self, now_ms: int, count_max: int) -> int:
+        """Forget entries that nobody has renewed for `KEPT_LIVES` lives, at most `count_max`. Returns how many."""
+        return self._forget(now_ms - KEPT_LIVES * self.max_live_time_ms, count_max)
+
+    def _forget(self, updated_before_ms: int, count_max: int) -> int:
+        for count in range(count_max):
+            oldest = next(iter(self._by_age.items()), None)
+            if oldest is None or oldest[1].last_update_ms >= updated_before_ms:
+                return count
+            self._remove(*oldest[0])
+        return count_max
+
+    def _remove(self, consumer_group: str, queue: MessageQueue) -> None:
+        del self._by_age[consumer_group, queue]
+        entries = self._table[consumer_group]
+        del entries[queue]
+        if not entries:
+            del self._table[consumer_group]
 
     def unlock_batch(self, consumer_group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[LockAnswer]:
         """Release what the caller owns. The answers name the queues it does not own: REFUSED, with their owner."""
@@ -82,9 +145,7 @@ class RebalanceLockManager:
             if entry is None or entry.client_id != client_id:
                 refused.append(LockAnswer(queue, LockOutcome.REFUSED, entry.client_id if entry else None))
             else:
-                del entries[queue]
-        if not entries:
-            self._table.pop(consumer_group, None)
+                self._remove(consumer_group, queue)
         return refused
 
     def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:

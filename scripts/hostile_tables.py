@@ -28,9 +28,9 @@ async def lock_many_queues(target: Target) -> str:
 
 
 async def lock_many_queues_in_parts(target: Target) -> str:
-    """As many as one body of 1 MiB can hold, several times."""
+    """About as many in each request as are allowed."""
     peer = await target.connect()
-    parts = [range(start, start + 10_000) for start in range(0, LOCK_QUEUES, 10_000)]
+    parts = [range(start, start + 4000) for start in range(0, LOCK_QUEUES, 4000)]
     requests = [json_request(RequestCode.LOCK_BATCH_MQ, {}, lock_body("g", part)) for part in parts]
     return str(await peer.ask_all(requests))
 
@@ -117,7 +117,7 @@ async def control_characters(target: Target) -> str:
 
 TABLE_ATTACKS = (
     Attack("lock-queues", 14, f"one lock request of {LOCK_QUEUES:,} queues", lock_many_queues),
-    Attack("lock-queues-in-parts", 14, "10 lock requests of 10,000 queues each", lock_many_queues_in_parts),
+    Attack("lock-queues-in-parts", 14, "25 lock requests of 4,000 queues each", lock_many_queues_in_parts),
     Attack("unlock-queues", 14, f"one unlock request of {LOCK_QUEUES:,} queues", unlock_many_queues),
     Attack("lock-groups", 14, f"{LOCK_GROUPS:,} lock requests, a group each", lock_many_groups, 60.0),
     Attack("offsets-no-topic", 19, f"{OFFSETS:,} offsets of topics that are not there", offsets_of_no_topic, 90.0),

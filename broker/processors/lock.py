@@ -5,6 +5,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.lock_manager import LockAnswer, LockOutcome
+from lockstep.broker.processors.refusal import Refusal
 from lockstep.protocol.bodies import LockBatchBody, LockOkBody, LockTableBody
 from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import ResponseCode
@@ -15,58 +16,101 @@ from lockstep.protocol.headers import ListLocksRequestHeader
 __all__ = ["list_locks", "lock_batch", "unlock_batch"]
 
 _INT32_MAX: Final = 2**31 - 1
+_NAME_LENGTH_MAX: Final = 255  # of topics RocketMQ's clients allow 127 characters, of groups 255
+_LINES_MAX: Final = 100  # of one request and one outcome; above, one line counts them
+_EVENTS: Final = {
+    LockOutcome.GRANTED: ("lock granted", "locks_granted"),
+    LockOutcome.RENEWED: ("lock renewed", "locks_renewed"),
+    LockOutcome.TAKEN_OVER: ("lock expired and taken over", "locks_taken_over"),
+    LockOutcome.REFUSED: ("lock refused", "locks_refused"),
+    LockOutcome.NO_ROOM: ("lock_table_full", "lock_table_full"),
+}
 
 
-def _asked(command: RemotingCommand) -> LockBatchBody:
+def _asked(broker: Broker, command: RemotingCommand) -> LockBatchBody:
     """The body with each queue once: RocketMQ reads a set. Raises BodyError."""
     body = decode_body(LockBatchBody, command.body, command.serialize_type)
+    queues_max = broker.config.lock_queues_per_request_max
+    if len(body.mq_set) > queues_max:
+        raise BodyError(
+            f"{len(body.mq_set)} queues in one request; at most {queues_max} are allowed (lock_queues_per_request_max)"
+        )
+    _check_length("consumerGroup", body.consumer_group)
     for queue in body.mq_set:
         if not -_INT32_MAX - 1 <= queue.queue_id <= _INT32_MAX:
             raise BodyError(f"the member queueId must fit 32 bits, not {queue.queue_id}")
+        _check_length("topic", queue.topic)
+        _check_length("brokerName", queue.broker_name)
     return body._replace(mq_set=tuple(dict.fromkeys(body.mq_set)))
+
+
+def _check_length(member: str, name: str) -> None:
+    if len(name) > _NAME_LENGTH_MAX:
+        raise BodyError(f"the member {member} has {len(name)} characters; at most {_NAME_LENGTH_MAX} are allowed")
 
 
 def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Answers with the queues that the caller owns now; none is not an error."""
-    body = _asked(command)
+    body = _asked(broker, command)
     answers = broker.locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
-    granted = []
+    by_outcome: dict[LockOutcome, list[LockAnswer]] = {}
     for answer in answers:
-        if answer.outcome.owned:
-            granted.append(answer.queue)
-        if answer.outcome is not LockOutcome.RENEWED or broker.config.log_debug:
-            _log(broker, body, answer)
-    reply_body = encode_body(LockOkBody(tuple(granted)), command.serialize_type)
-    return command.reply(ResponseCode.SUCCESS, body=reply_body)
+        by_outcome.setdefault(answer.outcome, []).append(answer)
+    for outcome, alike in by_outcome.items():
+        if outcome is not LockOutcome.RENEWED or broker.config.log_debug:
+            _log(broker, body, outcome, alike)
+    granted = tuple(answer.queue for answer in answers if answer.outcome.owned)
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(LockOkBody(granted), command.serialize_type))
 
 
-def _log(broker: Broker, body: LockBatchBody, answer: LockAnswer) -> None:
-    facts = {"group": body.consumer_group, "queue": str(answer.queue), "client_id": body.client_id}
-    if answer.outcome is LockOutcome.RENEWED:
-        broker.log.debug("lock renewed", **facts, age_ms=answer.age_ms)
-    elif answer.outcome is LockOutcome.GRANTED:
-        broker.log.info("lock granted", **facts)
-    elif answer.outcome is LockOutcome.TAKEN_OVER:
-        broker.log.info("lock expired and taken over", **facts, from_client_id=answer.other, age_ms=answer.age_ms)
+def _log(broker: Broker, body: LockBatchBody, outcome: LockOutcome, answers: list[LockAnswer]) -> None:
+    """A line a queue; one for all where they are many, or where the table is full."""
+    facts = {"group": body.consumer_group, "client_id": body.client_id}
+    event, event_of_many = _EVENTS[outcome]
+    if outcome is LockOutcome.NO_ROOM:
+        broker.log.warning(event, **facts, count=len(answers), first=str(answers[0].queue), entries=len(broker.locks))
+    elif len(answers) > _LINES_MAX:
+        broker.log.info(event_of_many, **facts, count=len(answers), first=str(answers[0].queue))
     else:
-        broker.log.info("lock refused", **facts, owner=answer.other, age_ms=answer.age_ms)
+        log = broker.log.debug if outcome is LockOutcome.RENEWED else broker.log.info
+        for answer in answers:
+            log(event, **facts, queue=str(answer.queue), **_about(answer))
+
+
+def _about(answer: LockAnswer) -> dict[str, object]:
+    """What a line says of another owner and of age."""
+    if answer.outcome is LockOutcome.GRANTED:
+        return {}
+    if answer.outcome is LockOutcome.RENEWED:
+        return {"age_ms": answer.age_ms}
+    of_other = "from_client_id" if answer.outcome is LockOutcome.TAKEN_OVER else "owner"
+    return {of_other: answer.other, "age_ms": answer.age_ms}
 
 
 def unlock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Only an owner's unlock does anything; any other is logged and answered with success all the same."""
-    body = _asked(command)
+    body = _asked(broker, command)
     refused = broker.locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set)
+    facts = {"group": body.consumer_group, "client_id": body.client_id}
+    if len(body.mq_set) > _LINES_MAX:
+        released_count = len(body.mq_set) - len(refused)
+        broker.log.info("locks_released", **facts, count=released_count, ignored_count=len(refused))
+        return command.reply(ResponseCode.SUCCESS)
     owners = {answer.queue: answer.other for answer in refused}
     for queue in body.mq_set:
-        facts = {"group": body.consumer_group, "queue": str(queue), "client_id": body.client_id}
         if queue in owners:
-            broker.log.info("unlock ignored: not the owner", **facts, owner=owners[queue])
+            broker.log.info("unlock ignored: not the owner", **facts, queue=str(queue), owner=owners[queue])
         else:
-            broker.log.info("lock released", **facts)
+            broker.log.info("lock released", **facts, queue=str(queue))
     return command.reply(ResponseCode.SUCCESS)
 
 
 def list_locks(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """One group's entries, or all; where those are too many for one answer, the asker must name a group."""
     header = command.decode_header(ListLocksRequestHeader)
+    rows_max = broker.config.lock_entries_per_group_max
+    if header.consumer_group is None and len(broker.locks) > rows_max:
+        remark = f"{len(broker.locks)} locks are too many for one answer (at most {rows_max}); ask for one group"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     table = LockTableBody(broker.locks.list(now_ms, header.consumer_group))
     return command.reply(ResponseCode.SUCCESS, body=encode_body(table, command.serialize_type))

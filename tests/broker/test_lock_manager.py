@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.lock_manager import LockAnswer, LockOutcome, RebalanceLockManager
+from lockstep.broker.lock_manager import KEPT_LIVES, LockAnswer, LockOutcome, RebalanceLockManager
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, queues_of
 
@@ -137,3 +137,70 @@ def test_the_table_agrees_with_a_naive_model(calls: list[tuple[str, str, str, li
             assert answer.outcome.owned == may
     held = {(row.consumer_group, row.queue): (row.client_id, now_ms - row.age_ms) for row in locks.list(now_ms)}
     assert held == model
+
+
+# Bounds -----------------------------------------------------------------------------------------------------------
+
+
+def outcomes(answers: list[LockAnswer]) -> list[LockOutcome]:
+    return [answer.outcome for answer in answers]
+
+
+def test_a_full_table_grants_nothing_new_and_renews_what_is_there() -> None:
+    """Two entries fit: a third queue finds no room, whatever its group; the owner of the first two renews them."""
+    locks = RebalanceLockManager(LIFE_MS, entries_max=2)
+    queues = queues_of("T", 3)
+    granted, no_room = LockOutcome.GRANTED, LockOutcome.NO_ROOM
+    assert outcomes(locks.try_lock_batch("G", "a", queues, NOW_MS)) == [granted, granted, no_room]
+    assert one_of(locks, "other", NOW_MS) is no_room
+    assert not no_room.owned
+    assert outcomes(locks.try_lock_batch("G", "a", queues[:2], NOW_MS)) == [LockOutcome.RENEWED] * 2
+    assert len(locks) == 2
+
+
+def one_of(locks: RebalanceLockManager, group: str, now_ms: int) -> LockOutcome:
+    return outcomes(locks.try_lock_batch(group, "z", [QUEUE], now_ms))[0]
+
+
+def test_an_expired_entry_makes_room_in_a_full_table() -> None:
+    """The entry that nobody renewed goes when its life is over, not before; it may be the only one of its group."""
+    locks = RebalanceLockManager(LIFE_MS, entries_max=1)
+    assert one_of(locks, "G", NOW_MS) is LockOutcome.GRANTED
+    assert one_of(locks, "H", NOW_MS + LIFE_MS) is LockOutcome.NO_ROOM
+    assert one_of(locks, "H", NOW_MS + LIFE_MS + 1) is LockOutcome.GRANTED
+    assert [row.consumer_group for row in locks.list(NOW_MS)] == ["H"]
+    first, second = queues_of("T", 2)
+    late_ms = NOW_MS + 2 * LIFE_MS + 2
+    assert outcomes(locks.try_lock_batch("H", "a", [second], late_ms)) == [LockOutcome.GRANTED]
+    assert [row.queue for row in locks.list(late_ms)] == [second]
+    assert first == QUEUE
+
+
+def test_a_group_has_a_bound_of_its_own() -> None:
+    """One group that asks for everything leaves room for the others."""
+    locks = RebalanceLockManager(LIFE_MS, entries_max=10, entries_per_group_max=2)
+    answers = locks.try_lock_batch("G", "a", queues_of("T", 3), NOW_MS)
+    assert outcomes(answers)[2] is LockOutcome.NO_ROOM
+    assert one_of(locks, "H", NOW_MS) is LockOutcome.GRANTED
+
+
+def test_entries_that_nobody_renews_are_forgotten_in_slices() -> None:
+    """After ten lives, the longest unrenewed first, no more at a time than asked for; a renewed one stays."""
+    locks = RebalanceLockManager(LIFE_MS)
+    queues = queues_of("T", 4)
+    locks.try_lock_batch("G", "a", queues, NOW_MS)
+    locks.try_lock_batch("G", "a", queues[:1], NOW_MS + 1)
+    at_ms = NOW_MS + KEPT_LIVES * LIFE_MS
+    assert locks.expire(at_ms, 10) == 0
+    assert locks.expire(at_ms + 1, 2) == 2
+    assert locks.expire(at_ms + 1, 2) == 1
+    assert [row.queue for row in locks.list(at_ms)] == [queues[0]]
+    assert locks.expire(at_ms + 2, 2) == 1
+    assert len(locks) == 0
+
+
+def test_a_request_that_gets_nothing_leaves_nothing() -> None:
+    """A lock of no queue makes no entry, and so no group."""
+    locks = RebalanceLockManager(LIFE_MS)
+    assert locks.try_lock_batch("G", "a", [], NOW_MS) == []
+    assert (len(locks), locks.list(NOW_MS)) == (0, ())

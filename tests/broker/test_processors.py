@@ -75,6 +75,48 @@ def test_renewals_are_logged_at_debug_level() -> None:
     assert peer.log.names("debug") == ["lock renewed"]
 
 
+def test_locks_of_many_queues_are_one_log_line_each_outcome(peer: Peer) -> None:
+    """Up to 100 of one outcome have a line each; of more there is one line that counts them. Unlocks likewise."""
+    lock(peer, "a", 100)
+    assert peer.log.names() == ["lock granted"] * 100
+    peer.log.events.clear()
+    lock(peer, "a", 300)
+    peer.answer(R.UNLOCK_BATCH_MQ, None, LockBatchBody("G", "b", queues_of("T", 300)))
+    peer.answer(R.UNLOCK_BATCH_MQ, None, LockBatchBody("G", "a", queues_of("T", 300)))
+    facts = {"group": "G", "client_id": "a"}
+    assert peer.log.events == [
+        ("info", "locks_granted", facts | {"count": 200, "first": "T@broker-a:100"}),
+        ("info", "locks_released", {"group": "G", "client_id": "b", "count": 0, "ignored_count": 300}),
+        ("info", "locks_released", facts | {"count": 300, "ignored_count": 0}),
+    ]
+
+
+def test_a_lock_request_has_a_bound_and_so_has_the_table() -> None:
+    """Too many queues or too long a name are an error that says the limit; a full table grants nothing, in one line."""
+    peer = Peer(lock_queues_per_request_max=3, lock_entries_max=2)
+    assert lock(peer, "a", 3) == 2
+    (line,) = [fields for _, event, fields in peer.log.events if event == "lock_table_full"]
+    assert line == {"group": "G", "client_id": "a", "count": 1, "first": "T@broker-a:2", "entries": 2}
+    for code in (R.LOCK_BATCH_MQ, R.UNLOCK_BATCH_MQ):
+        with pytest.raises(BodyError, match="4 queues in one request; at most 3 are allowed"):
+            peer.answer(code, None, LockBatchBody("G", "a", queues_of("T", 4)))
+        with pytest.raises(BodyError, match="topic has 256 characters; at most 255"):
+            peer.answer(code, None, LockBatchBody("G", "a", queues_of("T" * 256, 1)))
+
+
+def test_a_lock_list_too_long_for_one_answer_is_asked_for_by_group() -> None:
+    """Above the bound of a group the whole table is refused, and the remark says what to ask."""
+    peer = Peer(lock_entries_per_group_max=2)
+    lock(peer, "a", 2)
+    peer.answer(R.LOCK_BATCH_MQ, None, LockBatchBody("H", "a", queues_of("T", 1)))
+    refused = peer.answer(R.LIST_LOCKS, ListLocksRequestHeader(None))
+    assert (refused.code, refused.remark) == (
+        C.SYSTEM_ERROR,
+        "3 locks are too many for one answer (at most 2); ask for one group",
+    )
+    assert peer.answer(R.LIST_LOCKS, ListLocksRequestHeader("G")).code == C.SUCCESS
+
+
 def test_unlock_frees_what_the_caller_owns(peer: Peer) -> None:
     """Another's unlock is answered, logged and ignored."""
     lock(peer, "a", 1)
