@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test nightly lint interop fidelity bench hostile lock clean
+.PHONY: help setup demo pipeline test nightly mutants lint interop fidelity bench hostile lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -38,9 +38,12 @@ pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent
 test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests (ARGS="-k lock -x" goes to pytest)
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 $(ARGS)
 
-nightly: $(VENV)/.dev ## 2,000 power cuts on virtual time, 1,000 kills of a real broker (CUTS=, CRASHES=)
+nightly: $(VENV)/.dev mutants ## 2,000 power cuts on virtual time, 1,000 kills of a real broker (CUTS=, CRASHES=), the mutants
 	$(BIN)/python -m tests.scenarios.many_power_cuts $(or $(CUTS),2000)
 	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/test_crash.py $(ARGS)
+
+mutants: $(VENV)/.dev ## take each protection of order out, one at a time: the tests must notice (ARGS="client-lock-expiry")
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 lint: $(VENV)/.dev $(TYPES) ## ruff, and mypy in strict mode
 	$(BIN)/ruff check .

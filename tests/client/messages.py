@@ -14,13 +14,14 @@ def stored_bytes(
     body: bytes | None = None,
     *,
     topic: str = "T",
+    flag: int = 0,
     reconsume_times: int = 0,
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """One record of the commit log; a body that is not given names the offset."""
     return encode_stored_message(
         queue_id=0,
-        flag=0,
+        flag=flag,
         queue_offset=offset,
         commit_log_offset=offset * 1000,
         sys_flag=0,

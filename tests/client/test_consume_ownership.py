@@ -43,6 +43,25 @@ async def test_a_lock_that_runs_out_between_calls(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_suspended_message_outlives_its_lock(stage: Stage) -> None:
+    """Its lock is lost while its listener suspends it: once the lock is back it comes again, before any later one."""
+
+    def lose_lock(_messages: list[MessageExt], _context: ConsumeOrderlyContext) -> Any:
+        if len(service.calls) > 1:
+            return None
+        service.queue.locked = False
+        return SUSPEND
+
+    service = Service(stage, lose_lock)
+    service.lock_answers = [False, True]
+    service.put(0, 1)
+    await service.quiet(10_000)
+    assert service.calls == [([0], 0), ([0], 1), ([1], 0)]
+    assert len(service.lock_asked) == 2
+    assert service.offsets == [1, 2]
+
+
+@on_stage
 async def test_a_long_run_lets_others_have_the_loop(stage: Stage) -> None:
     """After 60 s of continuous consumption the task ends and is submitted again 10 ms later."""
 

@@ -90,3 +90,12 @@ async def test_what_lies_behind_the_last_pull(stage: Stage) -> None:
     it.broker.on[PULL] = in_turn(found(5), found(6, 900))
     await it.run(100)
     assert it.queue.message_accumulation == 100
+
+
+@on_stage
+async def test_a_pull_with_nothing_behind_it_leaves_the_accumulation(stage: Stage) -> None:
+    """RocketMQ takes a difference above 0 alone: at the end of the queue the last figure stays."""
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(found(900), found(1000))
+    await it.run(100)
+    assert it.queue.message_accumulation == 100

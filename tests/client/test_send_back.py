@@ -54,7 +54,8 @@ class Scene:
 def message(**properties: str) -> MessageExt:
     """As a listener left it: shown under another name than the brokers know."""
     own = {"UNIQ_KEY": "UNIQ", "KEYS": "k", "__SHARDING_KEY": "N1", **properties}
-    (given,) = decode_messages(stored_bytes(41, b"body", topic=TOPIC, reconsume_times=2, properties=own), "broker-a")
+    record = stored_bytes(41, b"body", topic=TOPIC, flag=9, reconsume_times=2, properties=own)
+    (given,) = decode_messages(record, "broker-a")
     given.topic = "shown"
     return given
 
@@ -105,7 +106,7 @@ def test_a_message_that_is_not_taken_back_is_sent_anew(failure: str) -> None:
         (command,) = scene.second.requests(SEND)
         header = command.decode_header(SendMessageRequestHeaderV2)
         assert (header.producer_group, header.topic, command.body) == ("CLIENT_INNER_PRODUCER", RETRY, b"body")
-        assert (header.reconsume_times, header.max_reconsume_times) == (3, 16)
+        assert (header.flag, header.reconsume_times, header.max_reconsume_times) == (9, 3, 16)
         assert decode_properties(header.properties or "") == {
             "UNIQ_KEY": "UNIQ",
             "KEYS": "k",

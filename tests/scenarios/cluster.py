@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.consumer_manager import ConsumerGroup
 from lockstep.broker.core import Broker
 from lockstep.broker.server import BrokerServer
 from lockstep.broker.store import MessageStore
@@ -155,6 +156,10 @@ class Cluster:
     async def stop_broker(self, name: str = BROKER) -> None:
         """A clean shutdown."""
         await self.world.host(name).run(self._servers.pop(name).shutdown())
+
+    def group(self, name: str, broker: str = BROKER) -> ConsumerGroup:
+        """A consumer group as its members' heartbeats told this broker of it."""
+        return self._broker(broker).consumers.groups[name]
 
     def witness(self, event: str, **fields: Any) -> None:
         head = {"event": event, "wall_ms": self.world.now_ms, "mono_ns": self.world.loop.now_ns, "host": "simulation"}

@@ -62,6 +62,20 @@ async def test_one_queue_keeps_all_threads_busy(cluster: Cluster) -> None:
     assert max(begun_ms) - min(begun_ms) == 1000
 
 
+@scenario(INSTANT)
+async def test_the_number_of_threads_may_change(cluster: Cluster) -> None:
+    """One message at a time, and three from the moment when the consumer is told so."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    consumer = await cluster.consumer("c1", ordering="none", work_ms=1000, consume_thread_count=1, **FIRST)
+    await cluster.send(5, queue_id=0)
+    await cluster.world.until(lambda: len(cluster.seen.all) == 2)
+    consumer.set_consume_thread_count(3)
+    await cluster.all_seen()
+    begun_ms = [call.begin_ms for call in cluster.seen.all]
+    assert [begun_ms.count(at_ms) for at_ms in sorted(set(begun_ms))] in ([1, 1, 3], [1, 3, 1])
+
+
 @scenario()
 async def test_no_lock_is_asked_for(cluster: Cluster) -> None:
     """Queues are shared out as ever, but the broker's lock table stays empty."""

@@ -146,6 +146,36 @@ def test_what_a_call_came_to(ordering: str, serialize_type: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "success"),
+    [
+        (ConsumeOrderlyStatus.SUCCESS, True),
+        (ConsumeOrderlyStatus.COMMIT, True),
+        (ConsumeOrderlyStatus.ROLLBACK, False),
+    ],
+)
+@pytest.mark.parametrize("serialize_type", ENCODINGS, ids=lambda encoding: encoding.name)
+def test_what_counts_as_success(status: ConsumeOrderlyStatus, success: bool, serialize_type: Any) -> None:
+    """With manual commit: SUCCESS and COMMIT, of the four answers; their names are told as they were given."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.broker(queues=1)
+        await cluster.producer()
+        hook, answers = Recorder(), [status]
+
+        def listen(_messages: list[MessageExt], context: Any) -> ConsumeOrderlyStatus:
+            context.auto_commit = False
+            return answers.pop() if answers else ConsumeOrderlyStatus.COMMIT
+
+        await _consumer(cluster, listen, hook, ordering="queue")
+        await cluster.send(1, queue_id=0)
+        await cluster.world.until(hook.outcomes)
+        assert hook.outcomes()[0] == (R.SUCCESS, success, status.name)
+        await cluster.end(judge=False)
+
+    Scenario("success", story, None).run(serialize_type)
+
+
+@pytest.mark.parametrize(
     ("outcome", "took_ms", "expected"),
     [
         (Outcome(ConsumeOrderlyStatus.SUCCESS), 15 * 60_000 - 1, R.SUCCESS),

@@ -17,6 +17,7 @@ from lockstep.client import (
     PullConsumerConfig,
     PullStatus,
 )
+from lockstep.protocol.heartbeat import ConsumeType
 from tests.scenarios.cluster import BROKER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
@@ -95,6 +96,17 @@ async def polled_after(cluster: Cluster, wait_ms: int) -> int:
     assert cluster.committed(group=GROUP) == 10, "what the last call handed out may not be handled"
     await cluster.end(judge=False)
     return stored
+
+
+@scenario(INSTANT)
+async def test_brokers_are_told_how_a_puller_consumes(cluster: Cluster) -> None:
+    """A broadcasting one is no clustering one (wire.md 12.1)."""
+    await cluster.broker(queues=1)
+    puller = await Puller(cluster, "p1", MessageModel.BROADCASTING).start()
+    told = cluster.group(GROUP)
+    assert (told.consume_type, told.message_model) == (ConsumeType.CONSUME_ACTIVELY, MessageModel.BROADCASTING)
+    await puller.end()
+    await cluster.end(judge=False)
 
 
 @scenario(INSTANT)

@@ -94,7 +94,7 @@ def project_files() -> Iterator[Path]:
             for name in folders
             if name == ".ci" or not (name.startswith(".") or name in GENERATED or name.endswith(".egg-info"))
         )
-        yield from (Path(folder, name) for name in sorted(files))
+        yield from (Path(folder, name) for name in sorted(files) if name != ".git")  # a file in a linked work tree
 
 
 @cache

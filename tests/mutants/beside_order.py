@@ -1,0 +1,51 @@
+"""What RocketMQ does and no order depends on: rules that no test noticed once."""
+
+from typing import Final
+
+from tests.mutants.protection import Protection
+
+__all__ = ["BESIDE_ORDER"]
+
+
+BESIDE_ORDER: Final = (
+    Protection(
+        "hook-success-of-commit",
+        "A consume hook is told that COMMIT was no success.",
+        "client/around_listener.py",
+        '_DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})',
+        '_DONE = frozenset({"SUCCESS", "CONSUME_SUCCESS"})',
+        ("tests/scenarios/test_consume_hooks.py",),
+    ),
+    Protection(
+        "message-model-of-heartbeat",
+        "A heartbeat says clustering for a broadcasting consumer.",
+        "client/push_consumer.py",
+        "            self.message_model,\n",
+        "            MessageModel.CLUSTERING,\n",
+        ("tests/scenarios/test_broadcasting.py",),
+    ),
+    Protection(
+        "message-model-of-pull-heartbeat",
+        "A heartbeat of a pull consumer says clustering for a broadcasting one.",
+        "client/pull_member.py",
+        "            self._options.message_model,\n",
+        "            MessageModel.CLUSTERING,\n",
+        ("tests/scenarios/test_pull_consumers.py::test_brokers_are_told_how_a_puller_consumes",),
+    ),
+    Protection(
+        "flag-of-retry",
+        "A retry that the consumer sends itself loses the flag of its message.",
+        "client/inner_producer.py",
+        "            message.flag,\n",
+        "            0,\n",
+        ("tests/client/test_send_back.py",),
+    ),
+    Protection(
+        "thread-count-reaches-service",
+        "A new number of threads does not reach the consume service.",
+        "client/push_engine.py",
+        "        self.service.set_consume_thread_count(count)\n",
+        "",
+        ("tests/scenarios/test_concurrent.py::test_the_number_of_threads_may_change",),
+    ),
+)

@@ -1,0 +1,17 @@
+"""All protections of ordered consumption that `make mutants` takes out.
+
+Add a protection with the rule it belongs to: name it, say what goes wrong without it, take it out by the smallest
+change (`old` stands exactly once in its file; a test holds that), and name the tests that must fail.
+"""
+
+from typing import Final
+
+from tests.mutants.beside_order import BESIDE_ORDER
+from tests.mutants.consuming import CONSUMING
+from tests.mutants.locks import LOCKS
+from tests.mutants.protection import ROOT, Protection
+from tests.mutants.sending import SENDING
+
+__all__ = ["PROTECTIONS", "ROOT", "Protection"]
+
+PROTECTIONS: Final[tuple[Protection, ...]] = (*LOCKS, *CONSUMING, *SENDING, *BESIDE_ORDER)

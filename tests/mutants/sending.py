@@ -1,0 +1,63 @@
+"""Protections of order by key, and of sends in call order."""
+
+from typing import Final
+
+from tests.mutants.protection import Protection
+
+__all__ = ["SENDING"]
+
+SENDS: Final = ("tests/client/test_send_lane.py", "tests/broker/test_send_lanes.py", "tests/scenarios/test_sends.py")
+KEYS: Final = ("tests/client/test_key_lanes.py", "tests/client/test_consume_by_key.py")
+
+SENDING: Final = (
+    # Order by key
+    Protection(
+        "one-call-a-key",
+        "Two calls work on one key at once.",
+        "client/key_lanes.py",
+        "            if not lane.is_started:\n",
+        "            if True:\n",
+        KEYS,
+    ),
+    Protection(
+        "commit-below-unhandled",
+        "By key, the offset passes messages that are not handled.",
+        "client/key_lanes.py",
+        "        if self._unhandled:\n            return self._unhandled[0]\n        return self.highest",
+        "        return self.highest",
+        KEYS,
+    ),
+    Protection(
+        "gate-between-generations-by-key",
+        "By key, a new generation begins while calls of the old one run.",
+        "client/queue_gate.py",
+        "return not self.wanted and (self.user is process_queue or self.user is None)",
+        "return not self.wanted",
+        ("tests/client/test_queue_gate.py", "tests/client/test_consume_by_key.py", "tests/scenarios/test_key_order.py"),
+    ),
+    # Sending
+    Protection(
+        "sends-not-overtaken",
+        "The broker stores a send whose predecessor it did not store.",
+        "broker/send_lanes.py",
+        "        if sequence == expected:\n",
+        "        if sequence >= expected:\n",
+        SENDS,
+    ),
+    Protection(
+        "old-generation-refused",
+        "The broker stores what arrives late of a generation that was given up.",
+        "broker/send_lanes.py",
+        "        if generation < lane.generation:\n",
+        "        if False:\n",
+        SENDS,
+    ),
+    Protection(
+        "companions-settled-first",
+        "A new generation of sends leaves while sends of the old one are unsettled.",
+        "client/send_lane.py",
+        "        self._stale = self._in_flight\n",
+        "        self._stale = 0\n",
+        SENDS,
+    ),
+)
