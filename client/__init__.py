@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         TransactionSendResult,
     )
     from lockstep.protocol.codes import SerializeType
+    from lockstep.protocol.compression import CompressionType
     from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.message import MessageExt
     from lockstep.protocol.model import Message, MessageQueue
@@ -95,6 +96,7 @@ __all__ = [
     "ClientConfig",
     "ClientError",
     "CommunicationMode",
+    "CompressionType",
     "ConcurrentListener",
     "ConsumeConcurrentlyContext",
     "ConsumeConcurrentlyStatus",
@@ -201,6 +203,7 @@ EXPORTS = {
     ),
     "lockstep.protocol.codes": "SerializeType",
     "lockstep.protocol.heartbeat": "ConsumeFromWhere MessageModel",
+    "lockstep.protocol.compression": "CompressionType",
     "lockstep.protocol.message": "MessageExt",
     "lockstep.protocol.model": "Message MessageQueue",
 }

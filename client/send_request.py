@@ -1,7 +1,6 @@
 """From a message to the command that carries it, and from the broker's answer to a SendResult."""
 
 import asyncio
-import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from lockstep.client.send_result import SendResult, SendStatus
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, SysFlag, response_name
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.compression import compress
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.ids import UniqueKeyMaker
@@ -37,9 +37,6 @@ _BYTES = (bytes, bytearray)
 _SURELY_FITS = PROPERTIES_BYTES_MAX // 4  # no character has more than four bytes
 _new_tuple = tuple.__new__  # a named tuple as its class makes it, at a third of the cost: every send makes three
 
-# As Java 4.9.8: zlib format, level 5, its type named beside the old flag (wire.md 4.5).
-_COMPRESSED = int(SysFlag.COMPRESSED) | 0x300
-_COMPRESSION_LEVEL = 5
 # Up to here a body is compressed where it stands, in half a millisecond or less; the 4 MiB that a message may have
 # would stop every other send and heartbeat for 80 to 170 ms, so larger ones go to a thread.
 _COMPRESS_AT_ONCE_MAX = 16 * 1024
@@ -96,6 +93,7 @@ class SendRequests:
         self._always = f"{instance_id}UNIQ_KEY\x01"
         self._half = f"{names.TRAN_MSG}\x01true\x02{names.PGROUP}\x01{group}\x02"
         self._compress_over = config.compress_msg_body_over_howmuch or _NEVER
+        self._compress_type, self._compress_level = config.compress_type, config.compress_level
         self._compressing: WorkerPool | None = None
         self._closed = False
         self._checked_topics: set[str] = set()
@@ -125,7 +123,7 @@ class SendRequests:
         sys_flag, large = _PREPARED if half else 0, False
         if len(body) >= self._compress_over and alone:
             if len(body) <= _COMPRESS_AT_ONCE_MAX:
-                body, sys_flag = _compress(body, sys_flag)
+                body, sys_flag = self._compress(body, sys_flag)
             else:
                 large = True
         fields = (code, topic, body, message.flag, text, msg_id, sharding_key, now_ms, 0, None, sys_flag, large,
@@ -138,8 +136,13 @@ class SendRequests:
             raise SendError("the producer is shut down", SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
         if self._compressing is None:
             self._compressing = self._runtime.new_worker_pool(f"{self._group} compression", 1)
-        body, sys_flag = await self._compressing.submit(lambda: _compress(outgoing.body, outgoing.sys_flag))
+        body, sys_flag = await self._compressing.submit(lambda: self._compress(outgoing.body, outgoing.sys_flag))
         return outgoing._replace(body=body, sys_flag=sys_flag, uncompressed=False)
+
+    def _compress(self, body: bytes, sys_flag: int) -> tuple[bytes, int]:
+        """A body that does not get smaller stays as it is; the type is named beside the old flag (wire.md 4.5)."""
+        smaller = compress(body, self._compress_type, self._compress_level)
+        return (smaller, sys_flag | self._compress_type.sys_flag) if len(smaller) < len(body) else (body, sys_flag)
 
     def close(self) -> None:
         self._closed = True
@@ -234,12 +237,6 @@ class SendRequests:
             raise
         self.hooks.after_answer(context, future, lambda reply: read_send_reply(reply, queue, outgoing))
         return future
-
-
-def _compress(body: bytes, sys_flag: int) -> tuple[bytes, int]:
-    """A body that does not get smaller stays as it is."""
-    smaller = zlib.compress(body, _COMPRESSION_LEVEL)
-    return (smaller, sys_flag | _COMPRESSED) if len(smaller) < len(body) else (body, sys_flag)
 
 
 def _own_properties(message: Message, sharding_key: str | None) -> str:

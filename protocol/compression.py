@@ -12,7 +12,7 @@ from typing import Final
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.errors import BodyError
 
-__all__ = ["PLAIN_BYTES_MAX", "CompressionType", "compress", "decompress"]
+__all__ = ["LEVELS", "PLAIN_BYTES_MAX", "CompressionType", "compress", "decompress"]
 
 PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 times what RocketMQ lets a producer send
 _TYPE_SHIFT: Final = 8
@@ -32,6 +32,14 @@ class CompressionType(IntEnum):
     def sys_flag(self) -> int:
         """The bits of a message whose body is compressed so."""
         return int(SysFlag.COMPRESSED) | self << _TYPE_SHIFT
+
+
+LEVELS: Final = {
+    CompressionType.LZ4: (-(2**31), 2**31 - 1),  # it is not looked at, as in Java
+    CompressionType.ZSTD: (1, 22),
+    CompressionType.ZLIB: (0, 9),
+}
+"""The levels that each type has, from the quickest to the smallest."""
 
 
 def compress(body: bytes, kind: CompressionType, level: int) -> bytes:

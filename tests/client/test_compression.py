@@ -3,13 +3,18 @@
 import asyncio
 import random
 import zlib
+from collections.abc import Callable
 
+import lz4.frame
 import pytest
+import zstandard
 
 from lockstep.client import Message, ProducerConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.compression import CompressionType
 from lockstep.protocol.message import decode_batch
+from lockstep.remoting.settings import SettingError, with_properties
 from tests.client.send_stage import SEND, STORED, header_of, outcome_of, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
@@ -76,6 +81,43 @@ def test_the_setting(over: int, size: int, flag: int) -> None:
         assert [header_of(command).sys_flag for command in broker.requests(SEND)] == [flag]
 
     play()
+
+
+@pytest.mark.parametrize("size", [5000, 100_000])
+@pytest.mark.parametrize(
+    ("given", "flag", "readers"),
+    [
+        ({"rocketmq.message.compressType": "LZ4"}, 0x101, lz4.frame.decompress),
+        (
+            {"rocketmq.message.compressType": "ZSTD", "rocketmq.message.compressLevel": "19"},
+            0x201,
+            zstandard.decompress,
+        ),
+        ({"rocketmq.message.compressType": "ZLIB", "rocketmq.message.compressLevel": "9"}, 0x301, zlib.decompress),
+    ],
+    ids=["LZ4", "ZSTD", "ZLIB"],
+)
+def test_the_type_and_the_level(given: dict[str, str], flag: int, readers: Callable[[bytes], bytes], size: int) -> None:
+    """Under Java's names; whether at once or on a thread. The header's flag says how."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker = await stage.broker()
+        stage.route_to({"broker-a": 1})
+        store(broker)
+        async with producer_for(stage, with_properties(ProducerConfig(), given)) as producer:
+            await producer.send(Message(TOPIC, text(size)))
+        (sent,) = [both(command) for command in broker.requests(SEND)]
+        assert sent[0] == flag
+        assert readers(sent[1]) == text(size)
+
+    play()
+
+
+@pytest.mark.parametrize(("kind", "level"), [("ZSTD", 0), ("ZSTD", 23), ("ZLIB", 10), ("ZLIB", -1)])
+def test_a_level_that_the_type_does_not_have(kind: str, level: int) -> None:
+    with pytest.raises(SettingError, match=f"compress_level must be from . to .+ for {kind}, not {level}"):
+        ProducerConfig(compress_type=CompressionType[kind], compress_level=level)
 
 
 @pytest.mark.parametrize("agrees", [True, False])
