@@ -1,4 +1,8 @@
-"""Repeated work of a client, at a fixed rate, on the runtime's clock."""
+"""Repeated work of a client, at a fixed rate, on the runtime's clock.
+
+That clock counts the time that the machine sleeps and timers do not: what became due meanwhile is done when the
+machine wakes, not when the timer would have come. A lock is renewed, and a heartbeat sent, within a second.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,16 +20,20 @@ class Schedule:
         self._runtime = runtime
         self._log = log
         self._tasks: list[asyncio.Task[None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._end_of_watch: Callable[[], object] | None = None
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], *, first_ms: int, name: str) -> None:
         """Run `work` after `first_ms` and then each `interval_ms`; an error is logged and the next round comes."""
+        if self._end_of_watch is None:
+            self._end_of_watch = self._runtime.on_wake(self._woke)
         task = self._runtime.create_task(self._run(interval_ms, work, first_ms, name), name=name)
         self._tasks.append(task)
 
     async def _run(self, interval_ms: int, work: Callable[[], Awaitable[None]], first_ms: int, name: str) -> None:
         due_ms = self._runtime.now_ms() + first_ms
         while True:
-            await asyncio.sleep(max(due_ms - self._runtime.now_ms(), 0) / 1000)
+            await self._until(due_ms)
             try:
                 await work()
             except Exception as error:
@@ -33,7 +41,36 @@ class Schedule:
             # Rounds that were missed, because the process slept, are not made up for.
             due_ms = max(due_ms + interval_ms, self._runtime.now_ms())
 
+    async def _until(self, due_ms: int) -> None:
+        """Wait for a moment, and give way once even if it has passed."""
+        delay_ms = due_ms - self._runtime.now_ms()
+        if delay_ms <= 0:
+            await asyncio.sleep(0)
+        while delay_ms > 0:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting[future] = None
+            timer = self._runtime.call_later_ms(delay_ms, self._go_on, future)
+            try:
+                await future
+            finally:
+                timer.cancel()
+                self._waiting.pop(future, None)
+            delay_ms = due_ms - self._runtime.now_ms()
+
+    @staticmethod
+    def _go_on(future: "asyncio.Future[None]") -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def _woke(self, slept_ms: int) -> None:
+        self._log.warning("machine_slept", slept_ms=slept_ms)
+        for future in self._waiting:
+            self._go_on(future)
+
     async def stop(self) -> None:
+        if self._end_of_watch is not None:
+            self._end_of_watch()
+            self._end_of_watch = None
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()

@@ -109,6 +109,9 @@ class MovableRuntime:
     def monotonic_ns(self) -> int:
         return self._inner.monotonic_ns() + self._offset_ms * _NS_PER_MS
 
+    def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
+        return self._inner.on_wake(callback)
+
     def new_identity(self) -> Identity:
         return self._inner.new_identity()
 

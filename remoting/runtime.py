@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from lockstep.remoting.clocks import ClockNs, SleepWatch, boot_ns
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.stacks import task_stacks, thread_stacks
 from lockstep.remoting.storage import Storage
@@ -77,10 +78,20 @@ class Runtime(Protocol):
     def storage(self) -> Storage: ...
 
     def now_ms(self) -> int:
-        """Wall clock in epoch milliseconds: the epoch at start plus loop time, so it never steps back."""
+        """Epoch milliseconds: the wall clock at the start plus `monotonic_ns` since then.
+
+        It never steps back, and does not follow a wall clock that is set. It counts the time that the machine is
+        asleep, unlike the loop's timers: whatever guards a lease compares `now_ms`. Any thread may ask.
+        """
 
     def monotonic_ns(self) -> int:
-        """A clock for intervals, comparable between processes of one host."""
+        """A clock for intervals, sleep of the machine included, comparable between processes of one host."""
+
+    def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
+        """Call `callback(slept_ms)` on the loop within a second after the machine slept; returns what ends that.
+
+        Timers stand still while the machine sleeps: what is due by `now_ms` would come late by as much.
+        """
 
     def new_identity(self) -> Identity: ...
 
@@ -199,21 +210,27 @@ class _ThreadPool:
 class AsyncioRuntime:
     """The runtime of a real process. Make it inside the running loop."""
 
-    def __init__(self, *, host: str = "127.0.0.1", seed: int | None = None) -> None:
+    def __init__(self, *, host: str = "127.0.0.1", seed: int | None = None, clock_ns: ClockNs = boot_ns) -> None:
+        """`clock_ns` counts sleep: the machine's, or a test's."""
         self._loop = asyncio.get_running_loop()
-        # Not loop.time(): uvloop reads its clock once an iteration, and a listener that blocked the loop past its
-        # lease must see that on the very next look.
-        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        # Not loop.time(): it does not count sleep, and uvloop reads its clock once an iteration, so that a listener
+        # which blocked the loop past its lease would not see that on the very next look.
+        self._clock_ns = clock_ns
+        self._epoch_ns = time.time_ns() - clock_ns()
+        self._sleep_watch = SleepWatch(clock_ns, time.monotonic_ns, self.call_later_ms)
         self._host = host
         self._tasks: set[asyncio.Task[Any]] = set()
         self.rng = random.Random(seed)
         self.storage: Storage = OsStorage()
 
     def now_ms(self) -> int:
-        return (self._epoch_ns + time.monotonic_ns()) // 1_000_000
+        return (self._epoch_ns + self._clock_ns()) // 1_000_000
 
     def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
+        return self._clock_ns()
+
+    def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
+        return self._sleep_watch.add(callback)
 
     def new_identity(self) -> Identity:
         return Identity(self._host, os.getpid(), next(_SERIALS))

@@ -8,6 +8,7 @@ name and address.
 
 import asyncio
 import contextvars
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +23,13 @@ class Host:
     pid: int
     clock_offset_ms: int
     alive: bool = True
-    paused: bool = False
-    running: bool = True  # alive and not paused: the one fact the loop looks at
+    paused: bool = False  # its process: SIGSTOP
+    asleep: bool = False  # its machine
+    slept_ns: int = 0  # how far its timers' clock is behind virtual time, which counts sleep
+    running: bool = True  # alive, not paused and not asleep: the one fact the loop looks at
     silent: bool = False  # crashed with its machine: what is sent to it gets no answer at all
     postponed: list[Any] = field(default_factory=list)  # callbacks, in the order they would have run
+    on_wake: dict[object, Callable[[int], object]] = field(default_factory=dict)  # called with slept_ms
     waiters: dict[int, "asyncio.Future[None]"] = field(default_factory=dict)  # failed when this host crashes
 
     def __str__(self) -> str:
@@ -35,14 +39,29 @@ class Host:
         self.paused, self.running = True, False
 
     def resume(self) -> list[Any]:
-        """Run on; returns what was put off."""
-        self.paused, self.running = False, self.alive
+        """Run on, unless the machine sleeps; returns what was put off."""
+        self.paused = False
+        return self._run_on()
+
+    def fall_asleep(self) -> None:
+        self.asleep, self.running = True, False
+
+    def wake(self, slept_ns: int) -> list[Any]:
+        """Run on, unless the process is paused; returns what was put off."""
+        self.asleep = False
+        self.slept_ns += slept_ns
+        return self._run_on()
+
+    def _run_on(self) -> list[Any]:
+        self.running = self.alive and not self.paused and not self.asleep
+        if not self.running:
+            return []
         postponed, self.postponed = self.postponed, []
         return postponed
 
     def crash(self, *, silently: bool) -> None:
         self.silent = silently
-        self.alive = self.running = self.paused = False
+        self.alive = self.running = self.paused = self.asleep = False
         self.postponed.clear()
 
 

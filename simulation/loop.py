@@ -18,20 +18,25 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 
 from lockstep.simulation.errors import DeadlockError, EscapeError, LimitError
 from lockstep.simulation.forbidden import ForbiddenCalls
-from lockstep.simulation.host import Host, host_context
+from lockstep.simulation.host import HOST, Host, host_context
 from lockstep.simulation.tasks import SequencedFuture, SequencedTask, VirtualHandle, close_coroutine, describe
 
-__all__ = ["START_NS", "VirtualLoop"]
+__all__ = ["START_NS", "Timer", "VirtualLoop"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 Context = contextvars.Context
+Timer = tuple[int, int, VirtualHandle]  # when_ns, its number, what to run
 ErrorContext = dict[str, Any]
 ErrorHandler = Callable[[asyncio.AbstractEventLoop, ErrorContext], object]
 
 START_NS = 1_000_000_000_000  # a clock that starts at 0 would hide code which takes 0 for "never"
 _COLLECT_CANCELLED_MIN = 100
 _COLLECT_GARBAGE_STEPS = 200_000  # finalizers are code, too: they run at the same step in every run
+
+
+def _slept_ns(host: Host | None) -> int:
+    return 0 if host is None else host.slept_ns
 
 
 class VirtualLoop(ForbiddenCalls):
@@ -49,7 +54,7 @@ class VirtualLoop(ForbiddenCalls):
         self._instant_end = instant_steps_max
         self._collect_at = _COLLECT_GARBAGE_STEPS
         self._ready: deque[VirtualHandle] = deque()
-        self._timers: list[tuple[int, int, VirtualHandle]] = []
+        self._timers: list[Timer] = []
         self._cancelled = 0
         self._sequence = itertools.count(1)
         self._generators: weakref.WeakValueDictionary[int, AsyncGenerator[Any, Any]] = weakref.WeakValueDictionary()
@@ -61,7 +66,8 @@ class VirtualLoop(ForbiddenCalls):
     # Scheduling ----------------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        return self.now_ns / 1e9
+        """As the caller's host measures it: without the time that its machine slept."""
+        return (self.now_ns - _slept_ns(HOST.get(None))) / 1e9
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> VirtualHandle:
         if self._closed:
@@ -88,7 +94,8 @@ class VirtualLoop(ForbiddenCalls):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> VirtualHandle:
-        return self.call_at_ns(round(when * 1e9), callback, *args, context=context)
+        host = HOST.get(None) if context is None else context.get(HOST)
+        return self.call_at_ns(round(when * 1e9) + _slept_ns(host), callback, *args, context=context)
 
     def call_at_ns(
         self, when_ns: int, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -113,6 +120,23 @@ class VirtualLoop(ForbiddenCalls):
     def reschedule(self, handles: list[VirtualHandle]) -> None:
         """Run what a paused host had put off."""
         self._ready.extend(handles)
+
+    def freeze(self, host: Host) -> list[Timer]:
+        """Take the timers of a host whose machine falls asleep; `thaw` sets them again."""
+        frozen = [timer for timer in self._timers if timer[2].host is host and not timer[2].is_cancelled]
+        for _, _, handle in frozen:
+            handle.timed = False
+        self._timers = [timer for timer in self._timers if timer[2].host is not host]
+        heapq.heapify(self._timers)
+        return frozen
+
+    def thaw(self, frozen: list[Timer], slept_ns: int) -> None:
+        """Each has as long to go as it had when its machine fell asleep."""
+        for when_ns, sequence, handle in frozen:
+            if not handle.is_cancelled:
+                handle.timed = True
+                handle.when_ns = when_ns + slept_ns
+                heapq.heappush(self._timers, (handle.when_ns, sequence, handle))
 
     def create_future(self) -> SequencedFuture[Any]:
         return SequencedFuture(next(self._sequence), self)

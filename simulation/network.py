@@ -210,7 +210,7 @@ class Network:
     def _knock(self, host: Host, address: str, source: Address, target: Address, answer: _Answer) -> None:
         """A request to connect has reached the other host."""
         peer = self._hosts[address]
-        if not host.alive or answer.done() or (not peer.alive and peer.silent):
+        if not host.alive or answer.done() or peer.asleep or (not peer.alive and peer.silent):
             return
         back = self.link(address, host.address)
         bound = self._listening.get((address, target.port), {}) if peer.alive else {}

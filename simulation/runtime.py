@@ -6,7 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from lockstep.remoting.runtime import (
     Identity,
@@ -27,6 +27,7 @@ from lockstep.simulation.storage import SimStorage
 __all__ = ["SimRuntime"]
 
 T = TypeVar("T")
+_WAKE_SEEN_MS: Final = 1000
 
 
 class _JobTime(Protocol):
@@ -126,10 +127,17 @@ class SimRuntime:
         return self.host.address
 
     def now_ms(self) -> int:
+        """Virtual time: it counts the machine's sleep, as the real one does."""
         return (self._epoch_ns + self._loop.now_ns - START_NS) // 1_000_000
 
     def monotonic_ns(self) -> int:
         return self._loop.now_ns
+
+    def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
+        """As late as the real one may be: a second after the machine woke."""
+        key = object()
+        self.host.on_wake[key] = lambda slept_ms: self.call_later_ms(_WAKE_SEEN_MS, callback, slept_ms)
+        return partial(self.host.on_wake.pop, key, None)
 
     def new_identity(self) -> Identity:
         self._serial += 1

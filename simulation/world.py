@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import HostCrashedError, LimitError
 from lockstep.simulation.host import Host
-from lockstep.simulation.loop import START_NS, VirtualLoop
+from lockstep.simulation.loop import START_NS, Timer, VirtualLoop
 from lockstep.simulation.network import Network
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.runtime import SimRuntime
@@ -57,13 +57,18 @@ class World:
         self.network = Network(loop, self.trace, seed, options)
         self._runtimes: dict[str, SimRuntime] = {}
         self._disks: dict[str, Disk] = {}
+        self._clock_offsets_ms: dict[str, int] = {}
+        self._asleep: dict[Host, tuple[int, list[Timer]]] = {}  # since when, and its timers
         self._started = 0
         self._cuts = 0
 
     # Hosts ---------------------------------------------------------------------------------------------------
 
-    def host(self, name: str, *, clock_offset_ms: int = 0) -> SimRuntime:
-        """The runtime of a living host; made when new, and anew, on the same address and disk, after a crash."""
+    def host(self, name: str, *, clock_offset_ms: int | None = None) -> SimRuntime:
+        """The runtime of a living host; made when new, and anew, on the same address and disk, after a crash.
+
+        `clock_offset_ms` is how far its wall clock is ahead of virtual time; it stays so, see `set_clock`.
+        """
         runtime = self._runtimes.get(name)
         if runtime is not None and runtime.host.alive:
             return runtime
@@ -74,7 +79,10 @@ class World:
         else:
             address, generation = runtime.address, runtime.host.generation + 1
             runtime.host.silent = False  # the machine is up again, and answers for connections it has forgotten
-        host = Host(name, address, generation, _FIRST_PID + self._started - 1, clock_offset_ms)
+        if clock_offset_ms is not None:
+            self._clock_offsets_ms[name] = clock_offset_ms
+        offset_ms = self._clock_offsets_ms.get(name, 0)
+        host = Host(name, address, generation, _FIRST_PID + self._started - 1, offset_ms)
         rng = random.Random(f"{self.seed}/host {name}#{generation}")
         self.network.join(host)
         self.trace.add("start", f"{host} {address}")
@@ -94,6 +102,7 @@ class World:
         host = self._living(name)
         self.trace.add("crash", f"{host}{' silently' if silently else ''}")
         host.crash(silently=silently)
+        self._asleep.pop(host, None)
         self.network.crash(host, silently=silently)
         self.disk(name).killed()
         for waiter in host.waiters.values():
@@ -128,6 +137,48 @@ class World:
     def _end_stall(self, host: Host) -> None:
         if host.alive:
             self.resume(host.name)
+
+    def suspend(self, name: str) -> None:
+        """The machine falls asleep: nothing of it runs and its timers stand still until `wake`.
+
+        The clocks of its Runtime go on, for they count sleep. The network keeps what peers send on open connections;
+        new ones time out.
+        """
+        host = self._living(name)
+        if not host.asleep:
+            self.trace.add("suspend", str(host))
+            host.fall_asleep()
+            self._asleep[host] = (self.loop.now_ns, self.loop.freeze(host))
+
+    def wake(self, name: str) -> None:
+        host = self._living(name)
+        if host.asleep:
+            self.trace.add("wake", str(host))
+            began_ns, timers = self._asleep.pop(host)
+            slept_ns = self.loop.now_ns - began_ns
+            self.loop.thaw(timers, slept_ns)
+            self.loop.reschedule(host.wake(slept_ns))
+            for callback in list(host.on_wake.values()):
+                callback(slept_ns // 1_000_000)
+
+    def suspend_for(self, name: str, duration_ms: int) -> None:
+        """Suspend now, wake after `duration_ms`; a crash and a restart meanwhile end it."""
+        self.suspend(name)
+        host = self._living(name)
+        due_ns = self.loop.now_ns + duration_ms * 1_000_000
+        self.loop.call_at_ns(due_ns, self._end_suspension, host, context=self.loop.ground)
+
+    def _end_suspension(self, host: Host) -> None:
+        if host.alive:
+            self.wake(host.name)
+
+    def set_clock(self, name: str, offset_ms: int) -> None:
+        """Set a machine's wall clock, `offset_ms` ahead of virtual time or behind it.
+
+        A process that runs does not see it (`Runtime.now_ms`); the next one that starts on the host does.
+        """
+        self.trace.add("clock", f"{name} {offset_ms:+d} ms")
+        self._clock_offsets_ms[name] = offset_ms
 
     def power_off(self) -> None:
         """Crash every host: for a scenario that ends in the middle of things."""

@@ -18,6 +18,7 @@ from lockstep.client.store_check import StoreCheck, read_config
 from lockstep.client.store_files import Damage, FileRun, scan_log
 from lockstep.protocol.config_bodies import ConsumerOffsetTable
 from lockstep.protocol.message import decode_messages
+from lockstep.remoting.clocks import boot_ns
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.simulation.checkers import OrderReport, check_files
@@ -89,7 +90,7 @@ class Crashes:
         settings = [*SMALL_FILES, f"flushConsumerOffsetInterval={self.offsets_interval_ms}"]
         options = [word for setting in settings for word in ("-D", setting)]
         topics = [] if like else ["--topic", f"{TOPIC}:{QUEUES}", "--topic", f"{LATER}:1"]
-        self._born_ns = time.monotonic_ns()
+        self._born_ns = boot_ns()
         return await self.processes.broker(
             "--data-dir", str(self.folder), "--flush", "sync", *SHORT_BROKER_LOCKS, *options, *topics, like=like
         )
@@ -103,7 +104,7 @@ class Crashes:
         rng, long_s = self.rng, self.offsets_interval_ms / 1000 + 2
         await asyncio.sleep(rng.choice((rng.uniform(0, 0.2), rng.uniform(0, 1.5), rng.uniform(0.5, long_s))))
         await broker.kill()
-        self._look_at_offsets(consumer, time.monotonic_ns())
+        self._look_at_offsets(consumer, boot_ns())
         before = list(self.acknowledged)
         broker = await self._broker(like=broker)
         async with broker.admin() as admin:
@@ -132,7 +133,7 @@ class Crashes:
             first = sent.readline()
         if not first.endswith("\n"):
             return  # nothing was sent yet
-        reset = {"event": "reset", "wall_ms": time.time_ns() // 1_000_000, "mono_ns": time.monotonic_ns()}
+        reset = {"event": "reset", "wall_ms": time.time_ns() // 1_000_000, "mono_ns": boot_ns()}
         with self._witness.open("a", encoding="utf-8") as witness:
             for queue_id in range(QUEUES):
                 offset = found.get(queue_id, 0)

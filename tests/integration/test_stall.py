@@ -2,9 +2,9 @@
 
 import asyncio
 import signal
-import time
 from collections.abc import Sequence
 
+from lockstep.remoting.clocks import boot_ns
 from lockstep.simulation.checkers import Cause, Kind, Record, check_files
 from tests.integration.processes import ConsumerProcess, Processes, until
 from tests.integration.workload import (
@@ -50,7 +50,7 @@ async def test_a_consumer_that_stood_still_begins_anew(processes: Processes) -> 
             stalled.send_signal(signal.SIGSTOP)
             await until(lambda: spread(admin, GROUP, TOPIC, QUEUES, others), "the others hold every queue", 20)
             await until(lambda: handled_beyond(stalled, others), "they have handled what it had fetched")
-            continued_ns = time.monotonic_ns()
+            continued_ns = boot_ns()
             stalled.send_signal(signal.SIGCONT)
             await until(lambda: spread(admin, GROUP, TOPIC, QUEUES, consumers), "it has its share again", 20)
             before = len(records(stalled.trace, "handled"))

@@ -1,0 +1,97 @@
+"""A machine that sleeps: its locks run out though its timers stand still (docs/order.md 2)."""
+
+from lockstep.client import ConsumeOrderlyStatus, MessageExt
+from lockstep.client.orderings import OrderingName
+from lockstep.simulation.checkers import Cause
+from tests.scenarios.cluster import BROKER, TOPIC, Cluster, take_all
+from tests.scenarios.scenario import scenario
+
+SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+ASLEEP_MS, WAKE_SEEN_MS, ROUND_MS = 300_000, 1_000, 20_000
+RECEIVED_MS = 20
+
+
+def _fail_the_fourth(message: MessageExt, _context: object) -> ConsumeOrderlyStatus | None:
+    return SUSPEND if message.body == b"3" else None
+
+
+async def _asleep_between_two_attempts(cluster: Cluster, ordering: OrderingName) -> int:
+    """c1 has committed 3 and tries the fourth message each second; asleep for 300 s, it is succeeded by c2, which
+    commits all 60. When c1 woke."""
+    cluster.expected.duplicates = {Cause.SUSPEND}
+    cluster.expected.possible = {Cause.TAKEOVER}
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    await cluster.consumer("c1", answer=_fail_the_fourth, strategy=take_all, ordering=ordering)
+    await cluster.at(5_000)
+    await cluster.consumer("c2", strategy=take_all, ordering=ordering)
+    await cluster.at(15_000)
+    await cluster.send(60, keys=1)
+    await cluster.at(22_500)
+    assert cluster.committed() == 3
+    assert not cluster.seen.running("c1")
+    cluster.world.suspend("c1")
+    await cluster.all_seen()
+    await cluster.at(22_500 + ASLEEP_MS)
+    assert cluster.committed() == 60
+    cluster.world.wake("c1")
+    return cluster.world.elapsed_ms
+
+
+async def _begins_nothing(cluster: Cluster, ordering: OrderingName) -> None:
+    woke_ms = await _asleep_between_two_attempts(cluster, ordering)
+    await cluster.at(woke_ms + 60_000)
+    assert not cluster.seen.of("c1", since_ms=woke_ms)
+    stored = cluster.events("offset stored", host=BROKER, queue=f"{TOPIC}@{BROKER}:0", since_ms=woke_ms)
+    assert {line.fields["offset"] for line in stored} == {60}
+    assert cluster.owner() == cluster.world.host("c2").address
+    await cluster.leave("c2")
+    await cluster.send(2, keys=1)
+    await cluster.all_seen()
+    assert cluster.seen.texts("c1")[-2:] == ["60", "61"]
+
+
+@scenario()
+async def test_an_owner_that_slept_begins_nothing(cluster: Cluster) -> None:
+    """300 s asleep between two calls: the lock is a successor's, and the one that wakes neither calls its listener nor
+    commits its old offset, until it has the lock again and begins where its successor ended."""
+    await _begins_nothing(cluster, "queue")
+
+
+@scenario()
+async def test_an_owner_that_slept_begins_nothing_by_key(cluster: Cluster) -> None:
+    """The same where each key is a lane."""
+    await _begins_nothing(cluster, "key")
+
+
+@scenario()
+async def test_what_came_due_in_a_sleep_is_done_on_waking(cluster: Cluster) -> None:
+    """Timers have as long to go as before the sleep, but renewal and heartbeat, which the clock says are due, are made
+    a second after waking; the sleep is logged with its length."""
+    await cluster.broker(queues=1)
+    await cluster.consumer("c1")
+    await cluster.at(22_500)  # renewed at 21 s: the next timer is at 41 s
+    cluster.world.suspend_for("c1", 40_000)
+    woke_ms = 62_500
+    await cluster.at(woke_ms + WAKE_SEEN_MS + RECEIVED_MS)
+    [line] = cluster.events("machine_slept", host="c1")
+    assert (line.at_ms, line.fields["slept_ms"]) == (woke_ms + WAKE_SEEN_MS, 40_000)
+    for request in ("LOCK_BATCH_MQ", "HEART_BEAT"):
+        heard_ms = [at_ms for at_ms in cluster.heard.times_ms("c1", request) if at_ms > 22_500]
+        assert heard_ms
+        assert all(woke_ms + WAKE_SEEN_MS <= at_ms <= woke_ms + WAKE_SEEN_MS + RECEIVED_MS for at_ms in heard_ms)
+    assert cluster.owner() == cluster.world.host("c1").address
+
+
+@scenario()
+async def test_a_broker_that_slept_gives_away_what_expired(cluster: Cluster) -> None:
+    """Its table counts the sleep too: the lock of a client that was killed meanwhile is another's at once."""
+    cluster.expected.possible = {Cause.TAKEOVER}
+    await cluster.broker(queues=1)
+    await cluster.consumer("c1", strategy=take_all)
+    await cluster.at(22_500)
+    cluster.world.suspend(BROKER)
+    cluster.crash("c1", silently=True)
+    await cluster.at(22_500 + ASLEEP_MS)
+    cluster.world.wake(BROKER)
+    assert await cluster.lock("rival")
