@@ -139,6 +139,6 @@ def _message_of(command: RemotingCommand, now_ms: int) -> MessageExt:
 
 
 def _host(text: str) -> tuple[bytes, int]:
-    """Java's "/10.0.0.1:10911", as well as "host/10.0.0.1:10911". Raises ValueError."""
+    """Of "10.0.0.1:10911", and of "/10.0.0.1:10911" and "host/10.0.0.1:10911" of older brokers. Raises ValueError."""
     host, _, port = text.rpartition("/")[2].rpartition(":")
     return ip_address(host.strip("[]")).packed, int(port)

@@ -103,7 +103,7 @@ def _record(
 def _push_header(
     broker: Broker, connection: Connection, header: SendMessageRequestHeader, target: SendTarget, now_ms: int
 ) -> PushReplyMessageRequestHeader:
-    """Addresses are written as Java prints them."""
+    """Addresses are written as `ip:port`: behind a slash Java's client does not find the host (wire.md 2.1)."""
     properties = {**decode_properties(header.properties or ""), names.PUSH_REPLY_TIME: str(now_ms)}
     return PushReplyMessageRequestHeader(
         header.producer_group,
@@ -114,8 +114,8 @@ def _push_header(
         header.sys_flag,
         header.born_timestamp,
         header.flag,
-        f"/{connection.address}",
-        f"/{broker.address}",
+        connection.address,
+        broker.address,
         now_ms,
         encode_properties(properties),
         header.reconsume_times,

@@ -51,7 +51,7 @@ def test_an_answer_is_pushed_to_the_client_that_asked(peer: Peer, asker: Peer, c
     header = question.header
     assert isinstance(header, PushReplyMessageRequestHeader)
     assert (header.topic, header.queue_id, header.flag, header.store_timestamp) == (TOPIC, 0, 3, NOW_MS)
-    assert (header.born_host, header.store_host) == ("/127.0.0.1:50000", "/127.0.0.1:10911")
+    assert (header.born_host, header.store_host) == ("127.0.0.1:50000", "127.0.0.1:10911")
     expected = {**decode_properties(PROPERTIES), "PUSH_REPLY_TIME": str(NOW_MS)}
     assert decode_properties(header.properties or "") == expected
     assert peer.connection.replies == []
