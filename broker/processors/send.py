@@ -120,7 +120,7 @@ def _store_one(
     place, half = None, False
     if names.DELAY in properties or names.TRAN_MSG in properties or header.sys_flag & _PREPARED:
         if half := _is_half(broker, header, properties):
-            topic, queue_id = half_of(broker, properties, topic, queue_id, now_ms)
+            topic, queue_id = half_of(properties, topic, queue_id)
             header = header._replace(sys_flag=header.sys_flag & ~_TRANSACTION)
         elif dead_letter and broker.config.dead_letter_at_once:
             properties.pop(names.DELAY, None)
@@ -135,8 +135,7 @@ def _store_one(
     if place is not None:
         broker.delays.waits(place.deliver_at_ms)
     elif half:
-        began = HalfMessage(queue_offset, commit_log_offset)
-        broker.halves.began(began, now_ms + broker.config.transaction_check_interval_ms)
+        broker.halves.began(HalfMessage(queue_offset, commit_log_offset))
     return SendMessageResponseHeader(message_id, target.queue_id, queue_offset, None, _REGION, _TRACE_ON)
 
 
@@ -232,10 +231,11 @@ def _store_batch(
     _check_body(broker, command.body)
     shared = {**decode_properties(header.properties or ""), names.CLUSTER: broker.config.cluster}
     _check_batch(header, shared)
+    appended = encode_properties(shared)
     topic, queue_id, _ = target
     records = [
         _record(broker, connection, header, topic, queue_id, body, flag, text, code, now_ms)
-        for flag, body, text, code in [_checked(record, shared) for record in decode_batch(command.body)]
+        for flag, body, text, code in [_checked(record, appended) for record in decode_batch(command.body)]
     ]
     stored = broker.put_all(records)
     message_ids = ",".join([f"{broker.message_id_prefix}{result.commit_log_offset:016X}" for result in stored])
@@ -251,7 +251,13 @@ def _check_batch(header: SendMessageRequestHeader, shared: dict[str, str]) -> No
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction")
 
 
-def _checked(record: BatchRecord, shared: dict[str, str]) -> tuple[int, bytes, bytes, int]:
-    """(flag, body, properties, tag hash) of a message of a batch; the batch's own properties stand behind its own."""
-    properties = {**decode_properties(record.properties), **shared}
-    return record.flag, record.body, _encoded(encode_properties(properties)), _tags_code(properties.get(names.TAGS))
+def _checked(record: BatchRecord, appended: str) -> tuple[int, bytes, bytes, int]:
+    """(flag, body, properties, tag hash) of a message of a batch. `appended`: the properties of the batch.
+
+    The record's own text stays as it is, so a name may stand there twice; readers take the last (wire.md 4.4).
+    """
+    own = record.properties
+    between = names.PAIR_END if own and not own.endswith(names.PAIR_END) else ""
+    text = f"{own}{between}{appended}"
+    tags = decode_properties(text).get(names.TAGS) if names.TAGS in text else None
+    return record.flag, record.body, _encoded(text), _tags_code(tags)

@@ -8,6 +8,7 @@ from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, HeaderError
+from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageResponseHeader
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import BatchRecord, MessageExt, decode_messages, encode_batch
@@ -227,6 +228,37 @@ def test_a_batch_is_stored_message_by_message(peer: Peer) -> None:
     assert (second.body, second.flag, second.queue_offset) == (b"b2", 2, 2)
     assert response.queue_offset == 1
     assert response.msg_id == f"{first.offset_message_id},{second.offset_message_id}"
+
+
+@pytest.mark.parametrize(
+    ("of_record", "of_batch", "kept"),
+    [
+        ("WAIT\x01true\x02KEYS\x01k", "WAIT\x01true", "WAIT\x01true\x02KEYS\x01k\x02WAIT\x01true\x02"),
+        ("junk\x02x\x011\x02x\x013\x02e\x01\x02", "q\x01r", "junk\x02x\x011\x02x\x013\x02e\x01\x02q\x01r\x02"),
+        ("", "q\x01r", "q\x01r\x02"),
+        ("KEYS\x01k\x02", "", "KEYS\x01k\x02"),
+        ("a\x01b", "q\x01r\x02q\x01s\x02junk", "a\x01b\x02q\x01s\x02"),
+    ],
+)
+def test_a_batchs_properties_are_appended_to_a_records_text(
+    peer: Peer, of_record: str, of_batch: str, kept: str
+) -> None:
+    """The record's text stays as it was sent, a name that both have stands twice, and the batch's value counts
+    (wire.md 4.4)."""
+    blob = encode_batch([BatchRecord(0, b"b", of_record)])
+    header = send_header(batch=True, properties=of_batch)
+    assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, blob).code == 0
+    text = (kept + "CLUSTER\x01DefaultCluster").encode()
+    data = peer.broker.store.get("T", 0, 0, 1, None).body
+    assert data.endswith(len(text).to_bytes(2) + text)
+
+
+def test_a_batchs_tag_counts(peer: Peer) -> None:
+    """Pulls by tag find a record by the tag of its batch, which stands behind its own."""
+    blob = encode_batch([BatchRecord(0, b"b", "TAGS\x01A")])
+    header = send_header(batch=True, properties="TAGS\x01B")
+    assert peer.answer(RequestCode.SEND_BATCH_MESSAGE, header, blob).code == 0
+    assert peer.broker.store.entries("T", 0, 0, 1)[0].tags_code == tags_code("B")
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(peer: Peer) -> None:

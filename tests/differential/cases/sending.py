@@ -153,6 +153,10 @@ BATCHES: Final = {
     "one-way": ask(flag=2),
     "wait-in-record": ask(body=_record(b"w", "WAIT\x01true\x02KEYS\x01k")),
     "batch-upper-case": ask({"m": "TRUE"}),
+    "wait-in-both": ask({"i": text({"WAIT": "true"})}, body=_record(b"w", "WAIT\x01true\x02KEYS\x01k")),
+    "same-names-in-both": ask({"i": text({"x": "2", "TAGS": "B"})}, body=_record(b"s", "x\x011\x02TAGS\x01A")),
+    "record-properties-odd": ask(body=_record(b"o", "junk\x02x\x011\x02x\x013\x02e\x01\x02")),
+    "header-properties-odd": ask({"i": "q\x01r\x02q\x01s\x02junk"}, body=_record(b"h", "a\x01b")),
 }
 BAD_BATCHES: Final = {
     "missing-topic": without("b"),
@@ -193,6 +197,8 @@ CASES: Final[tuple[Case, ...]] = (
             "what-was-sent-then": ask(_read(TOPIC, 0, 32)),
             "what-was-sent-later": ask(_read(TOPIC, 0, 64)),
             "batches-sent": ask(_read(TOPIC, 0, 90)),
+            "batches-sent-last": ask(_read(TOPIC, 0, 180)),
+            "batches-sent-by-tag": ask(_read(TOPIC, 0, 180) | {"subscription": "B"}),
             "what-was-sent-second-queue": ask(_read(TOPIC, 1)),
             "what-made-its-topic": ask(_read("DiffCreated")),
             "what-made-its-topic-many": ask(_read("DiffCreatedMany", 7)),
