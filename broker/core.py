@@ -104,7 +104,7 @@ class Broker:
         self.delays = DelayService(self.store, parse_delay_levels(config.delay_levels))
         self.stats = BrokerStats(self.store, config.cluster, started_ms)
         self.config_version = DataVersion(0, started_ms)
-        self.halves = HalfMessages()
+        self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
         self.message_id_prefix = ""
         self.evicted_ahead_count = 0
         self._born_hosts: dict[Connection, tuple[bytes, int]] = {}

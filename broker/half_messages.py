@@ -1,7 +1,7 @@
 """Half messages: stored, and not to be seen before their producer has decided (wire.md 11).
 
 They stand in a topic of their own. What is kept here is which of them are undecided, and when the next round of
-questions is due; nothing runs while there is none.
+questions is due. Rounds are counted from the start of the broker, as in RocketMQ.
 """
 
 from collections import deque
@@ -18,23 +18,21 @@ class HalfMessage(NamedTuple):
 
 
 class HalfMessages:
-    """`next_due_ms`: when the producers of undecided messages are asked next; None while there are none."""
+    """`next_due_ms`: when the next round looks for undecided messages, whether or not there are any by then."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_round_ms: int) -> None:
         self._open: dict[int, int] = {}  # queue offset -> commit log offset, in order
         self._latest: dict[int, int] = {}  # queue offset of an earlier copy -> of the one that is open
         self._earlier: dict[int, list[int]] = {}  # and back: of the open one -> of its earlier copies
         self._round: deque[int] = deque()  # queue offsets of those that the round under way has not come to
-        self.next_due_ms: int | None = None
+        self.next_due_ms = first_round_ms
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def began(self, half: HalfMessage, next_round_ms: int) -> None:
-        """Stored. The first undecided one sets when the round is; later ones are part of it."""
+    def began(self, half: HalfMessage) -> None:
+        """Stored. The next round comes to it."""
         self._open[half.queue_offset] = half.commit_log_offset
-        if self.next_due_ms is None:
-            self.next_due_ms = next_round_ms
 
     def moved(self, queue_offset: int, half: HalfMessage) -> None:
         """Stored anew. Its producer may still end it by the place that it knows."""
@@ -54,11 +52,8 @@ class HalfMessages:
         for earlier in self._earlier.pop(latest, ()):
             del self._latest[earlier]
         self._open.pop(latest, None)
-        if not self._open:
-            self.next_due_ms = None
-            self._round.clear()
 
-    def take_round(self, next_round_ms: int, count_max: int) -> list[HalfMessage]:
+    def take_round(self, now_ms: int, interval_ms: int, count_max: int) -> list[HalfMessage]:
         """The next ones of this round, oldest first. Until it came to all that were undecided, it is due still."""
         if not self._round:
             self._round.extend(self._open)
@@ -68,5 +63,17 @@ class HalfMessages:
             if queue_offset in self._open:
                 taken.append(HalfMessage(queue_offset, self._open[queue_offset]))
         if not self._round:
-            self.next_due_ms = next_round_ms if self._open else None
+            self.next_due_ms = _next_round_ms(self.next_due_ms, now_ms, interval_ms)
         return taken
+
+
+def _next_round_ms(due_ms: int, now_ms: int, interval_ms: int) -> int:
+    """When the round after the one of `due_ms` is, at `now_ms`.
+
+    A round that is a little early or late does not move those after it. Rounds that were missed are left out, and a
+    clock that was set back by more than an interval begins the count anew.
+    """
+    late_ms = now_ms - due_ms
+    if late_ms < -interval_ms:
+        return now_ms + interval_ms
+    return due_ms + (max(0, late_ms // interval_ms) + 1) * interval_ms

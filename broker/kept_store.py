@@ -123,7 +123,7 @@ class KeptStore:
         tables.delays.resume(now_ms)
         half_committed = self._mark_last_commit(now_ms) if self.data_dir.crashed else None
         for half in open_halves(store, half_committed):
-            self._halves.began(half, now_ms + self._config.transaction_check_interval_ms)
+            self._halves.began(half)
         self.tables.write_now()
         if store.settings.deferred:
             store.on_arrived = self._on_arrived

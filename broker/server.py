@@ -157,6 +157,8 @@ class BrokerServer:
             DueTimer(self._runtime, broker.delays, partial(self._deliver_delayed, broker)),
             DueTimer(self._runtime, broker.halves, partial(self._check_transactions, broker)),
         )
+        for due_timer in self._due_timers:
+            due_timer.check()
         self._every(config.scan_interval_ms, "scan clients", broker.scan)
         self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.stats.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))

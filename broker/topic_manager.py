@@ -8,6 +8,7 @@ from lockstep.protocol.codes import Permission
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import (
     DEFAULT_TOPIC,
+    OP_HALF_TOPIC,
     SYSTEM_TOPICS,
     check_topic,
     dead_letter_topic,
@@ -58,8 +59,11 @@ class TopicConfigManager:
             self._table[topic] = TopicConfig(topic, queue_nums, queue_nums, perm)
 
     def restore(self, topics: Iterable[TopicConfig], data_version: DataVersion) -> None:
-        """What an earlier life of the broker had; built-in topics that it did not have stay."""
-        self._table.update({config.topic_name: config for config in topics})
+        """What an earlier life of the broker had; built-in topics that it did not have stay.
+
+        The topic of transactions' marks has a queue but is no topic that is listed or routed (wire.md 11).
+        """
+        self._table.update({config.topic_name: config for config in topics if config.topic_name != OP_HALF_TOPIC})
         self._version = data_version
 
     def is_system(self, topic: str) -> bool:

@@ -16,7 +16,7 @@ from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
-from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
+from lockstep.protocol.names import HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 
 __all__ = ["check_transactions", "end_transaction", "half_of"]
 
@@ -30,13 +30,11 @@ _CHECKED_AT_ONCE_MAX: Final = 200  # some ten milliseconds of work, then others 
 _RETENTION_MS: Final = 72 * 3_600_000  # fileReservedTime: what is older is given up
 
 
-def half_of(broker: Broker, properties: dict[str, str], topic: str, queue_id: int, now_ms: int) -> tuple[str, int]:
+def half_of(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
     """The queue that a half message stands in; its properties then name its own. A delay is dropped, as by Java."""
     properties.pop(names.DELAY, None)
     properties[names.REAL_TOPIC] = topic
     properties[names.REAL_QID] = str(queue_id)
-    broker.topics.ensure_system_topic(HALF_TOPIC, now_ms)
-    broker.topics.ensure_system_topic(OP_HALF_TOPIC, now_ms)
     return HALF_TOPIC, 0
 
 
@@ -104,12 +102,13 @@ def _put_all(broker: Broker, records: list[Record]) -> list[HalfMessage]:
 
 
 def check_transactions(broker: Broker, now_ms: int) -> None:
-    """Every 60 s while there are undecided ones: ask for those whose time to decide is over, up to 15 times.
+    """Every 60 s from the start of the broker: ask for those whose time to decide is over, up to 15 times.
 
-    A bounded number of them; `halves.next_due_ms` says when to come back.
+    A bounded number of them; `halves.next_due_ms` says when to come back. The first round makes the topic of half
+    messages, so that it can be read from outside; that of their marks is never made, as in RocketMQ.
     """
-    next_round_ms = now_ms + broker.config.transaction_check_interval_ms
-    for half in broker.halves.take_round(next_round_ms, _CHECKED_AT_ONCE_MAX):
+    broker.topics.ensure_system_topic(HALF_TOPIC, now_ms)
+    for half in broker.halves.take_round(now_ms, broker.config.transaction_check_interval_ms, _CHECKED_AT_ONCE_MAX):
         data = broker.store.message_at(half.commit_log_offset)
         if data is None:
             broker.halves.ended(half.queue_offset)

@@ -2,9 +2,11 @@
 
 import pytest
 
+from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers import CreateTopicRequestHeader
 from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.names import HALF_TOPIC
 from lockstep.simulation import World, simulate
 from tests.broker.cluster import NAME_SERVER_PORT, Client, Served, serve
 from tests.broker.helpers import consumer, heartbeat_of, send_header
@@ -146,6 +148,22 @@ def test_a_registration_that_fits_no_frame_is_tried_again(monkeypatch: pytest.Mo
     simulate(scenario)
 
 
+def test_transactions_are_looked_at_though_nobody_sends() -> None:
+    """The first round comes a minute after the start, before anything was read: its topic is there then."""
+
+    async def scenario(world: World) -> None:
+        served = await serve(world.host("one"), broker_name="one")
+        assert served.server.broker is not None
+        topics = served.server.broker.topics
+        await world.sleep_ms(59_000)
+        assert topics.get(HALF_TOPIC) is None
+        await world.sleep_ms(2000)
+        assert topics.get(HALF_TOPIC) is not None
+        await served.server.shutdown()
+
+    simulate(scenario)
+
+
 @pytest.mark.parametrize("own", [False, True])
 def test_an_order_configuration_marks_the_brokers_topic(own: bool) -> None:
     """At the next registration, and with the name server in the same process as often; other topics stay as they are,
@@ -158,8 +176,8 @@ def test_an_order_configuration_marks_the_brokers_topic(own: bool) -> None:
         core = served.server.broker
         assert core is not None
         assert names.server.name_server is not None
-        for topic in ("T", "U"):
-            await client.call(served.address, R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader(topic, "", 4, 4, 6))
+        for topic in ("T", "U", HALF_TOPIC):  # the last, or the first round of transactions would make it meanwhile
+            core.topics.put(TopicConfig(topic, 4, 4), world.now_ms)
         await world.sleep_ms(1000)
         names.server.name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "T", "one:4")
         names.server.name_server.kv_configs.put("ORDER_TOPIC_CONFIG", "elsewhere", "two:4")

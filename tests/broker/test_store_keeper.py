@@ -14,6 +14,7 @@ from lockstep.broker.store import StoreFull, file_recovery
 from lockstep.broker.store.errors import StoreUnusable
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.names import OP_HALF_TOPIC
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.broker.helpers import NOW_MS, RecordingLog
@@ -173,13 +174,16 @@ async def test_an_unreadable_table_falls_back_to_its_older_copy(tmp_path: Path) 
 
 
 async def test_topics_of_which_no_file_tells_are_those_of_the_queues(tmp_path: Path) -> None:
-    """Their messages can be read, which would be of no use without their topics."""
+    """Their messages can be read, which would be of no use without their topics. The marks of transactions are read
+    by the broker alone."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
+        opened.broker.put(record(b"1", topic=OP_HALF_TOPIC))
     for path in (tmp_path / "config").glob("topics.json*"):
         path.unlink()
     async with kept(tmp_path) as again:
         assert again.broker.topics.get("T") is not None
+        assert again.broker.topics.get(OP_HALF_TOPIC) is None
         assert again.bodies() == [b"one"]
 
 

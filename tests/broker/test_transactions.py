@@ -90,7 +90,7 @@ def test_a_rollback_leaves_only_the_mark(peer: Peer) -> None:
     assert reply.code == 0
     assert peer.broker.store.max_offset("T", 2) == 0
     assert [mark.body for mark in stored(peer, OP)] == [b"0"]
-    assert peer.broker.halves.next_due_ms is None
+    assert len(peer.broker.halves) == 0
 
 
 def test_a_producer_that_does_not_know_gets_no_answer(peer: Peer) -> None:
@@ -158,7 +158,7 @@ def test_a_producer_that_did_not_tell_is_asked(peer: Peer) -> None:
     assert peer.answer(RequestCode.END_TRANSACTION, answer).code == 0
     assert end(peer, first, COMMIT) is not None
     assert len(stored(peer, "T", 2)) == 1, "an end by the first place comes second"
-    assert peer.broker.halves.next_due_ms is None
+    assert len(peer.broker.halves) == 0
 
 
 def test_a_late_end_counts_though_the_half_has_moved(peer: Peer) -> None:
@@ -171,7 +171,51 @@ def test_a_late_end_counts_though_the_half_has_moved(peer: Peer) -> None:
     assert [message.body for message in stored(peer, "T", 2)] == [b"late"]
     assert len(peer.broker.halves) == 1
     end(peer, other, ROLLBACK)
-    assert peer.broker.halves.next_due_ms is None
+    assert len(peer.broker.halves) == 0
+
+
+@pytest.mark.parametrize(("age_ms", "asked"), [(6000, 0), (6001, 1)])
+def test_a_lone_half_message_is_asked_about_in_the_brokers_next_round(peer: Peer, age_ms: int, asked: int) -> None:
+    """Rounds are counted from the broker's start and not from the message: it waits 6 to 66 s (wire.md 11)."""
+    for times in (1, 2):
+        check_transactions(peer.broker, NOW_MS + times * ROUND_MS)
+    peer.now_ms = NOW_MS + 3 * ROUND_MS - age_ms
+    send_half(peer, born_timestamp=peer.now_ms)
+    assert peer.broker.halves.next_due_ms == NOW_MS + 3 * ROUND_MS
+    check_transactions(peer.broker, NOW_MS + 3 * ROUND_MS)
+    assert len(questions(peer)) == asked
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "next_ms"),
+    [
+        (ROUND_MS, 2 * ROUND_MS),
+        (ROUND_MS - 1, 2 * ROUND_MS),
+        (2 * ROUND_MS - 1, 2 * ROUND_MS),
+        (2 * ROUND_MS, 3 * ROUND_MS),
+        (9 * ROUND_MS + 5, 10 * ROUND_MS),
+        (-3_600_000, ROUND_MS - 3_600_000),
+    ],
+)
+def test_when_the_next_round_is(now_ms: int, next_ms: int) -> None:
+    """A timer that is early or late moves no round, missed rounds are left out, and a clock that was set back does
+    not stop them. Times count from the broker's start."""
+    peer = Peer()
+    check_transactions(peer.broker, NOW_MS + now_ms)
+    assert peer.broker.halves.next_due_ms == NOW_MS + next_ms
+
+
+def test_which_topics_transactions_make(peer: Peer) -> None:
+    """The first round makes that of half messages, with or without any; that of the marks is never made, listed or
+    routed, though it has a queue (wire.md 11)."""
+    end(peer, send_half(peer), COMMIT)
+    assert [peer.broker.topics.get(topic) for topic in (HALF, OP)] == [None, None]
+    check_transactions(peer.broker, NOW_MS + ROUND_MS)
+    half = peer.broker.topics.get(HALF)
+    assert half is not None
+    assert (half.read_queue_nums, half.write_queue_nums, half.perm) == (1, 1, 6)
+    assert peer.broker.topics.get(OP) is None
+    assert len(stored(peer, OP)) == 1
 
 
 def test_what_is_young_is_not_asked_about(peer: Peer) -> None:
@@ -193,7 +237,7 @@ def test_after_fifteen_questions_a_message_is_given_up(peer: Peer) -> None:
     assert len(questions(peer)) == 15
     (message,) = stored(peer, GIVEN_UP)
     assert (message.body, message.properties["TRANSACTION_CHECK_TIMES"]) == (b"half", "15")
-    assert peer.broker.halves.next_due_ms is None
+    assert len(peer.broker.halves) == 0
     assert [mark.body for mark in stored(peer, OP)] == [b"15"]
 
 
@@ -263,7 +307,7 @@ def test_a_half_message_that_the_store_dropped_is_forgotten() -> None:
     for _ in range(9):
         peer.send("filler", bytes(900_000))
     check_transactions(peer.broker, NOW_MS + ROUND_MS)
-    assert peer.broker.halves.next_due_ms is None
+    assert len(peer.broker.halves) == 0
     assert "memory limit: a half message was dropped before it was decided" in peer.log.names("warning")
 
 

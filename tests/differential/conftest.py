@@ -16,15 +16,14 @@ from tests.differential.served import served_codes
 from tests.differential.side import Side
 from tests.interop.harness.servers import Server, apache_server, lockstep_server
 
-# Hours, so that no delayed message is due before all is asked: each broker delivers by a clock of its own.
-DELAY_LEVELS = " ".join(f"{hours}h" for hours in range(1, 19))
+# Hours, so that no delayed message is due before all is asked, and no transaction is asked about: each broker does so
+# by a clock of its own.
+SETTINGS = {
+    "messageDelayLevel": " ".join(f"{hours}h" for hours in range(1, 19)),
+    "transactionCheckInterval": "3600000",
+}
 # As Apache's has them here.
-SETTINGS = (
-    *("-D", "enablePropertyFilter=true"),
-    *("-D", "transactionCheckInterval=2000"),
-    *("-D", "transactionTimeOut=1000"),
-    *("-D", f"messageDelayLevel={DELAY_LEVELS}"),
-)
+OURS = {"enablePropertyFilter": "true", "transactionTimeOut": "1000"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,15 +48,15 @@ def _address(text: str) -> tuple[str, int]:
 @pytest.fixture(scope="session")
 def apache_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Apache's servers, used by nobody else: what they list must be what the cases made."""
-    settings = {"messageDelayLevel": DELAY_LEVELS}
-    with apache_server(tmp_path_factory.mktemp("differential-apache"), settings) as server:
+    with apache_server(tmp_path_factory.mktemp("differential-apache"), SETTINGS) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def lockstep_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Our servers, likewise."""
-    with lockstep_server(tmp_path_factory.mktemp("differential-lockstep"), *SETTINGS) as server:
+    options = [word for name, value in (SETTINGS | OURS).items() for word in ("-D", f"{name}={value}")]
+    with lockstep_server(tmp_path_factory.mktemp("differential-lockstep"), *options) as server:
         yield server
 
 

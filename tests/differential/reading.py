@@ -21,10 +21,9 @@ Facts = dict[str, Any]
 _MESSAGES: Final = {11, 12, 33, 309}  # codes whose bodies are messages
 _LINES: Final = {26, 319}  # codes whose bodies are `key=value` lines
 _TOPIC_COUNTS: Final = {205, 327}  # how many topics there are is compared by their lists
-_TIMED_TOPICS: Final = {"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"}  # made when first looked at
 _PUSHED_REPLY: Final = 326  # carries properties as a message does
 _STATUS_REMARKS: Final = {0, 19, 20, 21}  # replies to pulls whose remark is the name of a status
-_ADDRESS = re.compile(r"/?\b127\.0\.0\.1:\d+")
+_ADDRESS = re.compile(r"\b127\.0\.0\.1:\d+")
 _OFFSET_ID = re.compile(r"\b7F000001[0-9A-F]{24}\b")
 # Lists whose order says nothing.
 _SETS: Final = {
@@ -99,17 +98,15 @@ def _message(message: MessageExt, side: Side) -> Facts:
 def _named(value: Any, side: Side, name: str = "") -> Any:
     """Addresses and ids by what they are, sets in one order."""
     if isinstance(value, dict):
-        if name == "topicConfigTable":
-            value = {topic: config for topic, config in value.items() if topic not in _TIMED_TOPICS}
         sets = name == "clusterAddrTable"  # cluster -> names of its brokers
         return {_named(key, side): _named(member, side, "groupList" if sets else key) for key, member in value.items()}
     if isinstance(value, list):
-        named = [_named(each, side) for each in value if not (name == "topicList" and each in _TIMED_TOPICS)]
+        named = [_named(each, side) for each in value]
         return sorted(named, key=repr) if name in _SETS else named
     if not isinstance(value, str):
         return value
     names = {side.broker_address: "<broker>", side.name_server_address: "<name server>"}
-    text = _ADDRESS.sub(lambda found: names.get(found[0].lstrip("/"), "<client>"), value)
+    text = _ADDRESS.sub(lambda found: names.get(found[0], "<client>"), value)
     return _OFFSET_ID.sub("<offset id>", text)
 
 

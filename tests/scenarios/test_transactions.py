@@ -145,6 +145,21 @@ async def test_another_member_answers_for_one_that_died(cluster: Cluster) -> Non
     assert len(_stored(cluster)) == 1
 
 
+@scenario(INSTANT)
+async def test_how_long_a_lone_half_message_waits(cluster: Cluster) -> None:
+    """The broker's rounds go on while nothing is undecided: a half message of 50 s after a round is asked for 10 s
+    later, one of 5 s before a round with the round after it."""
+    await cluster.broker()
+    shop = await _member(cluster, "shop-1", COMMIT)
+    for at_ms in (2 * ROUND_MS - 10_000, 5 * ROUND_MS - 5_000):
+        await cluster.at(at_ms)
+        await _send(cluster, "shop-1", UNKNOWN)
+    await cluster.at(8 * ROUND_MS)
+    first_ms, second_ms = shop.asked_at_ms
+    assert 0 <= first_ms - 2 * ROUND_MS <= 2000
+    assert 0 <= second_ms - 6 * ROUND_MS <= 2000
+
+
 @scenario()
 async def test_a_lost_end_is_asked_for(cluster: Cluster) -> None:
     """The end is one way: when it gets lost the broker asks, and the same producer, whose local transaction was not

@@ -1,10 +1,9 @@
 """END_TRANSACTION (37), and the half messages that it ends."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 from lockstep.protocol.codes import RequestCode as R
-from tests.differential.case import AFTER_READS, Ask, Case, Table, ask, not_numbers, step, without
+from tests.differential.case import Ask, Case, Table, ask, not_numbers, step, without
 from tests.differential.cases.world import physical, pull, queue_offset, send, topic_fields
 
 __all__ = ["CASES"]
@@ -66,7 +65,7 @@ END: Final = Table(
     },
 )
 
-_IN_ORDER: Final = (
+CASES: Final[tuple[Case, ...]] = (
     step(R.UPDATE_AND_CREATE_TOPIC, topic_fields(TOPIC, 1, 1), "transactions"),
     *(_half(label) for label in LABELS),
     Case(R.PULL_MESSAGE, "nothing-is-committed", "valid", pull(TOPIC, consumerGroup="DiffReader")),
@@ -74,5 +73,3 @@ _IN_ORDER: Final = (
     Case(R.PULL_MESSAGE, "what-is-committed", "valid", pull(TOPIC, consumerGroup="DiffReader")),
     Case(R.GET_MAX_OFFSET, "what-is-committed", "valid", {"topic": TOPIC, "queueId": "0"}),
 )
-# Their topics come into lists when a broker first writes or looks there: at once with us, after a minute with RocketMQ.
-CASES: Final[tuple[Case, ...]] = tuple(replace(case, late=AFTER_READS) for case in _IN_ORDER)
