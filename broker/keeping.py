@@ -25,6 +25,13 @@ _SENDS: Final[dict[int, type[SendMessageRequestHeader]]] = {
     RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
     RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
 }
+# What is said of a message that is in the log when it is not known to be on the disk. It may be read later, so that is
+# no refusal; what a request has stored by the way, such as an event, changes nothing in its answer.
+_UNSAFE: Final[dict[int, ResponseCode]] = {
+    **dict.fromkeys(_SENDS, ResponseCode.FLUSH_DISK_TIMEOUT),
+    RequestCode.END_TRANSACTION: ResponseCode.FLUSH_DISK_TIMEOUT,
+    RequestCode.CONSUMER_SEND_MSG_BACK: ResponseCode.SYSTEM_ERROR,  # as RocketMQ
+}
 _TELLS: Final = frozenset(  # whether what was asked for stays so; other requests change tables by the way
     {
         RequestCode.UPDATE_AND_CREATE_TOPIC,
@@ -145,7 +152,8 @@ def _answer(
     broker: Broker, connection: Connection, command: RemotingCommand, reply: RemotingCommand, reason: str
 ) -> None:
     if reason:
-        reply = command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark=reason)
+        if reply.code == ResponseCode.SUCCESS and command.code in _UNSAFE:
+            reply.code, reply.remark = _UNSAFE[command.code], reason
         _break_lane(broker, command)
     _send(connection, command, reply)
 

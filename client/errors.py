@@ -32,7 +32,7 @@ __all__ = [
 class SendOutcome(Enum):
     NOT_SENT = "not sent"  # nothing left this process for it
     REFUSED = "refused"  # the broker said no: it is not stored
-    UNKNOWN = "unknown"  # it left, and no answer came: it may be stored
+    UNKNOWN = "unknown"  # it left, and no answer came, or the broker's disk failed it: it may be stored
 
 
 class ClientError(Exception):

@@ -76,6 +76,7 @@ class AnywhereSender:
         if outgoing.uncompressed:
             outgoing = await self._requests.compressed(outgoing)
         waits = outgoing.mode is CommunicationMode.SYNC
+        another = waits and config.retry_another_broker_when_not_store_ok
         failed_broker = avoid
         last_error: SendError | None = None
         stored: SendResult | None = None
@@ -90,14 +91,13 @@ class AnywhereSender:
             except SendError as error:
                 self._learn(queue, begin_ms, failed=True)
                 last_error, failed_broker = error.after(last_error), queue.broker_name
-                if error.outcome is SendOutcome.REFUSED:
-                    if error.code not in _RETRIED_CODES or not waits:
-                        break
-                    if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                        self._queues.forget(outgoing.topic)
+                if not _may_retry(error, waits=waits, another=another):
+                    break
+                if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    self._queues.forget(outgoing.topic)
             else:
                 self._learn(queue, begin_ms)
-                if result.status == SEND_OK or not (waits and config.retry_another_broker_when_not_store_ok):
+                if result.status == SEND_OK or not another:
                     return result
                 stored, failed_broker = result, queue.broker_name
         if stored is not None:
@@ -151,3 +151,10 @@ class AnywhereSender:
         if self._faults is not None:
             now_ms = self._runtime.now_ms()
             self._faults.update(queue.broker_name, now_ms - begin_ms, now_ms, failed=failed)
+
+
+def _may_retry(failure: SendError, *, waits: bool, another: bool) -> bool:
+    """`another`: a broker that has the message in its log, and maybe not on its disk, is not enough."""
+    if failure.code == ResponseCode.FLUSH_DISK_TIMEOUT:
+        return another
+    return failure.outcome is not SendOutcome.REFUSED or (waits and failure.code in _RETRIED_CODES)

@@ -12,7 +12,7 @@ from lockstep.client.replies import ReplyMessage
 from lockstep.client.send_lane import LaneNumber
 from lockstep.client.send_result import SendResult, SendStatus
 from lockstep.protocol import properties as names
-from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, SysFlag, response_name
+from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag, response_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.compression import compress
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
@@ -31,6 +31,7 @@ __all__ = ["Outgoing", "SendRequests", "common_sharding_key", "read_send_reply"]
 
 _SEND, _SEND_BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 _SEND_REPLY = int(RequestCode.SEND_REPLY_MESSAGE_V2)
+_FLUSH_DISK_TIMEOUT = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _SYNC = CommunicationMode.SYNC
 _CHECKED_TOPICS_MAX = 1000
 _BYTES = (bytes, bytearray)
@@ -268,12 +269,20 @@ def common_sharding_key(messages: Sequence[Message]) -> str | None:
     return keys[0] if keys else None
 
 
+def _reason(reply: RemotingCommand) -> str:
+    name = response_name(reply.code)
+    return f"{name}: {reply.remark}" if reply.remark or reply.code != _FLUSH_DISK_TIMEOUT else name
+
+
 def read_send_reply(reply: RemotingCommand, queue: MessageQueue, outgoing: Outgoing) -> SendResult:
-    """Raises SendError unless the message is stored."""
+    """Raises SendError unless the message is stored. One that did not reach the disk, so that the broker's end may lose
+    it, is not: its outcome is unknown. A half message that did not is rolled back, as Java's client does.
+    """
     status = SendStatus.get(reply.code)
-    if status is None:
-        reason = f"{response_name(reply.code)}: {reply.remark}"
-        raise SendError(reason, SendOutcome.REFUSED, msg_id=outgoing.msg_id, code=reply.code)
+    unsafe = reply.code == _FLUSH_DISK_TIMEOUT and not outgoing.sys_flag & _PREPARED
+    if status is None or unsafe:
+        outcome = SendOutcome.UNKNOWN if unsafe else SendOutcome.REFUSED
+        raise SendError(_reason(reply), outcome, msg_id=outgoing.msg_id, code=reply.code)
     try:
         header = reply.decode_header(SendMessageResponseHeader)
     except HeaderError as error:

@@ -9,7 +9,8 @@ __all__ = ["SEND_OK", "SendResult", "SendStatus"]
 
 SEND_OK = "SEND_OK"
 
-# The four answers that mean "stored" (wire.md 3), under the names of Java's SendStatus.
+# The four answers that mean "stored" (wire.md 3), under the names of Java's SendStatus. FLUSH_DISK_TIMEOUT is one of
+# half messages only: for any other it is a SendError, as the broker does not know that the disk has it.
 SendStatus = {
     int(ResponseCode.SUCCESS): SEND_OK,
     int(ResponseCode.FLUSH_DISK_TIMEOUT): "FLUSH_DISK_TIMEOUT",

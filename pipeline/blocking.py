@@ -41,10 +41,9 @@ _PULL_CODES: Final = frozenset({
 })  # fmt: skip
 _SEND_CODES: Final = frozenset({
     ResponseCode.SUCCESS,
-    ResponseCode.FLUSH_DISK_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
-})  # fmt: skip  # wire.md 4.5: stored in all four
+})  # fmt: skip  # wire.md 4.5: stored, and on a disk
 _DEFAULT_QUEUES: Final = 4
 
 

@@ -27,11 +27,11 @@ _UNDER_WAY_MAX: Final = 8  # chunks: their replies fit the buffers of a socket, 
 _PAUSE_S_MAX: Final = 5.0
 _STORED: Final = frozenset({
     ResponseCode.SUCCESS,
-    ResponseCode.FLUSH_DISK_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
 })  # fmt: skip  # wire.md 3
 _BUSY: Final = frozenset({
+    ResponseCode.FLUSH_DISK_TIMEOUT,  # in the log, and nobody knows that the disk has it
     ResponseCode.SYSTEM_BUSY,
     ResponseCode.SERVICE_NOT_AVAILABLE,
     ResponseCode.SEND_OUT_OF_SEQUENCE,

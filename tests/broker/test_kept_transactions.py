@@ -45,7 +45,7 @@ async def test_a_second_end_is_answered_when_the_first_is_on_the_disk(tmp_path: 
         opened.disk.sync_error = errno.EIO
         opened.keeper.check()
         await until(lambda: len(opened.connection.replies) == 2, "both are answered")
-        assert {reply.code for reply in opened.connection.replies} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+        assert {reply.code for reply in opened.connection.replies} == {ResponseCode.FLUSH_DISK_TIMEOUT}
         opened.disk.sync_error = 0
         assert end(opened, header) is None
         opened.keeper._tick()

@@ -14,6 +14,7 @@ from lockstep.broker.store import StoreFull, file_recovery
 from lockstep.broker.store.errors import StoreUnusable
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.headers import SendMessageResponseHeader
 from lockstep.protocol.names import OP_HALF_TOPIC
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.runtime import AsyncioRuntime
@@ -40,7 +41,8 @@ async def test_replies_leave_when_many_sends_are_on_the_disk_with_one_sync(tmp_p
 
 
 async def test_a_failed_sync_acknowledges_nothing_until_all_was_written_again(tmp_path: Path) -> None:
-    """Senders get SERVICE_NOT_AVAILABLE, later ones at once; reads go on; when the disk is back, so are sends."""
+    """What is in the log gets FLUSH_DISK_TIMEOUT and its place, later sends are refused at once; reads go on; when the
+    disk is back, so are sends."""
     async with kept(tmp_path) as opened:
         opened.send(b"safe")
         opened.keeper.check()
@@ -49,7 +51,10 @@ async def test_a_failed_sync_acknowledges_nothing_until_all_was_written_again(tm
         opened.send(b"unsafe")
         opened.keeper.check()
         await until(lambda: len(opened.connection.replies) == 2, "the second send is answered")
-        assert opened.connection.replies[1].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        unsafe = opened.connection.replies[1]
+        assert unsafe.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert unsafe.decode_header(SendMessageResponseHeader).queue_offset == 1
+        assert "Input/output error" in (unsafe.remark or "")
         refused = opened.send(b"refused")
         assert refused is not None
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE

@@ -251,15 +251,35 @@ async def test_a_reply() -> None:
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [(0, "SEND_OK"), (10, "FLUSH_DISK_TIMEOUT"), (11, "SLAVE_NOT_AVAILABLE"), (12, "FLUSH_SLAVE_TIMEOUT")],
+    [(0, "SEND_OK"), (11, "SLAVE_NOT_AVAILABLE"), (12, "FLUSH_SLAVE_TIMEOUT")],
 )
-async def test_four_codes_mean_stored(code: int, status: str) -> None:
+async def test_three_codes_mean_stored(code: int, status: str) -> None:
     """Under the names of Java's SendStatus, with the broker's queue and offset."""
     outgoing = requests().outgoing(Message("T", b"x"), None)
     reply = RemotingCommand(code, SendMessageResponseHeader("OFFSETID", 1, 41))
     result = read_send_reply(reply, QUEUE, outgoing)
     assert (result.status, result.msg_id, result.offset_msg_id) == (status, outgoing.msg_id, "OFFSETID")
     assert (result.queue, result.queue_id, result.queue_offset) == (QUEUE._replace(queue_id=1), 1, 41)
+
+
+@pytest.mark.parametrize("remark", [None, "/data/commitlog/0 cannot be put on the disk: Input/output error"])
+async def test_what_may_not_be_on_the_disk_is_unknown(remark: str | None) -> None:
+    """The broker has it in its log, and nobody knows whether it outlives the machine; Java's SendStatus says so too."""
+    outgoing = requests().outgoing(Message("T", b"x"), None)
+    reply = RemotingCommand(
+        ResponseCode.FLUSH_DISK_TIMEOUT, SendMessageResponseHeader("OFFSETID", 1, 41), remark=remark
+    )
+    with pytest.raises(SendError) as caught:
+        read_send_reply(reply, QUEUE, outgoing)
+    assert (caught.value.outcome, caught.value.code) == (SendOutcome.UNKNOWN, 10)
+    assert caught.value.reason == f"FLUSH_DISK_TIMEOUT (10){': ' + remark if remark else ''}"
+
+
+async def test_a_half_message_that_may_not_be_on_the_disk_is_known_by_its_status() -> None:
+    """Its producer rolls it back, and needs to know where it stands."""
+    outgoing = requests().outgoing(Message("T", b"x"), None, half=True)
+    reply = RemotingCommand(ResponseCode.FLUSH_DISK_TIMEOUT, SendMessageResponseHeader("OFFSETID", 1, 41))
+    assert read_send_reply(reply, QUEUE, outgoing).status == "FLUSH_DISK_TIMEOUT"
 
 
 async def test_every_other_code_is_a_refusal() -> None:

@@ -57,7 +57,7 @@ class Broker:
         result = self._fate(bodies)
         if isinstance(result, Exception):
             raise result
-        if result in (OK, ResponseCode.FLUSH_DISK_TIMEOUT):
+        if result in (OK, ResponseCode.FLUSH_SLAVE_TIMEOUT):
             self.stored.setdefault(queue, []).extend(bodies)
         return RemotingCommand(result, remark="so it is")
 
@@ -80,7 +80,9 @@ def test_chunks_of_several_queues_are_under_way_together() -> None:
     assert all("SPARK_TASK\x01q/0/1" in (header.properties or "") for header in broker.headers)
 
 
-@pytest.mark.parametrize("failure", [LOST, RequestTimeout("a:1", "a send", 3), ResponseCode.SYSTEM_BUSY])
+@pytest.mark.parametrize(
+    "failure", [LOST, RequestTimeout("a:1", "a send", 3), ResponseCode.SYSTEM_BUSY, ResponseCode.FLUSH_DISK_TIMEOUT]
+)
 def test_a_chunk_that_failed_is_sent_again_before_the_next(failure: Any) -> None:
     """Nothing overtakes it, and to a broker that knows lanes it has a new generation."""
     fates: list[Any] = [OK, failure, failure, OK, OK]
@@ -93,7 +95,7 @@ def test_a_chunk_that_failed_is_sent_again_before_the_next(failure: Any) -> None
 
 def test_rocketmq_gets_no_numbers() -> None:
     """A broker that did not agree to our encoding gets nothing that RocketMQ does not have."""
-    broker = Broker(lambda _: ResponseCode.FLUSH_DISK_TIMEOUT, agrees=False)
+    broker = Broker(lambda _: ResponseCode.FLUSH_SLAVE_TIMEOUT, agrees=False)
     send(broker, [(0, ["0"])])
     (header,) = broker.headers
     assert (header.lane_generation, header.lane_sequence, header.lane_id) == (None, None, None)

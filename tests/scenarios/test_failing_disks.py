@@ -1,0 +1,31 @@
+"""A broker whose disk fails a sync: its producer cannot know, and says so (docs/store.md)."""
+
+import errno
+
+import pytest
+
+from lockstep.client import Message, MessageQueue, SendError, SendOutcome
+from lockstep.protocol.codes import ResponseCode
+from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster
+from tests.scenarios.scenario import INSTANT, scenario
+
+
+@scenario(INSTANT)
+async def test_a_send_that_may_not_be_on_the_disk_has_an_unknown_outcome(cluster: Cluster) -> None:
+    """Of ordered sends and of others; it is in the log, and consumers read it when the disk is well again."""
+    await cluster.broker(queues=1, data_dir="store", flush_sync=True)
+    producer = await cluster.producer(retry_times=0)
+    disk, host = cluster.world.disk(BROKER), cluster.world.host(PRODUCER)
+    queue = MessageQueue(TOPIC, BROKER, 0)
+    await host.run(producer.send(Message(TOPIC, b"first"), queue=queue))
+    for text in ("ordered", "any"):
+        disk.fail("sync", errno.EIO, path="commitlog", times=1)
+        with pytest.raises(SendError) as raised:
+            await host.run(producer.send(Message(TOPIC, text.encode()), queue=queue if text == "ordered" else None))
+        assert (raised.value.outcome, raised.value.code) == (SendOutcome.UNKNOWN, ResponseCode.FLUSH_DISK_TIMEOUT)
+        await cluster.world.sleep_ms(2000)
+    await host.run(producer.send(Message(TOPIC, b"last"), queue=queue))
+    assert [message.body for message in cluster.stored(0)] == [b"first", b"ordered", b"any", b"last"]
+    failed = [record["outcome"] for record in cluster.records(PRODUCER) if record["event"] == "send_failed"]
+    assert failed == ["unknown", "unknown"]
+    await cluster.end(judge=False)  # nobody consumes here
