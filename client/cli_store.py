@@ -38,7 +38,7 @@ __all__ = ["inspect_store", "opened_store", "verify_store"]
 
 @contextmanager
 def opened_store(root: str) -> Iterator[Storage]:
-    """The folder, held so that no broker opens it meanwhile. Raises CliError."""
+    """The folder, held so that no broker opens it meanwhile; other readers may. Raises CliError."""
     storage, root = OsStorage(), root.rstrip("/") or "/"
     held = None
     try:
@@ -46,11 +46,11 @@ def opened_store(root: str) -> Iterator[Storage]:
         if COMMIT_LOG not in names and CONFIG not in names:
             raise CliError(f"{root} is no folder of a store: there is neither {COMMIT_LOG} nor {CONFIG} in it")
         if LOCK in names:
-            held = storage.lock(f"{root}/{LOCK}")
+            held = storage.lock_shared(f"{root}/{LOCK}")
     except BlockingIOError:
         raise CliError(f"{root} is open in a broker: stop it, or look into a copy") from None
     except PermissionError as error:
-        if error.filename != f"{root}/{LOCK}":  # what cannot be written no broker has open
+        if error.filename != f"{root}/{LOCK}":  # whoever may not read it can still read a copy's log
             raise CliError(f"{error.filename or root}: {error.strerror or error}") from None
     except OSError as error:
         raise CliError(f"{root}: {error.strerror or error}") from None

@@ -91,16 +91,20 @@ class _OsStoredFile:
 
 
 class _OsFileLock:
-    """Linux: of the open file, so that a second one of this process is refused too, and a JVM's tryLock with it."""
+    """Linux: of the open file, so that a second one of this process is refused too, and a JVM's tryLock with it.
 
-    def __init__(self, path: str) -> None:
-        self._fd = _open(path, os.O_RDWR | os.O_CREAT)
+    One that is shared needs a file that may be read, and no more.
+    """
+
+    def __init__(self, path: str, *, shared: bool = False) -> None:
+        self._fd = _open(path, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT)
         try:
             if hasattr(fcntl, "F_OFD_SETLK"):
-                whole_file = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                kind = fcntl.F_RDLCK if shared else fcntl.F_WRLCK
+                whole_file = struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
                 fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, whole_file)
             else:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self._fd)
             if error.errno in _HELD:
@@ -153,3 +157,6 @@ class OsStorage:
 
     def lock(self, path: str) -> FileLock:
         return _OsFileLock(path)
+
+    def lock_shared(self, path: str) -> FileLock:
+        return _OsFileLock(path, shared=True)

@@ -97,3 +97,12 @@ class Storage(Protocol):
         """Make the file when it is not there, and hold it alone. Raises BlockingIOError when somebody else does, and
         OSError when nobody can.
         """
+
+    def lock_shared(self, path: str) -> FileLock:
+        """Hold a file together with other readers: nothing is made or written, so its disk may be read-only.
+
+        Raises:
+            BlockingIOError: Somebody holds it alone.
+            FileNotFoundError: It is not there.
+            OSError: Nobody can hold it.
+        """

@@ -42,7 +42,12 @@ class Lock:
     """Of a file; it ends with the process."""
 
     host: Host
+    shared: bool = False
     released: bool = False
+
+    @property
+    def is_held(self) -> bool:
+        return self.host.alive and not self.released
 
     def release(self) -> None:
         self.released = True
@@ -63,7 +68,7 @@ class Disk:
     clock_ns: Callable[[], int] = lambda: 0
     sync_ms: int = 0
     capacity_bytes: int | None = None
-    locks: dict[Content, Lock] = field(default_factory=dict)
+    locks: dict[Content, list[Lock]] = field(default_factory=dict)
     _names: dict[str, object] = field(default_factory=dict)
     _safe_names: dict[str, object] = field(default_factory=dict)
     _namings: list[_Naming] = field(default_factory=list)  # those not in _safe_names, oldest first

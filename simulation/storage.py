@@ -135,9 +135,16 @@ class SimStorage:
 
     def lock(self, path: str) -> FileLock:
         self._disk.check("lock", path)
-        content = self._disk.file(path)
-        holder = self._disk.locks.get(content)
-        if holder is not None and holder.host.alive and not holder.released:
+        return self._lock(path, self._disk.file(path), shared=False)
+
+    def lock_shared(self, path: str) -> FileLock:
+        self._disk.check("lock", path)
+        return self._lock(path, self._disk.find(path), shared=True)
+
+    def _lock(self, path: str, content: Content, *, shared: bool) -> FileLock:
+        held = [lock for lock in self._disk.locks.get(content, ()) if lock.is_held]
+        if not all(shared and lock.shared for lock in held):
             raise BlockingIOError(errno.EAGAIN, "somebody else holds it", path)
-        taken = self._disk.locks[content] = Lock(self._host)
+        taken = Lock(self._host, shared)
+        self._disk.locks[content] = [*held, taken]
         return taken
