@@ -32,6 +32,9 @@ class NameServerConfig:
     port: int = setting(9876, name="listenPort")
     order_message_enable: bool = setting(False, name="orderMessageEnable", live=True)
     broker_expired_timeout_ms: int = 120_000
+    brokers_max: int = 1000
+    routes_max: int = 200_000  # topics of all brokers
+    kv_configs_max: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,15 @@ class BrokerConfig:
     lock_queues_per_request_max: int = 4096
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
+    heartbeat_groups_max: int = setting(1000, live=True)  # consumer and producer groups
+    heartbeat_subscriptions_max: int = setting(5000, live=True)  # of all its groups, and their tags
+    groups_per_connection_max: int = setting(2000, live=True)  # that a connection is a member of
+    memberships_max: int = setting(100_000, live=True)  # groups of all connections
+    groups_max: int = 50_000  # that have a configuration
+    brokers_max: int = 1000  # that a name server knows
+    routes_max: int = 200_000  # that a name server knows: topics of all its brokers
+    kv_configs_max: int = 10_000  # that a name server keeps
+    topics_max: int = 100_000  # those of sends and administrators; with more, groups still get their retry topics
 
     log_debug: bool = False
 
@@ -126,8 +138,15 @@ class BrokerConfig:
 
     @property
     def name_server(self) -> NameServerConfig:
-        timeout_ms = self.broker_expired_timeout_ms
-        return NameServerConfig(self.host, self.name_server_port, self.order_message_enable, timeout_ms)
+        return NameServerConfig(
+            self.host,
+            self.name_server_port,
+            self.order_message_enable,
+            self.broker_expired_timeout_ms,
+            self.brokers_max,
+            self.routes_max,
+            self.kv_configs_max,
+        )
 
     def too_short_for_default_clients(self) -> list[tuple[str, int, str]]:
         """Settings that only clients with settings to match can work with: name, what it must be above, and why."""
@@ -219,6 +238,8 @@ class BrokerConfig:
 
 _POSITIVE = (
     "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",
+    "heartbeat_groups_max", "heartbeat_subscriptions_max", "groups_per_connection_max", "memberships_max",
+    "groups_max", "topics_max", "brokers_max", "routes_max", "kv_configs_max",
     "default_topic_queue_nums", "retry_queue_nums", "hold_check_interval_ms", "held_pulls_per_connection_max",
     "channel_expired_timeout_ms", "broker_expired_timeout_ms", "scan_interval_ms", "idle_close_ms",
     "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",

@@ -3,7 +3,7 @@
 Everything is kept in the order in which it came, so that equal histories give equal answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,9 +39,40 @@ class Departure(NamedTuple):
     client_id: str
 
 
+class _Memberships:
+    """Connection -> the groups it is in, in the order in which it joined them; `count` of all."""
+
+    def __init__(self) -> None:
+        self._groups_of: dict[Connection, dict[str, None]] = {}
+        self.count = 0
+
+    def of(self, connection: Connection) -> Mapping[str, None]:
+        return self._groups_of.get(connection, {})
+
+    def add(self, connection: Connection, group: str) -> None:
+        groups = self._groups_of.setdefault(connection, {})
+        self.count += group not in groups
+        groups[group] = None
+
+    def discard(self, connection: Connection, group: str) -> None:
+        groups = self._groups_of.get(connection, {})
+        if group in groups:
+            del groups[group]
+            self.count -= 1
+        if not groups:
+            self._groups_of.pop(connection, None)
+
+    def new_count(self, connection: Connection, groups: Iterable[str]) -> int:
+        """How many of these groups the connection is not in."""
+        return len(set(groups).difference(self.of(connection)))
+
+
 class ConsumerManager:
+    """What one connection has to do with is found without a look at others' groups."""
+
     def __init__(self) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
+        self.memberships = _Memberships()
 
     @property
     def groups(self) -> Mapping[str, ConsumerGroup]:
@@ -61,6 +92,7 @@ class ConsumerManager:
         group.consume_from_where = data.consume_from_where
         known = group.channels.get(connection)
         group.channels[connection] = channel
+        self.memberships.add(connection, data.group_name)
         joined = known is None or known.client_id != channel.client_id
         return _merge_subscriptions(group.subscriptions, data.subscriptions) or joined
 
@@ -70,14 +102,17 @@ class ConsumerManager:
         channel = group.channels.pop(connection, None) if group is not None else None
         if group is None or channel is None:
             return None
+        self.memberships.discard(connection, consumer_group)
         if not group.channels:
             del self._groups[consumer_group]
         return Departure(consumer_group, channel.client_id)
 
-    def on_closed(self, connection: Connection) -> list[Departure]:
-        """Take a channel out of every group."""
-        departures = (self.unregister(group, connection) for group in list(self._groups))
-        return [departure for departure in departures if departure is not None]
+    def on_closed(self, connection: Connection) -> Iterator[Departure]:
+        """Take a channel out of its groups, one each time the next departure is asked for."""
+        for group in list(self.memberships.of(connection)):
+            departure = self.unregister(group, connection)
+            if departure is not None:
+                yield departure
 
     def expired(self, now_ms: int, timeout_ms: int) -> list[Connection]:
         """Channels without a heartbeat for longer than `timeout_ms`. They stay until `on_closed`."""
@@ -116,7 +151,9 @@ def _merge_subscriptions(table: dict[str, SubscriptionData], latest: tuple[Subsc
 class ProducerManager:
     def __init__(self) -> None:
         self._groups: dict[str, dict[Connection, ClientChannel]] = {}
+        self._clients: dict[str, dict[Connection, int]] = {}  # client id -> in how many groups it is by a connection
         self._asked = 0
+        self.memberships = _Memberships()
 
     def any_connection(self, producer_group: str) -> Connection | None:
         """One that is open, another each time; None when nobody of the group is there."""
@@ -126,28 +163,44 @@ class ProducerManager:
 
     def find(self, client_id: str) -> Connection | None:
         """The connection of a producer that is there."""
-        for channels in self._groups.values():
-            for connection, channel in channels.items():
-                if channel.client_id == client_id and connection.is_open:
-                    return connection
-        return None
+        return next((connection for connection in self._clients.get(client_id, ()) if connection.is_open), None)
 
     @property
     def groups(self) -> Mapping[str, Mapping[Connection, ClientChannel]]:
         return self._groups
 
     def register(self, producer_group: str, connection: Connection, channel: ClientChannel) -> None:
-        self._groups.setdefault(producer_group, {})[connection] = channel
+        channels = self._groups.setdefault(producer_group, {})
+        before = channels.get(connection)
+        channels[connection] = channel
+        self.memberships.add(connection, producer_group)
+        if before is None or before.client_id != channel.client_id:
+            connections = self._clients.setdefault(channel.client_id, {})
+            connections[connection] = connections.get(connection, 0) + 1
+            self._leave_client(before, connection)
 
     def unregister(self, producer_group: str, connection: Connection) -> None:
         channels = self._groups.get(producer_group, {})
-        channels.pop(connection, None)
+        self._leave_client(channels.pop(connection, None), connection)
+        self.memberships.discard(connection, producer_group)
         if not channels:
             self._groups.pop(producer_group, None)
 
-    def on_closed(self, connection: Connection) -> None:
-        for group in list(self._groups):
+    def _leave_client(self, channel: ClientChannel | None, connection: Connection) -> None:
+        if channel is None:
+            return
+        connections = self._clients[channel.client_id]
+        connections[connection] -= 1
+        if not connections[connection]:
+            del connections[connection]
+        if not connections:
+            del self._clients[channel.client_id]
+
+    def on_closed(self, connection: Connection) -> Iterator[str]:
+        """Take a channel out of its groups, one each time the next name is asked for."""
+        for group in list(self.memberships.of(connection)):
             self.unregister(group, connection)
+            yield group
 
     def expired(self, now_ms: int, timeout_ms: int) -> list[Connection]:
         late = (

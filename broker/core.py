@@ -15,14 +15,16 @@ from lockstep.broker.consumer_manager import ConsumerManager, Departure, Produce
 from lockstep.broker.delay_levels import parse_delay_levels
 from lockstep.broker.delay_service import DelayService
 from lockstep.broker.half_messages import HalfMessages
+from lockstep.broker.limits import LimitLog
 from lockstep.broker.lock_manager import RebalanceLockManager
 from lockstep.broker.offset_manager import ConsumerOffsetManager
 from lockstep.broker.pull_hold import PullHold
 from lockstep.broker.send_lanes import SendLanes
+from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
 from lockstep.broker.store import AppendResult, MemoryStore, MessageStore, Record, StoreFull
 from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
 from lockstep.broker.topic_manager import TopicConfigManager
-from lockstep.protocol.bodies import DataVersion, TopicConfigs
+from lockstep.protocol.bodies import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader
@@ -41,6 +43,8 @@ _LOOPBACK = bytes((127, 0, 0, 1))
 _DELIVERED_AT_ONCE_MAX = 500  # a few milliseconds of work, then others have their turn
 _STORE_FULL_WAIT_MS = 1000
 _LOCKS_FORGOTTEN_MAX = 5000  # in one scan, a few milliseconds of work
+_PRODUCERS_A_STEP = 256
+_NOTICES_A_STEP = 32
 COMMIT_LOG_OFFSET_DIGITS = 16  # the end of an offset message id; what stands before is the same for every message
 
 
@@ -67,7 +71,7 @@ class Broker:
         config: BrokerConfig,
         rng: random.Random,
         log: EventLog,
-        on_topics_changed: Callable[[], None],
+        on_topics_changed: Callable[[Sequence[TopicConfig]], None],
         started_ms: int = 0,
         storage: Storage | None = None,
         tell: Callable[[str], None] = lambda _: None,
@@ -76,6 +80,9 @@ class Broker:
         self._tell_topics_changed = on_topics_changed
         self.rng = rng
         self.log = log
+        self.limits = LimitLog(log)
+        self.work = SlicedWork()
+        self.when_told: Wait | None = None  # for what is to happen when name servers know all topics
         self.locks = RebalanceLockManager(
             config.lock_max_live_time_ms, config.lock_entries_max, config.lock_entries_per_group_max
         )
@@ -90,10 +97,14 @@ class Broker:
             broker_name=config.broker_name,
             auto_create=config.auto_create_topics,
             default_queue_nums=config.default_topic_queue_nums,
+            topics_max=config.topics_max,
+            on_full=self.limits.met,
             on_change=self._on_topics_changed,
         )
         self.groups = SubscriptionGroupManager(
             auto_create=config.auto_create_groups,
+            groups_max=config.groups_max,
+            on_full=self.limits.met,
             retry_queue_nums=config.retry_queue_nums,
             retry_max_times=config.retry_max_times,
             on_change=self._on_groups_changed,
@@ -140,10 +151,10 @@ class Broker:
             on_evict=self.on_trim,
         )
 
-    def _on_topics_changed(self) -> None:
+    def _on_topics_changed(self, changed: Sequence[TopicConfig]) -> None:
         if self.kept is not None:
             self.kept.tables.topics.changed()
-        self._tell_topics_changed()
+        self._tell_topics_changed(changed)
 
     def _on_groups_changed(self) -> None:
         if self.kept is not None:
@@ -164,13 +175,12 @@ class Broker:
         if permission_changed:
             self.topics.tell_again(now_ms)
 
-    def topic_configs(self) -> TopicConfigs:
-        """The topics as name servers are told of them: a broker that is closed to some says so of each."""
+    def as_told(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
+        """Topics as name servers are told of them: a broker that is closed to some says so of each."""
         permission = self.config.broker_permission
-        topics = self.topics.topics
-        if permission & _READ_WRITE != _READ_WRITE:
-            topics = [config._replace(perm=permission) for config in topics]
-        return TopicConfigs.of(self.topics.data_version, topics)
+        if permission & _READ_WRITE == _READ_WRITE:
+            return topics
+        return [config._replace(perm=permission) for config in topics]
 
     @property
     def address(self) -> str:
@@ -221,22 +231,30 @@ class Broker:
         """A connection has gone: its members leave their groups, the others are told. Locks and offsets stay."""
         self._born_hosts.pop(connection, None)
         self.hold.on_closed(connection)
-        self.producers.on_closed(connection)
+        self.work.start(connection, self._leave(connection))  # behind heartbeats of it that are still worked on
+
+    def _leave(self, connection: Connection) -> Steps:
         for departure in self.consumers.on_closed(connection):
-            self.on_departure(departure)
+            yield from self.on_departure(departure)
+            yield None
+        for number, _ in enumerate(self.producers.on_closed(connection), 1):
+            if number % _PRODUCERS_A_STEP == 0:
+                yield None
 
-    def on_departure(self, departure: Departure) -> None:
+    def on_departure(self, departure: Departure) -> Steps:
         self.log.info("consumer left", group=departure.consumer_group, client_id=departure.client_id)
-        self.notify_consumer_ids_changed(departure.consumer_group)
+        yield from self.notices(departure.consumer_group)
 
-    def notify_consumer_ids_changed(self, consumer_group: str) -> None:
+    def notices(self, consumer_group: str) -> Steps:
         """Tell every member of a group, a new one included, that members or subscriptions changed (wire.md 9.2)."""
         group = self.groups.get(consumer_group)
         if not self.config.notify_consumer_ids_changed or (group and not group.notify_consumer_ids_changed_enable):
             return
         header = NotifyConsumerIdsChangedRequestHeader(consumer_group)
-        for connection in self.consumers.connections(consumer_group):
+        for number, connection in enumerate(self.consumers.connections(consumer_group), 1):
             connection.send_one_way(RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+            if number % _NOTICES_A_STEP == 0:
+                yield None
 
     # Timers --------------------------------------------------------------------------------------------------
 

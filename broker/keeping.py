@@ -94,9 +94,10 @@ class Keeping:
         return self.answer_when_safe(endpoint, command, endpoint.read_at_ms)
 
     def answer_when_safe(self, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
-        """As `dispatch`; but the reply to what has changed topics or groups, or has stored something while topics were
-        on their way to the disk, leaves when they are there: without its topic a message is not found again. With
-        --flush sync the reply to what has stored something waits for that too.
+        """As `dispatch`; but the reply to who asked for a change of topics or groups, or has stored something while
+        topics were on their way to the disk, leaves when they are there: without its topic a message is not found
+        again. With --flush sync the reply to what has stored something waits for that too. Groups of heartbeats and
+        pulls come again with the next one: nobody waits for the disk for them.
         """
         broker, log, topics = self._broker, self._log, self._topics
         log_end, changes = log.max_offset, topics.change_count + self._groups.change_count
@@ -105,7 +106,7 @@ class Keeping:
             return None
         stored = log.max_offset != log_end
         changed = topics.change_count + self._groups.change_count != changes
-        if changed or (stored and topics.written_count != topics.change_count):
+        if (changed and command.code in _TELLS) or (stored and topics.written_count != topics.change_count):
             self._after_tables(connection, command, reply, stored=stored)
             return None
         if self._flush_sync and (stored or self._is_repeated(command)):

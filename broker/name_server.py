@@ -7,10 +7,12 @@ from typing import NamedTuple
 from lockstep.broker.config import NameServerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
+from lockstep.broker.limits import LimitLog
 from lockstep.protocol.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfigs, TopicRouteData
 from lockstep.protocol.codes import MASTER_ID, Permission
+from lockstep.remoting.logs import EventLog, StdlibLog
 
-__all__ = ["BrokerIdentity", "NameServer"]
+__all__ = ["BrokerIdentity", "NameServer", "NameServerFull"]
 
 
 class BrokerIdentity(NamedTuple):
@@ -34,23 +36,33 @@ class _BrokerRecord:
     addrs: dict[int, str] = field(default_factory=dict)
 
 
+class NameServerFull(Exception):
+    """More than is kept; the text says of what."""
+
+
 class NameServer:
     """Topics stay once registered, until their broker has gone; only masters (id 0) tell them."""
 
-    def __init__(self, config: NameServerConfig | None = None) -> None:
+    def __init__(self, config: NameServerConfig | None = None, log: EventLog | None = None) -> None:
         self.config = config or NameServerConfig()
+        self.log = log or StdlibLog("lockstep.broker")
+        self._limits = LimitLog(self.log)
         self.kv_configs = KvConfigManager()
         self._brokers: dict[str, _BrokerRecord] = {}  # by broker name
         self._live: dict[tuple[str, int], _LiveBroker] = {}  # by broker name and id
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
+        self._topics_of: dict[str, dict[str, None]] = {}  # broker name -> its topics
+        self._routes_count = 0  # queues of a topic on a broker count as one
 
     # Brokers -------------------------------------------------------------------------------------------------
 
     def register(
         self, identity: BrokerIdentity, configs: TopicConfigs, connection: Connection | None, now_ms: int
     ) -> str | None:
-        """A registration. Returns the address of the name's master, when there is one."""
+        """A registration. Returns the address of the name's master, when there is one. Raises NameServerFull."""
         _, name, broker_id, addr = identity
+        if connection is not None:
+            self._check_room(identity, configs, now_ms, connection)
         record = self._brokers.setdefault(name, _BrokerRecord(identity.cluster))
         record.cluster = identity.cluster
         for other_id in [known for known, at in record.addrs.items() if at == addr and known != broker_id]:
@@ -62,10 +74,50 @@ class NameServer:
         known = before is not None and before.identity == identity and before.data_version == configs.data_version
         if broker_id == MASTER_ID and not known:
             for topic in configs.topics:
-                self._topics.setdefault(topic.topic_name, {})[name] = QueueData(
+                queues = QueueData(
                     name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
                 )
+                self._put_route(topic.topic_name, queues)
         return record.addrs.get(MASTER_ID)
+
+    def _check_room(self, identity: BrokerIdentity, configs: TopicConfigs, now_ms: int, connection: Connection) -> None:
+        """Raises NameServerFull. The broker in this process has limits of its own."""
+        known = self._topics_of.get(identity.broker_name, {})
+        brokers = len(self._live) + ((identity.broker_name, identity.broker_id) not in self._live)
+        routes = self._routes_count
+        if routes + len(configs.topics) > self.config.routes_max:
+            routes += sum(topic.topic_name not in known for topic in configs.topics)
+        for setting, count in (("brokers_max", brokers), ("routes_max", routes)):
+            self._check_limit(setting, count, now_ms, connection)
+
+    def put_kv(self, namespace: str, key: str, value: str, connection: Connection, now_ms: int) -> None:
+        """Raises NameServerFull."""
+        count = self.kv_configs.count + self.kv_configs.room_needed(namespace, key)
+        self._check_limit("kv_configs_max", count, now_ms, connection)
+        self.kv_configs.put(namespace, key, value)
+
+    def _check_limit(self, setting: str, count: int, now_ms: int, connection: Connection) -> None:
+        maximum = getattr(self.config, setting)
+        if count > maximum:
+            self._limits.met(setting, maximum, now_ms, connection.address)
+            raise NameServerFull(f"no more are kept: the name server's setting {setting} is {maximum}")
+
+    def _put_route(self, topic: str, queues: QueueData) -> None:
+        brokers = self._topics.setdefault(topic, {})
+        self._routes_count += queues.broker_name not in brokers
+        brokers[queues.broker_name] = queues
+        self._topics_of.setdefault(queues.broker_name, {})[topic] = None
+
+    def _drop_route(self, topic: str, broker_name: str) -> None:
+        brokers = self._topics[topic]
+        del brokers[broker_name]
+        if not brokers:
+            del self._topics[topic]
+        of_broker = self._topics_of[broker_name]
+        del of_broker[topic]
+        if not of_broker:
+            del self._topics_of[broker_name]
+        self._routes_count -= 1
 
     def taken_by(self, identity: BrokerIdentity) -> str | None:
         """The address of the broker in this process when it has that name and id; None: another may have them.
@@ -85,9 +137,13 @@ class NameServer:
         live.last_update_ms = now_ms
         return live.data_version
 
-    def unregister(self, identity: BrokerIdentity) -> bool:
+    def unregister(self, identity: BrokerIdentity, connection: Connection | None) -> bool:
+        """`connection`: where it was asked for; None: in this process. Only a broker in it takes itself out."""
         live = self._live.get((identity.broker_name, identity.broker_id))
         if live is None or live.identity.broker_addr != identity.broker_addr:
+            return False
+        if live.connection is None and connection is not None:
+            self.log.warning("unregister_ignored", broker=identity.broker_name, peer=connection.address)
             return False
         self._remove(live)
         return True
@@ -118,10 +174,8 @@ class NameServer:
         if record.addrs:
             return
         del self._brokers[name]
-        for topic in list(self._topics):
-            self._topics[topic].pop(name, None)
-            if not self._topics[topic]:
-                del self._topics[topic]
+        for topic in list(self._topics_of.get(name, ())):
+            self._drop_route(topic, name)
 
     # Questions -----------------------------------------------------------------------------------------------
 
@@ -163,9 +217,7 @@ class NameServer:
         """Forget a topic's queues, of all brokers or of one cluster's, until they are registered anew."""
         queues = self._topics.get(topic, {})
         for name in [name for name in queues if not cluster or self._brokers[name].cluster == cluster]:
-            del queues[name]
-        if not queues:
-            self._topics.pop(topic, None)
+            self._drop_route(topic, name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """Nobody is sent to a broker any more. Returns how many topics it has."""
@@ -176,11 +228,11 @@ class NameServer:
         return self._change_perm(broker_name, lambda _: Permission.READ | Permission.WRITE)
 
     def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        tables = [queues for queues in self._topics.values() if broker_name in queues]
-        for queues in tables:
-            data = queues[broker_name]
-            queues[broker_name] = data._replace(perm=int(change(data.perm)))
-        return len(tables)
+        topics = self._topics_of.get(broker_name, {})
+        for topic in topics:
+            data = self._topics[topic][broker_name]
+            self._topics[topic][broker_name] = data._replace(perm=int(change(data.perm)))
+        return len(topics)
 
     def _data(self, broker_name: str) -> BrokerData:
         record = self._brokers[broker_name]

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -16,7 +16,7 @@ from lockstep.broker.name_server import NameServer
 from lockstep.broker.processors.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.processors.transaction import check_transactions
 from lockstep.broker.registration import Registration
-from lockstep.protocol.bodies import TopicConfig, TopicConfigs
+from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, EndpointSettings, RequestHandler
 from lockstep.remoting.logs import EventLog
@@ -92,21 +92,21 @@ class BrokerServer:
         self._due_timers: tuple[DueTimer, ...] = ()
         self._settings = EndpointSettings(server=True, idle_close_ms=config.idle_close_ms)
         self._broker_port = self._name_server_port = 0
-        self.name_server = NameServer(config.name_server) if config.serve_name_server else None
+        self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None
         self.broker: Broker | None = None
         self._keeping: Keeping | None = None
+        self._registration: Registration | None = None
         if config.serve_broker:
             now_ms = runtime.now_ms()
             self.broker = Broker(config, runtime.rng, log, self._on_topics_changed, now_ms, runtime.storage, tell)
+            self.broker.work.soon = self._soon
+            self._registration = Registration(config, runtime, log, self.broker, self.name_server)
             if self.broker.kept is not None:
                 from lockstep.broker import keeping  # no broker in memory needs it
 
                 self._keeping = keeping.Keeping(
                     runtime, self.broker, self.broker.kept, partial(self._after_read, self.broker)
                 )
-        self._registration = Registration(
-            config, runtime, log, self._topic_configs, self.name_server, self._on_order_confs
-        )
 
     @property
     def broker_address(self) -> str:
@@ -124,8 +124,9 @@ class BrokerServer:
         """Raises LocalProtocolError for a topic that cannot be."""
         assert self.broker is not None
         config = TopicConfig(topic, queue_nums, queue_nums)
-        self.broker.topics.check_put(config)
-        self.broker.topics.put(config, self._runtime.now_ms())
+        now_ms = self._runtime.now_ms()
+        self.broker.topics.check_put(config, now_ms)
+        self.broker.topics.put(config, now_ms)
 
     # Start and end -------------------------------------------------------------------------------------------
 
@@ -152,6 +153,7 @@ class BrokerServer:
         door = _Door("broker", "--port", factory)
         self._broker_port = await self._listen(door, config.port)
         broker.set_port(self._broker_port)
+        assert self._registration is not None
         self._registration.start(self.broker_address)
         self._due_timers = (
             DueTimer(self._runtime, broker.delays, partial(self._deliver_delayed, broker)),
@@ -163,8 +165,8 @@ class BrokerServer:
         self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.stats.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
         if self.name_server is not None:
-            register_ms = config.register_interval_ms
-            self._every(register_ms, "order configurations", lambda _: self._registration.read_own_order_confs())
+            check_own = self._registration.check_own
+            self._every(config.register_interval_ms, "own name server", lambda _: check_own())
         vip_port = self._broker_port - _VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
             await self._listen(_Door("VIP channel", "--port", factory, best_effort=True), vip_port)
@@ -227,7 +229,8 @@ class BrokerServer:
             due_timer.close()
         for listening in self._listening:
             listening.close()
-        await self._registration.stop()
+        if self._registration is not None:
+            await self._registration.stop()
         if self._keeping is not None:
             await self._keeping.flush()  # so that the replies that wait for it leave
         await self._close_connections()
@@ -311,6 +314,9 @@ class BrokerServer:
 
         self._timers[name] = self._runtime.call_later_ms(interval_ms, fire)
 
+    def _soon(self, callback: Callable[[], None]) -> None:
+        self._runtime.call_later_ms(0, callback)
+
     def _scan_brokers(self, now_ms: int) -> None:
         assert self.name_server is not None
         for identity, connection in self.name_server.scan(now_ms):
@@ -338,13 +344,6 @@ class BrokerServer:
         if self._keeping is not None:
             self._keeping.keeper.check()
 
-    def _on_topics_changed(self) -> None:
-        self._registration.on_change()
-
-    def _on_order_confs(self, topics: Iterable[str]) -> None:
-        assert self.broker is not None
-        self.broker.topics.set_ordered(topics, self._runtime.now_ms())
-
-    def _topic_configs(self) -> TopicConfigs:
-        assert self.broker is not None
-        return self.broker.topic_configs()
+    def _on_topics_changed(self, topics: Sequence[TopicConfig]) -> None:
+        if self._registration is not None:
+            self._registration.on_change(topics)

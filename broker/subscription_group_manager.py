@@ -14,7 +14,10 @@ __all__ = ["SubscriptionGroupManager"]
 
 
 class SubscriptionGroupManager:
-    """`retry_queue_nums` and `retry_max_times` are those of groups made by use; `on_change` comes after a change."""
+    """`retry_queue_nums` and `retry_max_times` are those of groups made by use; `on_change` comes after a change.
+
+    `on_full` hears when one more than `groups_max` was asked for: of the setting, its value and the time.
+    """
 
     def __init__(
         self,
@@ -22,8 +25,12 @@ class SubscriptionGroupManager:
         auto_create: bool,
         retry_queue_nums: int,
         retry_max_times: int,
+        groups_max: int = 50_000,
+        on_full: Callable[[str, int, int], None] = lambda setting, maximum, now_ms: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
+        self._groups_max = groups_max
+        self._on_full = on_full
         self._on_change = on_change
         self._auto_create = auto_create
         self._model = SubscriptionGroupConfig("", retry_queue_nums=retry_queue_nums, retry_max_times=retry_max_times)
@@ -58,6 +65,8 @@ class SubscriptionGroupManager:
             check_group(consumer_group)
         except LocalProtocolError:
             return None
+        if not self.has_room(consumer_group, now_ms):
+            return None
         config = self._model._replace(group_name=consumer_group)
         self.put(config, now_ms)
         return config
@@ -68,7 +77,16 @@ class SubscriptionGroupManager:
             check_group(consumer_group)
         except LocalProtocolError as error:
             return str(error)
+        if len(self._table) >= self._groups_max:
+            return f"no group more is made: the broker's setting groups_max is {self._groups_max}"
         return f"consumer group {consumer_group!r} does not exist here, and groups are not made by use"
+
+    def has_room(self, consumer_group: str, now_ms: int) -> bool:
+        """Whether a group is known, or one more may be made."""
+        if consumer_group in self._table or len(self._table) < self._groups_max:
+            return True
+        self._on_full("groups_max", self._groups_max, now_ms)
+        return False
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
         """Make or change a group. The version moves even when nothing changed, as in RocketMQ."""

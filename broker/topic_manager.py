@@ -1,6 +1,6 @@
 """The topics of one broker: which exist, how many queues they have, who may make them (wire.md 4.7, 8.4, 10.4)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from lockstep.protocol.bodies import DataVersion, TopicConfig
@@ -29,7 +29,12 @@ _BENCHMARK_QUEUE_NUMS: Final = 1024
 
 
 class TopicConfigManager:
-    """`on_change` is called after every change, when the new version stands: name servers must hear of it."""
+    """`on_change` is called after every change with the topics that are new or other, when the new version stands: name
+    servers must hear of it.
+
+    With `topics_max` topics nobody makes another; groups get their retry and dead letter topics all the same.
+    `on_full` hears of it: of the setting, its value and the time.
+    """
 
     def __init__(
         self,
@@ -38,8 +43,12 @@ class TopicConfigManager:
         broker_name: str,
         auto_create: bool,
         default_queue_nums: int,
-        on_change: Callable[[], None],
+        topics_max: int,
+        on_full: Callable[[str, int, int], None],
+        on_change: Callable[[Sequence[TopicConfig]], None],
     ) -> None:
+        self._topics_max = topics_max
+        self._on_full = on_full
         self._on_change = on_change
         self._table: dict[str, TopicConfig] = {}
         self._version = DataVersion(0, 0)
@@ -90,19 +99,21 @@ class TopicConfigManager:
         if self._table.get(config.topic_name) == config:
             return False
         self._table[config.topic_name] = config
-        self.tell_again(now_ms)
+        self._changed((config,), now_ms)
         return True
 
     def set_ordered(self, topics: Iterable[str], now_ms: int) -> None:
         """A name server has an order configuration of these. Those that are not here do not matter (wire.md 2.7)."""
         known = [config for topic in topics if (config := self._table.get(topic)) is not None and not config.order]
         if known:
-            self._table.update({config.topic_name: config._replace(order=True) for config in known})
-            self.tell_again(now_ms)
+            ordered = [config._replace(order=True) for config in known]
+            self._table.update({config.topic_name: config for config in ordered})
+            self._changed(ordered, now_ms)
 
-    def check_put(self, config: TopicConfig) -> None:
+    def check_put(self, config: TopicConfig, now_ms: int) -> None:
         """May an administrator make or change this topic? Raises LocalProtocolError that says why not."""
         self.check_name(config.topic_name)
+        self._check_room(config.topic_name, now_ms)
         for what, queue_nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
             if not 0 <= queue_nums <= QUEUE_NUMS_MAX:
                 raise LocalProtocolError(f"{what} queues must number 0 to {QUEUE_NUMS_MAX}, not {queue_nums}")
@@ -119,18 +130,30 @@ class TopicConfigManager:
         """False when there was no such topic. Name servers keep its route until they are told (wire.md 2.7)."""
         if self._table.pop(topic, None) is None:
             return False
-        self.tell_again(now_ms)
+        self._changed((), now_ms)
         return True
 
     def tell_again(self, now_ms: int) -> None:
         """Name servers are to read the table anew."""
+        self._changed(tuple(self._table.values()), now_ms)
+
+    def _changed(self, topics: Sequence[TopicConfig], now_ms: int) -> None:
         self._version = DataVersion(self._version.counter + 1, now_ms)
-        self._on_change()
+        self._on_change(topics)
+
+    def _check_room(self, topic: str, now_ms: int) -> None:
+        """Raises LocalProtocolError for one topic more than there may be."""
+        if topic not in self._table and len(self._table) >= self._topics_max:
+            self._on_full("topics_max", self._topics_max, now_ms)
+            raise LocalProtocolError(f"no topic more is made: the broker's setting topics_max is {self._topics_max}")
 
     def create_by_send(
         self, topic: str, default_topic: str, client_queue_nums: int, retry_queue_nums: int, now_ms: int
     ) -> TopicConfig | None:
-        """The topic that a send to an unknown name makes, or None when it may not make one (wire.md 4.7, step 4)."""
+        """The topic that a send to an unknown name makes, or None when it may not make one (wire.md 4.7, step 4).
+
+        Raises LocalProtocolError when there are as many as there may be.
+        """
         model = self._table.get(default_topic)
         if model is not None and model.perm & _INHERIT:
             queue_nums = max(0, min(client_queue_nums, model.write_queue_nums))
@@ -139,6 +162,7 @@ class TopicConfigManager:
             config = TopicConfig(topic, retry_queue_nums, retry_queue_nums, _READ_WRITE)
         else:
             return None
+        self._check_room(topic, now_ms)
         self.put(config, now_ms)
         return config
 

@@ -17,6 +17,7 @@ __all__ = [
     "MessageModel",
     "ProducerData",
     "SubscriptionData",
+    "UnreadHeartbeat",
     "enum_from_wire",
 ]
 
@@ -165,6 +166,39 @@ class HeartbeatData(NamedTuple):
             tuple(ProducerData(take(as_object(data, "producerData"), "groupName", str)) for data in producers),
             tuple(ConsumerData.from_wire(data) for data in consumers),
         )
+
+
+class UnreadHeartbeat(NamedTuple):
+    """A heartbeat of which no more was read than how much it holds."""
+
+    wire: dict[str, Any]
+    group_count: int
+    subscription_count: int  # of all groups, and their tags
+
+    def read(self) -> HeartbeatData:
+        """Raises BodyError."""
+        return HeartbeatData.from_wire(self.wire)
+
+    def to_wire(self) -> dict[str, Any]:
+        return self.wire
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a heartbeat")
+        producers = as_list(wire.get("producerDataSet"), "producerDataSet")
+        consumers = as_list(wire.get("consumerDataSet"), "consumerDataSet")
+        count = 0
+        for consumer in consumers:
+            subscriptions = _list_of(consumer, "subscriptionDataSet")
+            count += len(subscriptions)
+            for subscription in subscriptions:
+                count += max(len(_list_of(subscription, "tagsSet")), len(_list_of(subscription, "codeSet")))
+        return cls(wire, len(producers) + len(consumers), count)
+
+
+def _list_of(value: Any, name: str) -> list[Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, list) else []
 
 
 class ClientConfigBody(NamedTuple):

@@ -1,10 +1,13 @@
 """Who is there: codes 34, 35, 38, 46 and our LIST_CONSUMER_GROUPS (wire.md 9)."""
 
+from typing import Final
+
 from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_filters import compiled
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
-from lockstep.broker.processors.refusal import check_filters_by
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
+from lockstep.broker.processors.refusal import check_filters_by, check_limit
 from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList
 from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import ResponseCode
@@ -12,51 +15,98 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError, is_tag_type
 from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
-from lockstep.protocol.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData
+from lockstep.protocol.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData, UnreadHeartbeat
 from lockstep.protocol.names import check_group
 
 __all__ = ["check_client_config", "heartbeat", "list_consumer_groups", "list_consumers", "unregister_client"]
 
+_GROUPS_A_STEP: Final = 8  # of consumers: each may make a topic, and is logged
+_PRODUCERS_A_STEP: Final = 256
+_TOPICS_LOGGED_MAX: Final = 20
 
-def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """A group's retry topic is in every route table before the reply leaves; notices leave before it too."""
-    data = decode_body(HeartbeatData, command.body, command.serialize_type)
+
+def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
+    """Members are told of a change, and the heartbeat is answered, when name servers know the group's retry topic.
+
+    So a member that acts on the notice finds the topic, and the two leave together: a Java client that hears of a
+    change while it waits for the answer asks the next broker for messages before it has told it of the group.
+    """
+    unread = decode_body(UnreadHeartbeat, command.body, command.serialize_type)
+    check_limit(broker, connection, "heartbeat_groups_max", unread.group_count, now_ms)
+    check_limit(broker, connection, "heartbeat_subscriptions_max", unread.subscription_count, now_ms)
+    data = unread.read()
     channel = ClientChannel(data.client_id, command.language, command.version, now_ms)
-    for consumer in data.consumer_data_set:
-        _register_consumer(broker, connection, consumer, channel, now_ms)
-    for producer in data.producer_data_set:
+    return answer_in_steps(broker, connection, command, _heartbeat_steps(broker, connection, command, data, channel))
+
+
+def _heartbeat_steps(
+    broker: Broker, connection: Connection, command: RemotingCommand, data: HeartbeatData, channel: ClientChannel
+) -> AnswerSteps:
+    _check_memberships(broker, connection, data, channel.last_update_ms)
+    changed = []
+    for number, consumer in enumerate(data.consumer_data_set, 1):
+        if _register_consumer(broker, connection, consumer, channel):
+            changed.append(consumer.group_name)
+        if number % _GROUPS_A_STEP == 0:
+            yield None
+    for number, producer in enumerate(data.producer_data_set, 1):
         broker.producers.register(producer.group_name, connection, channel)
+        if number % _PRODUCERS_A_STEP == 0:
+            yield None
+    if changed and broker.when_told is not None:
+        yield broker.when_told
+    for group in changed:
+        yield from broker.notices(group)
     return command.reply(ResponseCode.SUCCESS)
 
 
-def _register_consumer(
-    broker: Broker, connection: Connection, consumer: ConsumerData, channel: ClientChannel, now_ms: int
-) -> None:
-    group = consumer.group_name
+def _check_memberships(broker: Broker, connection: Connection, data: HeartbeatData, now_ms: int) -> None:
+    """Raises Refusal; then nothing of the heartbeat counts."""
+    consumers, producers = broker.consumers.memberships, broker.producers.memberships
+    new = consumers.new_count(connection, (consumer.group_name for consumer in data.consumer_data_set))
+    new += producers.new_count(connection, (producer.group_name for producer in data.producer_data_set))
+    if new:
+        of_connection = len(consumers.of(connection)) + len(producers.of(connection))
+        check_limit(broker, connection, "groups_per_connection_max", of_connection + new, now_ms)
+        check_limit(broker, connection, "memberships_max", consumers.count + producers.count + new, now_ms)
+
+
+def _register_consumer(broker: Broker, connection: Connection, consumer: ConsumerData, channel: ClientChannel) -> bool:
+    """Whether members or subscriptions changed."""
+    group, now_ms = consumer.group_name, channel.last_update_ms
     try:
         check_group(group)
     except LocalProtocolError as error:
         broker.log.warning("heartbeat of a group that cannot be", peer=connection.address, reason=str(error))
-        return
+        return False
     config = broker.groups.find(group, now_ms)
     if config is not None:  # else its pulls will be told that the group is not there
         broker.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
     if broker.config.property_filter:  # to compile takes time, which nobody may take for nothing
         broker.filters.register(group, consumer.subscriptions, now_ms)
-    if broker.consumers.register(consumer, connection, channel):
-        subscribed = [subscription.topic for subscription in consumer.subscriptions]
-        broker.log.info("consumer group changed", group=group, client_id=channel.client_id, topics=subscribed)
-        broker.notify_consumer_ids_changed(group)
+    if not broker.consumers.register(consumer, connection, channel):
+        return False
+    subscribed = [subscription.topic for subscription in consumer.subscriptions[:_TOPICS_LOGGED_MAX]]
+    broker.log.info("consumer group changed", group=group, client_id=channel.client_id, topics=subscribed)
+    return True
 
 
-def unregister_client(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def unregister_client(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     header = command.decode_header(UnregisterClientRequestHeader)
+    return answer_in_steps(broker, connection, command, _unregister_steps(broker, connection, command, header))
+
+
+def _unregister_steps(
+    broker: Broker, connection: Connection, command: RemotingCommand, header: UnregisterClientRequestHeader
+) -> AnswerSteps:
     if header.producer_group:
         broker.producers.unregister(header.producer_group, connection)
     if header.consumer_group:
         departure = broker.consumers.unregister(header.consumer_group, connection)
         if departure is not None:
-            broker.on_departure(departure)
+            yield from broker.on_departure(departure)
     return command.reply(ResponseCode.SUCCESS)
 
 

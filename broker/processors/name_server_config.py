@@ -1,7 +1,7 @@
 """Key-value configs and the settings of a name server: codes 100, 101, 102, 219, 318, 319 (wire.md 2.7)."""
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.name_server import NameServer
+from lockstep.broker.name_server import NameServer, NameServerFull
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.settings_body import encode_settings, updated_settings
 from lockstep.protocol.admin_headers import (
@@ -21,7 +21,10 @@ __all__ = ["delete_kv", "get_config", "get_kv", "list_kv", "put_kv", "update_con
 
 
 def put_kv(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    server.kv_configs.put(*command.decode_header(PutKvConfigRequestHeader))
+    try:
+        server.put_kv(*command.decode_header(PutKvConfigRequestHeader), connection, now_ms)
+    except NameServerFull as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return command.reply(ResponseCode.SUCCESS)
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG
-from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.broker.name_server import BrokerIdentity, NameServer, NameServerFull
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.registration_body import decode_compressed_registration
 from lockstep.protocol.bodies import DataVersion, TopicConfigs, TopicList
@@ -56,7 +56,10 @@ def register_broker(
             f"broker name {identity.broker_name!r} with id {identity.broker_id} is taken by {owner}; choose another"
         )
         return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    master_addr = server.register(identity, configs, connection, now_ms)
+    try:
+        master_addr = server.register(identity, configs, connection, now_ms)
+    except NameServerFull as error:
+        return command.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
     reply_header = RegisterBrokerResponseHeader(None, None if header.broker_id == MASTER_ID else master_addr)
     order_confs = server.kv_configs.namespace(ORDER_TOPIC_CONFIG)
     body = encode_body(KvTable(dict(order_confs)), command.serialize_type) if order_confs is not None else b""
@@ -71,7 +74,7 @@ def _identity(command: RemotingCommand) -> BrokerIdentity:
 def unregister_broker(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    server.unregister(_identity(command))
+    server.unregister(_identity(command), connection)
     return command.reply(ResponseCode.SUCCESS)
 
 

@@ -58,9 +58,12 @@ def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> To
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if topic in RESERVED_TOPICS:
         raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic!r} is the broker's own; nobody may send to it")
-    config = broker.topics.create_by_send(
-        topic, header.default_topic, header.default_topic_queue_nums, broker.config.retry_queue_nums, now_ms
-    )
+    try:
+        config = broker.topics.create_by_send(
+            topic, header.default_topic, header.default_topic_queue_nums, broker.config.retry_queue_nums, now_ms
+        )
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if config is None:
         remark = f"topic {topic!r} does not exist here and is not made by sending to it"
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)

@@ -38,7 +38,7 @@ def create_topic(broker: Broker, connection: Connection, command: RemotingComman
         header.topic, header.read_queue_nums, header.write_queue_nums, header.perm, header.topic_sys_flag
     )
     try:
-        broker.topics.check_put(config)
+        broker.topics.check_put(config, now_ms)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if broker.topics.put(config, now_ms):

@@ -1,5 +1,6 @@
 """Brokers and name servers on virtual time, and plain clients that speak to them over endpoints."""
 
+from collections.abc import Callable
 from typing import Any
 
 from lockstep.broker.config import BrokerConfig
@@ -46,12 +47,14 @@ class Client:
     def __init__(self, runtime: SimRuntime, encoding: SerializeType = SerializeType.MSGPACK) -> None:
         self._runtime = runtime
         self.pushed: list[RemotingCommand] = []
+        self.on_pushed: Callable[[], object] = lambda: None
         self.log = RecordingLog()
         offer = None if encoding is SerializeType.JSON else encoding
         self.dialer = Dialer(runtime, on_request=self._on_request, log=self.log, offer=offer)
 
     def _on_request(self, endpoint: Endpoint, command: RemotingCommand) -> None:
         self.pushed.append(command)
+        self.on_pushed()
 
     async def call(
         self, address: str, code: int, header: tuple[Any, ...] | None = None, body: WireBody | bytes = b""

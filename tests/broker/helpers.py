@@ -1,7 +1,7 @@
 """A broker without sockets: connections that record, a log that records, and calls that go through the real codecs."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from lockstep.broker.core import Broker
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server import NameServer
 from lockstep.broker.processors.pull import wake_held_pulls
+from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.body_codec import WireBody, encode_body
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
@@ -127,7 +128,7 @@ class Peer:
         self.connection = connection or FakeConnection()
         self.now_ms = NOW_MS
 
-    def _on_topics_changed(self) -> None:
+    def _on_topics_changed(self, topics: Sequence[TopicConfig]) -> None:
         self.topic_changes += 1
 
     def beside(self, address: str = "127.0.0.1:50001") -> "Peer":

@@ -1,9 +1,12 @@
 """The broker's settings, statistics and runtime info: codes 25, 26, 28, 306, 315, 316, 329 (wire.md 2.4, 2.6)."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from lockstep.protocol.admin_bodies import BrokerStatsData
 from lockstep.protocol.admin_headers import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
+from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers import CreateTopicRequestHeader
@@ -117,13 +120,19 @@ def test_a_setting_that_cannot_be_changes_nothing(peer: Peer, body: bytes) -> No
     assert "settings left as they are" in peer.log.names()
 
 
+def as_told(peer: Peer) -> Sequence[TopicConfig]:
+    return peer.broker.as_told(tuple(peer.broker.topics.topics))
+
+
 def test_a_broker_that_is_closed_to_writers_says_so_of_every_topic(peer: Peer) -> None:
     """Name servers hear of it at once, and again when it is open."""
     peer.answer(R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader("T", "TBW102", 2, 2, 6))
     peer.answer(R.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
-    assert {config.perm for config in peer.broker.topic_configs().topics} == {4}
+    assert {config.perm for config in as_told(peer)} == {4}
     peer.answer(R.UPDATE_BROKER_CONFIG, None, b"brokerPermission=6")
-    assert {config.topic_name: config.perm for config in peer.broker.topic_configs().topics}["TBW102"] == 7
+    assert {config.topic_name: config.perm for config in peer.broker.as_told(tuple(peer.broker.topics.topics))}[
+        "TBW102"
+    ] == 7
     assert (peer.topic_changes, peer.broker.topics.data_version.counter) == (3, 3)
 
 

@@ -56,9 +56,9 @@ def test_a_closed_connection_leaves_every_group_and_empty_groups_vanish() -> Non
     manager.register(consumer("G", T), gone, channel("a"))
     manager.register(consumer("H", T), gone, channel("a"))
     manager.register(consumer("H", T), stays, channel("b"))
-    assert manager.on_closed(gone) == [Departure("G", "a"), Departure("H", "a")]
+    assert list(manager.on_closed(gone)) == [Departure("G", "a"), Departure("H", "a")]
     assert list(manager.groups) == ["H"]
-    assert manager.on_closed(gone) == []
+    assert list(manager.on_closed(gone)) == []
 
 
 def test_unregistering_leaves_only_the_named_group() -> None:
@@ -90,5 +90,5 @@ def test_producers_come_and_go() -> None:
     assert manager.expired(NOW_MS + 120_001, 120_000) == [connection]
     manager.unregister("other", connection)
     assert list(manager.groups) == ["PG"]
-    manager.on_closed(connection)
+    assert list(manager.on_closed(connection)) == ["PG"]
     assert not manager.groups

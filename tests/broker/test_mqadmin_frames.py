@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.protocol.bodies import TopicConfigs
 from lockstep.protocol.codes import RequestCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.fastjson import loads
@@ -63,7 +64,8 @@ def world() -> tuple[Peer, NameServer]:
     peer.broker.on_closed(peer.connection)
     server = NameServer()
     identity = BrokerIdentity("DefaultCluster", "broker-a", 0, "127.0.0.1:10911")
-    server.register(identity, peer.broker.topic_configs(), FakeConnection(), NOW_MS)
+    topics = TopicConfigs.of(peer.broker.topics.data_version, peer.broker.topics.topics)
+    server.register(identity, topics, FakeConnection(), NOW_MS)
     return peer, server
 
 

@@ -114,9 +114,9 @@ def test_a_broker_that_moved_is_known_by_its_new_address() -> None:
     server.register(A, configs(1, "T"), FakeConnection(), NOW_MS)
     moved = A._replace(broker_addr="10.0.0.7:10911")
     server.register(moved, configs(1, "T"), FakeConnection(), NOW_MS)
-    assert not server.unregister(A)
+    assert not server.unregister(A, FakeConnection())
     assert server.cluster_info().brokers[0].master_addr == moved.broker_addr
-    assert server.unregister(moved)
+    assert server.unregister(moved, FakeConnection())
     assert server.topics() == ()
 
 

@@ -1,10 +1,13 @@
 """Brokers and name servers that are not one process (wire.md 2.7, 10.4)."""
 
+from typing import Any
+
 import pytest
 
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.protocol.bodies import TopicConfig, TopicConfigs
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.headers import CreateTopicRequestHeader
+from lockstep.protocol.headers import CreateTopicRequestHeader, UnregisterBrokerRequestHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.names import HALF_TOPIC
 from lockstep.simulation import World, simulate
@@ -12,6 +15,7 @@ from tests.broker.cluster import NAME_SERVER_PORT, Client, Served, serve
 from tests.broker.helpers import consumer, heartbeat_of, send_header
 
 R = RequestCode
+T = SubscriptionData.parse("T", "*")
 
 
 async def name_server(world: World, name: str = "ns") -> Served:
@@ -160,6 +164,83 @@ def test_transactions_are_looked_at_though_nobody_sends() -> None:
         await world.sleep_ms(2000)
         assert topics.get(HALF_TOPIC) is not None
         await served.server.shutdown()
+
+    simulate(scenario)
+
+
+def test_a_new_topic_is_told_alone_and_all_of_them_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At start and each 30 s all are told, 500 in a request; a change tells of what changed. The name server reads each
+    part, and has the version of the last."""
+    told: list[tuple[int, int]] = []
+    register = NameServer.register
+
+    def recording(self: NameServer, identity: Any, configs: TopicConfigs, connection: Any, now_ms: int) -> Any:
+        told.append((now_ms, len(configs.topics)))
+        return register(self, identity, configs, connection, now_ms)
+
+    async def scenario(world: World) -> None:
+        server, client = await name_server(world), Client(world.host("c1"))
+        served = await broker(world, "one", "ns")
+        monkeypatch.setattr(NameServer, "register", recording)
+        await world.sleep_ms(100)
+        await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
+        await world.sleep_ms(100)
+        assert served.server.broker is not None
+        for number in range(1200):
+            served.server.broker.topics.put(TopicConfig(f"many-{number}"), world.now_ms)
+        await world.sleep_ms(1000)
+        assert [count for _, count in told] == [8, 1, 500, 500, 200]
+        await world.sleep_ms(30_000)
+        assert [count for _, count in told[5:]] == [500, 500, 209]
+        assert server.server.name_server is not None
+        assert len(server.server.name_server.topics()) == 1209
+        identity = BrokerIdentity("DefaultCluster", "one", 0, served.address)
+        assert server.server.name_server.touch(identity, 0) == served.server.broker.topics.data_version
+        await end(client, served, server)
+
+    simulate(scenario)
+
+
+def test_members_are_told_when_name_servers_know_the_retry_topic() -> None:
+    """Who acts on the notice at once finds its route; a name server that hangs holds the notice up for a second."""
+
+    async def scenario(world: World) -> None:
+        server, client = await name_server(world), Client(world.host("c1"))
+        served = await broker(world, "one", "ns")
+        await world.sleep_ms(100)
+        found: list[list[str]] = []
+        names = server.server.name_server
+        assert names is not None
+        client.on_pushed = lambda: found.append(list(names.topics()))
+        await client.call(served.address, R.HEART_BEAT, None, heartbeat_of("a", consumer("G", T)))
+        assert len(found) == 1
+        assert "%RETRY%G" in found[0]
+        world.crash("ns", silently=True)
+        began_ms = world.now_ms
+        reply = await client.call(served.address, R.HEART_BEAT, None, heartbeat_of("a", consumer("H", T)))
+        assert (reply.code, len(found)) == (0, 2)
+        assert 1000 <= world.now_ms - began_ms < 1100
+        await end(client, served)
+
+    simulate(scenario)
+
+
+def test_nobody_else_takes_the_broker_of_this_process_out_of_its_name_server() -> None:
+    """Code 104 is answered as in RocketMQ and changes nothing; a route that is gone all the same is back in 30 s."""
+
+    async def scenario(world: World) -> None:
+        client, served = Client(world.host("c1")), await serve(world.host("one"), broker_name="one")
+        names = served.server.name_server
+        assert names is not None
+        header = UnregisterBrokerRequestHeader("one", served.address, "DefaultCluster", 0)
+        reply = await client.call(served.server.name_server_address, R.UNREGISTER_BROKER, header)
+        assert (reply.code, await brokers_of(client, served, "TBW102")) == (0, ["one"])
+        assert served.log.names("warning") == ["unregister_ignored"]
+        assert names.unregister(BrokerIdentity("DefaultCluster", "one", 0, served.address), None)
+        assert await brokers_of(client, served, "TBW102") == []
+        await world.sleep_ms(30_000)
+        assert await brokers_of(client, served, "TBW102") == ["one"]
+        await end(client, served)
 
     simulate(scenario)
 

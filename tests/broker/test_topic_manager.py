@@ -1,5 +1,7 @@
 """Topics: who may make them, with how many queues, and that every change is told (wire.md 4.7, 8.4)."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from lockstep.broker.topic_manager import QUEUE_NUMS_MAX, TopicConfigManager
@@ -9,14 +11,23 @@ from tests.broker.helpers import NOW_MS
 
 
 class Topics:
-    def __init__(self, *, auto_create: bool = True) -> None:
+    def __init__(self, *, auto_create: bool = True, topics_max: int = 100) -> None:
         self.changes = 0
+        self.told: list[str] = []
+        self.full: list[tuple[str, int, int]] = []
         self.manager = TopicConfigManager(
-            cluster="C", broker_name="b", auto_create=auto_create, default_queue_nums=4, on_change=self._count
+            cluster="C",
+            broker_name="b",
+            auto_create=auto_create,
+            default_queue_nums=4,
+            topics_max=topics_max,
+            on_full=lambda *facts: self.full.append(facts),
+            on_change=self._count,
         )
 
-    def _count(self) -> None:
+    def _count(self, topics: Sequence[TopicConfig]) -> None:
         self.changes += 1
+        self.told += [config.topic_name for config in topics]
 
     def create(self, topic: str, default_topic: str = "TBW102", queue_nums: int = 4) -> TopicConfig | None:
         return self.manager.create_by_send(topic, default_topic, queue_nums, 1, NOW_MS)
@@ -119,4 +130,30 @@ def test_system_topics_are_rocketmqs_and_those_named_after_the_broker_and_its_cl
 def test_what_an_administrator_may_not_make(config: TopicConfig) -> None:
     """Illegal and reserved names, impossible queue numbers and permissions."""
     with pytest.raises(LocalProtocolError):
-        Topics().manager.check_put(config)
+        Topics().manager.check_put(config, NOW_MS)
+
+
+def test_with_as_many_topics_as_there_may_be_nobody_makes_another() -> None:
+    """Neither a send nor an administrator; who is told is the log. What is there may be changed, and a group gets its
+    retry topic all the same."""
+    topics = Topics(topics_max=9)
+    assert topics.create("ninth") is not None
+    with pytest.raises(LocalProtocolError, match="topics_max is 9"):
+        topics.create("tenth")
+    with pytest.raises(LocalProtocolError, match="topics_max is 9"):
+        topics.manager.check_put(TopicConfig("tenth"), NOW_MS)
+    assert topics.full == [("topics_max", 9, NOW_MS)] * 2
+    topics.manager.check_put(TopicConfig("ninth", 8, 8), NOW_MS)
+    assert topics.manager.ensure_retry_topic("G", 1, NOW_MS).topic_name == "%RETRY%G"
+    assert topics.create("tenth", default_topic="none") is None
+
+
+def test_a_change_is_told_with_the_topics_that_are_new_or_other() -> None:
+    """All of them only when all are to be read anew; of a deleted one nothing but the version is told."""
+    topics = Topics()
+    topics.create("T")
+    topics.manager.set_ordered(["T", "elsewhere"], NOW_MS)
+    topics.manager.delete("T", NOW_MS)
+    assert (topics.told, topics.changes) == (["T", "T"], 3)
+    topics.manager.tell_again(NOW_MS)
+    assert topics.told[2:] == [config.topic_name for config in topics.manager.topics]

@@ -1,0 +1,143 @@
+"""What peers can fill has bounds: heartbeats, members, groups and topics (wire.md 9)."""
+
+from typing import Any
+
+import pytest
+
+from lockstep.broker.consumer_manager import ClientChannel, ConsumerManager, ProducerManager
+from lockstep.broker.limits import LimitLog
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.headers import UnregisterClientRequestHeader
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.subscription_group import SubscriptionGroupConfig
+from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of
+
+R = RequestCode
+T = SubscriptionData.parse("T", "*", 1)
+CHANNEL = ClientChannel("a", 0, 409, NOW_MS)
+
+
+def limits_met(peer: Peer) -> list[str]:
+    return [fields["setting"] for _, event, fields in peer.log.events if event == "limit_met"]
+
+
+def groups(count: int, *subscriptions: SubscriptionData) -> tuple[Any, ...]:
+    return tuple(consumer(f"G{number}", *subscriptions) for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("setting", "good", "bad"),
+    [
+        ("heartbeat_groups_max", heartbeat_of("a", *groups(2), producers=("P",)), heartbeat_of("a", *groups(4))),
+        ("heartbeat_groups_max", heartbeat_of("a"), heartbeat_of("a", producers=("P", "Q", "R", "S"))),
+        ("heartbeat_subscriptions_max", heartbeat_of("a", *groups(3, T)), heartbeat_of("a", *groups(4, T))),
+        (
+            "heartbeat_subscriptions_max",
+            heartbeat_of("a", *groups(1, SubscriptionData.parse("T", "A || B"))),
+            heartbeat_of("a", *groups(1, SubscriptionData.parse("T", "A || B || C"))),
+        ),
+        ("groups_per_connection_max", heartbeat_of("a", *groups(3)), heartbeat_of("a", *groups(3), producers=("P",))),
+        ("memberships_max", heartbeat_of("a", *groups(3)), heartbeat_of("a", consumer("G9"))),
+    ],
+)
+def test_a_heartbeat_of_more_than_is_allowed_changes_nothing(setting: str, good: Any, bad: Any) -> None:
+    """It is refused with a remark that names the setting, and the log says so; one of as much is taken."""
+    limits: dict[str, Any] = {setting: 3}
+    peer = Peer(**limits)
+    assert peer.answer(R.HEART_BEAT, None, good).code == ResponseCode.SUCCESS
+    before = (list(peer.broker.consumers.groups), list(peer.broker.producers.groups))
+    reply = peer.answer(R.HEART_BEAT, None, bad)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert f"the broker's setting {setting} allows: 3" in (reply.remark or "")
+    assert (list(peer.broker.consumers.groups), list(peer.broker.producers.groups)) == before
+    assert limits_met(peer) == [setting]
+
+
+def test_who_leaves_makes_room() -> None:
+    """By code 35, and when a connection ends; a member that comes again needs none."""
+    peer = Peer(memberships_max=2)
+    other = peer.beside()
+    peer.heartbeat("a", consumer("G"))
+    for _ in range(2):
+        assert other.answer(R.HEART_BEAT, None, heartbeat_of("b", producers=("P",))).code == ResponseCode.SUCCESS
+    assert peer.heartbeat("a", consumer("G"), consumer("H")).code == ResponseCode.SYSTEM_ERROR
+    peer.answer(R.UNREGISTER_CLIENT, UnregisterClientRequestHeader("a", None, "G"))
+    assert peer.heartbeat("a", consumer("H")).code == ResponseCode.SUCCESS
+    peer.broker.on_closed(other.connection)
+    assert peer.heartbeat("a", consumer("H"), consumer("G")).code == ResponseCode.SUCCESS
+
+
+def test_with_as_many_groups_as_there_may_be_none_is_made_by_use_nor_by_an_administrator() -> None:
+    """Heartbeats go on, as of any group without a configuration; pulls and administrators are told why."""
+    peer = Peer(groups_max=8)  # seven are built in
+    peer.heartbeat("a", consumer("G", T), consumer("H", T))
+    assert (peer.broker.groups.get("G") is not None, peer.broker.groups.get("H")) == (True, None)
+    assert peer.broker.topics.get("%RETRY%H") is None
+    reply = peer.pull(0, consumer_group="H")
+    assert reply is not None
+    assert reply.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "groups_max is 8" in (reply.remark or "")
+    for name, code in (("H", ResponseCode.SYSTEM_ERROR), ("G", ResponseCode.SUCCESS)):
+        config = SubscriptionGroupConfig(name, retry_max_times=3)
+        assert peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config).code == code
+    assert limits_met(peer) == ["groups_max"]
+
+
+def test_a_send_that_would_make_one_topic_more_is_refused() -> None:
+    """Topics that are there are sent to as before."""
+    peer = Peer(topics_max=9)  # eight are built in
+    assert peer.send("one").code == ResponseCode.SUCCESS
+    reply = peer.send("two")
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert "topics_max is 9" in (reply.remark or "")
+    assert peer.send("one").code == ResponseCode.SUCCESS
+    assert limits_met(peer) == ["topics_max"]
+
+
+def test_a_limit_that_is_met_all_day_is_logged_each_10_seconds() -> None:
+    """With how often it was met; another one is logged at once."""
+    log = RecordingLog()
+    limits = LimitLog(log)
+    for after_ms in (0, 1, 9999, 10_000):
+        limits.met("a", 5, NOW_MS + after_ms)
+    limits.met("b", 6, NOW_MS)
+    assert [(fields["setting"], fields["times"]) for _, _, fields in log.events] == [("a", 1), ("a", 3), ("b", 1)]
+
+
+class CountedConnection(FakeConnection):
+    """Counts how often it is looked for in a table."""
+
+    looked_for = 0
+
+    def __hash__(self) -> int:
+        self.looked_for += 1
+        return id(self)
+
+
+def test_who_goes_is_taken_out_of_its_groups_alone() -> None:
+    """It is not looked for in a thousand groups of others, and nothing of it stays behind."""
+    consumers, producers, gone, stays = ConsumerManager(), ProducerManager(), CountedConnection(), FakeConnection()
+    for number in range(1000):
+        consumers.register(consumer(f"G{number}", T), stays, CHANNEL)
+        producers.register(f"P{number}", stays, CHANNEL)
+    consumers.register(consumer("G7", T), gone, CHANNEL)
+    producers.register("P7", gone, CHANNEL)
+    gone.looked_for = 0
+    assert [departure.consumer_group for departure in consumers.on_closed(gone)] == ["G7"]
+    assert list(producers.on_closed(gone)) == ["P7"]
+    assert gone.looked_for < 30
+    assert consumers.memberships.count == producers.memberships.count == 1000
+    assert (consumers.connections("G7"), producers.find("a")) == ([stays], stays)
+
+
+def test_a_producer_is_found_by_the_id_that_it_has_now() -> None:
+    """In whatever group; not by one that it had, and not when it has gone."""
+    producers, connection = ProducerManager(), FakeConnection()
+    producers.register("P", connection, CHANNEL)
+    producers.register("Q", connection, CHANNEL)
+    producers.register("P", connection, ClientChannel("b", 0, 409, NOW_MS))
+    assert producers.find("a") is producers.find("b") is connection
+    producers.unregister("Q", connection)
+    assert producers.find("a") is None
+    connection.is_open = False
+    assert producers.find("b") is None
