@@ -112,7 +112,13 @@ class AdminBase(Lifecycle):
         *,
         timeout_ms: int | None = None,
     ) -> B:
+        """Raises RequestRefused for any code but SUCCESS, and for a success without a body, with what the peer remarks.
+
+        Go's client says so when its statistics hold a NaN.
+        """
         reply = await self._ask(address, code, header, timeout_ms=timeout_ms)
+        if not reply.body:
+            raise RequestRefused(address, request_name(code), reply.code, reply.remark or "an answer without a body")
         return decode_body(body_class, reply.body, reply.serialize_type)
 
     def _started(self) -> MQClientInstance:

@@ -18,6 +18,7 @@ from lockstep.client.cli_output import (
     write_out,
 )
 from lockstep.protocol.client_bodies import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
+from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
@@ -92,12 +93,12 @@ async def describe_group(name_server: str, group: str, topic: str | None, output
 async def _running_infos(
     admin: AdminClient, group: str, members: ConsumerConnection | None
 ) -> dict[str, ConsumerRunningInfo]:
-    """By client id; a member that does not answer, as clients of some languages do not, is left out and named."""
+    """By client id; a member that gives no statistics, as clients of some languages do, is left out and named."""
     infos = {}
     for connection in members.connection_set if members is not None else ():
         try:
             infos[connection.client_id] = await admin.running_info(group, connection.client_id)
-        except RemotingError as error:
+        except (RemotingError, ProtocolError) as error:
             note(f"no statistics of {connection.client_id}: {error}")
     return infos
 

@@ -4,7 +4,9 @@ import os
 import pty
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,63 @@ def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, ins
     assert rates.splitlines()[1].split()[:2] == [member["client_id"], "orders"]
     assert (refused.status, refused.out) == (1, "")
     assert f"is online with {member['client_id']}: stop its members first" in refused.err
+
+
+MEMBER = """
+import asyncio
+from lockstep.client import PushConsumer
+from lockstep.client.broker_calls import BrokerCalls
+
+def no_body(self, endpoint, command):
+    return command.reply(0, {reply})
+
+BrokerCalls._running_info = no_body
+
+async def main():
+    consumer = PushConsumer("{group}", name_server="{name_server}", listener=lambda messages, context: None)
+    consumer.subscribe("orders")
+    async with consumer:
+        print("started", consumer.client_id, flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (
+            "remark='json marshal error: json: unsupported value: NaN'",
+            "json marshal error: json: unsupported value: NaN",
+        ),
+        ("body=b''", "an answer without a body"),
+        ("body=b'[NaN'", "the body is not a ConsumerRunningInfo"),
+    ],
+    ids=["as Go does", "nothing at all", "half a body"],
+)
+def test_a_member_without_statistics_does_not_hide_the_others(
+    lockstep: Lockstep, inside: Inside, tmp_path: Path, reply: str, said: str
+) -> None:
+    """It is listed, its remark is on stderr, and the other member, the queues and the status are as always."""
+    program = tmp_path / "member.py"
+    program.write_text(MEMBER.format(group=tmp_path.name, name_server=lockstep.name_server, reply=reply), "utf-8")
+    with lockstep.program(program) as silent:
+        _, silent_id = silent.line().split()
+        with lockstep.start("consume", "orders", "-g", tmp_path.name):
+            deadline_s = time.monotonic() + END_S
+            while True:
+                described = inside("group", "describe", tmp_path.name, "-o", "json")
+                if not described.rows or len(described.rows[0]["members"]) == 2 or time.monotonic() > deadline_s:
+                    break
+    assert described.status == 0, described.err
+    (row,) = described.rows
+    assert len(row["members"]) == 2
+    assert [member["threads"] for member in row["members"] if member["client_id"] == silent_id] == [None]
+    assert [member["threads"] for member in row["members"] if member["client_id"] != silent_id] == [1]
+    assert [queue["max_offset"] for queue in row["queues"]] == [3]
+    assert described.err.startswith(f"lockstep: no statistics of {silent_id}: ")
+    assert said in described.err
 
 
 def test_a_group_is_deleted_with_its_offsets(lockstep: Lockstep, inside: Inside) -> None:
