@@ -33,12 +33,15 @@ async def show_offsets(name_server: str, group: str, topic: str | None, output: 
         progress = await admin.progress(group, topic)
         rows = []
         for name in topics:
+            queues = await readable_queues(admin, name)
+            # Before the ends of the queues: what is stored and consumed between the two looks would be a lag below 0.
+            committed = {queue: await admin.consumer_offset(group, queue) for queue in queues}
             stats = await admin.topic_stats(name)
-            for queue in await readable_queues(admin, name):
+            for queue in queues:
                 low, high = stats[queue][:2] if queue in stats else (0, 0)
                 known = progress.offsets.get(queue)
                 last_ms = known.last_timestamp if known is not None else 0
-                rows.append(_offset_row(queue, low, await admin.consumer_offset(group, queue), high, last_ms))
+                rows.append(_offset_row(queue, low, committed[queue], high, last_ms))
     rows = [row for row in rows if row["max_offset"] or row["topic"] == topic or not is_retry_topic(row["topic"])]
     if output is not OutputFormat.JSON:
         rows = [row | {"last_consumed": date_time(row["last_timestamp"] or 0)} for row in rows]

@@ -130,6 +130,5 @@ class Board:
             owners.setdefault(row.owner_pid, []).append(row.queue_id)
         by_name = sorted(owners.items(), key=lambda owned: self._names.get(owned[0], ""))
         held = "  ".join(f"{self.owner(pid)} {' '.join(map(str, queues))}" for pid, queues in by_name)
-        lag = snapshot.stored - snapshot.handled
-        progress = f"sent {snapshot.stored:,} of {total:,}  handled {snapshot.handled:,}  lag {lag:,}"
+        progress = f"sent {snapshot.stored:,} of {total:,}  handled {snapshot.handled:,}  lag {snapshot.lag:,}"
         return f"[dim]{at_s:6.1f} s[/dim]  {progress}  queues: {held}"

@@ -47,6 +47,10 @@ class Snapshot(NamedTuple):
         return sum(row.handled for row in self.rows)
 
     @property
+    def lag(self) -> int:
+        return sum(row.lag for row in self.rows)
+
+    @property
     def rate(self) -> float:
         return sum(row.rate for row in self.rows)
 
@@ -109,8 +113,9 @@ class Watch:
             route = await self._admin.route(TOPIC)
             self._queues = route.readable_queues(TOPIC)[:QUEUES]
         holders = await self._holders()
-        stored = [await self._admin.max_offset(queue) for queue in self._queues]
+        # In this order: what is stored and handled between the two looks would be a lag below 0.
         handled = [await self._admin.consumer_offset(GROUP, queue) or 0 for queue in self._queues]
+        stored = [await self._admin.max_offset(queue) for queue in self._queues]
         rates = self._rates(now_s, handled)
         rows: list[QueueRow] = []
         for place, queue in enumerate(self._queues):

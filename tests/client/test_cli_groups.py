@@ -7,9 +7,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lockstep.client import AdminClient
 from tests.client.cli_inside import Inside
 from tests.commands import END_S, Lockstep, running_broker
 
@@ -164,6 +166,22 @@ def test_offsets_of_a_group_that_is_offline_are_stored(lockstep: Lockstep, insid
     assert inside("offset", "seek", "reset", "-t", "orders", "-q", "0", "--offset", "1").status == 0
     assert offsets(inside, "reset") == [1]
     assert lockstep("consume", "orders", "-g", "reset", "-e", "-f", "%s").out == "bc"
+
+
+def test_lag_is_not_below_0_while_the_group_goes_on(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it commits after its offset was read does not count; the ends of the queues are read later."""
+    inside("offset", "seek", "busy", "-t", "orders", "-q", "0", "--offset", "1", "--force")
+    look = AdminClient.topic_stats
+
+    async def look_while_the_group_goes_on(admin: AdminClient, topic: str) -> Any:
+        stats = await look(admin, topic)
+        for queue, row in stats.items():
+            await admin.update_consumer_offset("busy", queue, row[1] + 2)
+        return stats
+
+    monkeypatch.setattr(AdminClient, "topic_stats", look_while_the_group_goes_on)
+    shown = inside("offset", "show", "busy", "-t", "orders", "-o", "json")
+    assert [(row["committed_offset"], row["lag"]) for row in shown.rows] == [(1, 2)]
 
 
 def test_members_that_are_online_are_told(lockstep: Lockstep, inside: Inside) -> None:

@@ -1,5 +1,6 @@
 """The parts of the demo: what it sends, what it shows, and when it says that it failed."""
 
+import asyncio
 import io
 import json
 from collections import Counter
@@ -17,6 +18,7 @@ from flights import FlightEvent, flights_of
 from rich.console import Console
 
 from lockstep.client import MessageQueue, SendResult
+from lockstep.protocol.bodies import LockTableRow, QueueData, TopicRouteData
 from lockstep.simulation.checkers import Handover, Kind, OrderReport
 
 EVENT = FlightEvent(22_616_000, 7, 1, "departed", "N14228", "UA1545", "EWR", "IAH")
@@ -118,6 +120,37 @@ def test_who_holds_a_lock() -> None:
     """A client id names the process; a snapshot says which queues it holds."""
     assert pid_of("127.0.0.1@4711#123456789") == 4711
     assert (SNAPSHOT.queues_of(12), SNAPSHOT.stored, SNAPSHOT.handled) == ([1], 3_500, 1_990)
+
+
+class Busy:
+    """An admin client of a topic whose every message is handled at once: two more between any two questions."""
+
+    def __init__(self) -> None:
+        self.handled = 0
+
+    async def route(self, topic: str) -> TopicRouteData:
+        return TopicRouteData((QueueData("b", 2, 2, 6),), ())
+
+    async def list_locks(self, group: str) -> list[LockTableRow]:
+        return []
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        return self._later()
+
+    async def consumer_offset(self, group: str, queue: MessageQueue) -> int:
+        return self._later()
+
+    def _later(self) -> int:
+        self.handled += 2
+        return self.handled
+
+
+def test_lag_is_never_below_0() -> None:
+    """What is stored and handled while the demo looks counts for neither side, or for what is stored."""
+    snapshot = asyncio.run(Watch(Busy()).look(0.0))  # type: ignore[arg-type]
+    assert [row.stored - row.handled >= 0 for row in snapshot.rows] == [True, True]
+    behind = Snapshot([snapshot.rows[0]._replace(stored=5, handled=7), snapshot.rows[1]._replace(stored=9, handled=8)])
+    assert behind.lag == 1, "one queue's negative figure takes nothing off another's lag"
 
 
 def test_rates_look_back_two_seconds() -> None:
