@@ -16,6 +16,7 @@ from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError
+from lockstep.client.flow_control import most_bytes
 from lockstep.client.key_lanes import Lane
 from lockstep.client.keyed_process_queue import KeyedProcessQueue
 from lockstep.client.lane_workers import LaneWorkers
@@ -299,7 +300,7 @@ class ConsumeByKeyService:
         lanes = work.lanes
         if lanes.is_full:
             lane = lanes.lane_at_head()
-        elif lanes.message_bytes > self._config.pull_threshold_bytes_for_queue:
+        elif lanes.message_bytes > most_bytes(self._config.pull_threshold_bytes_for_queue):
             lane = max(lanes.parked, key=lambda lane: len(lane.waiting), default=None)
         else:
             return
@@ -319,7 +320,7 @@ class ConsumeByKeyService:
 
     def _say_when_on(self, work: _Work) -> None:
         lanes = work.lanes
-        if not lanes.is_full and lanes.message_bytes <= self._config.pull_threshold_bytes_for_queue:
+        if not lanes.is_full and lanes.message_bytes <= most_bytes(self._config.pull_threshold_bytes_for_queue):
             work.says_stopped = False
             self._log.info("queue goes on", queue=str(work.queue), offset=lanes.commit_offset)
 

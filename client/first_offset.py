@@ -1,8 +1,9 @@
 """Where a queue's first pull under a new lock begins: computePullFromWhere (wire.md 12.3)."""
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.errors import ClientError
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.offset_store import OffsetStore
+from lockstep.client.offset_store import NO_OFFSET, OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader, SearchOffsetRequestHeader
@@ -35,11 +36,15 @@ class FirstOffset:
         )
 
     async def __call__(self, process_queue: ProcessQueue) -> int:
-        """Raises RemotingError, NoRouteError; the caller tries again."""
+        """Raises RemotingError, NoRouteError, ClientError for an offset below 0; the caller tries again."""
         queue = process_queue.queue
         stored = await self._offsets.read(queue)
-        if stored >= 0:
-            return stored
+        offset = stored if stored != NO_OFFSET else await self._without_stored(queue)
+        if offset < 0:  # article 2: such a queue is not pulled
+            raise ClientError(f"the brokers say that queue {queue} begins at {offset}; an offset must not be below 0")
+        return offset
+
+    async def _without_stored(self, queue: MessageQueue) -> int:
         is_retry = is_retry_topic(queue.topic)
         if self._from_where is _FIRST or (is_retry and self._from_where is not _TIMESTAMP):
             return 0

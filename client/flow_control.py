@@ -7,10 +7,28 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["FlowControl", "FlowLimits"]
+__all__ = ["FlowControl", "FlowLimits", "most_bytes"]
 
 OFF: Final = -1
 _TOLD_EACH: Final = 1000  # times that a pull was put off
+_MIB: Final = 1024 * 1024
+
+
+def most_bytes(limit: int) -> int:
+    """The most bytes that do not exceed `limit`, a number of bytes.
+
+    RocketMQ compares whole MiB, rounded down: 100 MiB are exceeded by 101 MiB and not by a byte less. A limit that it
+    cannot be given, such as 2000 bytes, holds to the byte.
+
+    Source: article 3, wire.md 12.6.
+    """
+    return limit + _MIB - 1 if limit % _MIB == 0 else limit
+
+
+def _share(limit: int, queues: int) -> int:
+    """Of a topic's bytes, for each queue: in whole MiB where the limit is, and at least one."""
+    unit = _MIB if limit % _MIB == 0 else 1
+    return max(limit // unit // queues, 1) * unit
 
 
 class FlowLimits(NamedTuple):
@@ -44,7 +62,7 @@ class FlowControl:
         if queues:
             self._by_topic[topic] = FlowLimits(
                 self._usual.message_count if count == OFF else max(count // queues, 1),
-                self._usual.message_bytes if size == OFF else max(size // queues, 1),
+                self._usual.message_bytes if size == OFF else _share(size, queues),
                 self._usual.span,
             )
 
@@ -56,7 +74,7 @@ class FlowControl:
         limits = self._by_topic.get(process_queue.queue.topic, self._usual)
         if process_queue.message_count > limits.message_count:
             return "count"
-        if process_queue.message_bytes > limits.message_bytes:
+        if process_queue.message_bytes > most_bytes(limits.message_bytes):
             return "bytes"
         if limits.span != OFF and process_queue.max_span > limits.span:
             return "span"

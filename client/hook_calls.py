@@ -120,7 +120,7 @@ class ConsumeHooks:
         self.filtering = True
 
     def before(self, messages: list[MessageExt], queue: MessageQueue) -> ConsumeMessageContext:
-        context = ConsumeMessageContext(self._group, messages, self._names.bare_queue(queue))
+        context = ConsumeMessageContext(self._group, messages, self._names.bare_queue(queue), self._names.namespace)
         _call_all([hook.before for hook in self._calls], context, self._log)
         return context
 

@@ -113,11 +113,16 @@ class EndTransactionHook(Protocol):
 
 @dataclass(slots=True)
 class ConsumeMessageContext:
-    """One listener call. `status` is the listener's answer by name, `success` whether the messages are done."""
+    """One listener call.
+
+    `status` is the listener's answer by name, `success` whether the messages are done. `namespace` is the
+    consumer's, None without one; `queue` and the messages have their names without it.
+    """
 
     consumer_group: str
     messages: list[MessageExt]
     queue: MessageQueue
+    namespace: str | None = None
     success: bool = False
     status: str = ""
     return_type: ConsumeReturnType | None = None

@@ -21,8 +21,15 @@ __all__ = ["InnerProducer"]
 
 _GROUP: Final = "CLIENT_INNER_PRODUCER"  # Java's name for it
 _FIRST_RETRY_LEVEL: Final = 3
-# These two travel in the header instead; TRAN_MSG must not make a half message of what is sent.
-_TAKEN_OUT: Final = (names.RECONSUME_TIME, names.MAX_RECONSUME_TIMES, names.TRAN_MSG)
+# The first two travel in the header instead; TRAN_MSG must not make a half message of what is sent; the last two are
+# of the pull that brought the message.
+_TAKEN_OUT: Final = (
+    names.RECONSUME_TIME,
+    names.MAX_RECONSUME_TIMES,
+    names.TRAN_MSG,
+    names.MIN_OFFSET,
+    names.MAX_OFFSET,
+)
 
 
 class InnerProducer:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from lockstep.client.errors import ClientError
+from lockstep.client.flow_control import most_bytes
 from lockstep.client.lite_queues import NOT_KNOWN, LiteQueue, LiteQueues
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull_call import PullRequest, PullResult, PullStatus
@@ -55,7 +56,7 @@ class LitePull:
         if (
             self._queues.waiting_pulls * config.pull_batch_size > config.pull_threshold_for_all
             or process_queue.message_count > config.pull_threshold_for_queue
-            or process_queue.message_bytes > config.pull_threshold_bytes_for_queue
+            or process_queue.message_bytes > most_bytes(config.pull_threshold_bytes_for_queue)
             or process_queue.max_span > config.consume_max_span
         ):
             return config.pull_delay_when_flow_control_ms

@@ -155,6 +155,7 @@ class PullLoop:
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
         if process_queue.dropped:
             return  # what came belongs to a later owner
+        self._check_offsets(process_queue, result)
         process_queue.next_offset = result.next_begin_offset
         if result.status is PullStatus.FOUND:  # of what its filter left nothing of, too
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
@@ -176,6 +177,26 @@ class PullLoop:
             await self._offset_illegal(process_queue)
         elif result.status is not PullStatus.FOUND and process_queue.is_empty:
             self._offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
+
+    def _check_offsets(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        """A broker must not answer with what lies before the offset that was asked for.
+
+        It is logged, and its answer is taken as it is, as RocketMQ's client does.
+
+        Source: article 3, "pull message result maybe data wrong".
+        """
+        if result.status is not PullStatus.FOUND:
+            return
+        asked = process_queue.next_offset
+        first = result.messages[0].queue_offset if result.messages else None
+        if result.next_begin_offset < asked or (first is not None and first < asked):
+            self._instance.log.warning(
+                "pull_result_before_request",
+                queue=str(process_queue.queue),
+                asked_offset=asked,
+                next_offset=result.next_begin_offset,
+                first_offset=first,
+            )
 
     async def _after_failure(self, process_queue: ProcessQueue, error: Exception) -> None:
         if process_queue.dropped:

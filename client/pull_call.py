@@ -160,6 +160,9 @@ class PullCalls:
         elif self._suggested:
             self._suggested.pop(queue, None)
         messages = decode_messages(reply.body, queue.broker_name) if status is PullStatus.FOUND else []
+        min_and_max = (bounds.min_offset, bounds.max_offset)
+        for message in messages:
+            message.bounds = min_and_max
         if messages and subscription.tags_set and not subscription.class_filter_mode:
             wanted = subscription.tags_set  # the broker matched hashes only; untagged messages are dropped
             messages = [message for message in messages if message.tags in wanted]

@@ -100,16 +100,19 @@ def encode_stored_message(
 class MessageExt:
     """A message as a consumer gets it. Topic and properties are read when asked for; the rest is plain.
 
-    `reconsume_times` counts up with each local retry.
+    `reconsume_times` counts up with each local retry. `bounds` are set by a pull: the first offset of the queue and
+    the next one to be written, at that moment. Once set they are properties too, MIN_OFFSET and MAX_OFFSET
+    (wire.md 4.2); a pull costs no decoding for it, since properties are made when they are asked for.
     """
 
-    __slots__ = ("_buffer", "_fixed", "_properties", "_tail", "_topic", "body", "broker_name", "queue_offset",
+    __slots__ = ("_buffer", "_fixed", "_properties", "_tail", "_topic", "body", "bounds", "broker_name", "queue_offset",
                  "reconsume_times")  # fmt: skip
 
     body: bytes
     queue_offset: int
     reconsume_times: int
     broker_name: str
+    bounds: tuple[int, int] | None
 
     def __init__(self, buffer: bytes, fixed: tuple[Any, ...], body: bytes, tail: int, broker_name: str) -> None:
         self._buffer = buffer
@@ -118,6 +121,7 @@ class MessageExt:
         self._topic: str | None = None
         self._properties: dict[str, str] | None = None
         self.body = body
+        self.bounds = None
         self.broker_name = broker_name
         self.queue_offset = fixed[5]
         self.reconsume_times = fixed[14]
@@ -149,6 +153,9 @@ class MessageExt:
             (length,) = _SHORT.unpack_from(self._buffer, start)
             text = self._buffer[start + 2 : start + 2 + length]
             self._properties = decode_properties(text.decode("utf-8", "replace"))
+            if self.bounds is not None:
+                self._properties[names.MIN_OFFSET] = str(self.bounds[0])
+                self._properties[names.MAX_OFFSET] = str(self.bounds[1])
         return self._properties
 
     @property

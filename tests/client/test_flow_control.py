@@ -28,6 +28,12 @@ def control(*, checks_span: bool = True, **settings: Any) -> FlowControl:
     [
         (holding(*range(1000)), holding(*range(1001)), "count", {}),
         (holding(1, 2, body_bytes=50), holding(1, 2, body_bytes=51), "bytes", {"pull_threshold_bytes_for_queue": 100}),
+        (
+            holding(1, body_bytes=2 * MIB - 1),
+            holding(1, body_bytes=2 * MIB),
+            "bytes",
+            {"pull_threshold_bytes_for_queue": MIB},
+        ),
         (holding(7, 2007), holding(7, 2008), "span", {}),
         (holding(0, 9), holding(0, 10), "span", {"consume_concurrently_max_span": 9}),
     ],
@@ -35,7 +41,7 @@ def control(*, checks_span: bool = True, **settings: Any) -> FlowControl:
 def test_a_limit_may_be_reached_but_not_exceeded(
     within: ProcessQueue, over: ProcessQueue, reason: str, settings: dict[str, Any]
 ) -> None:
-    """1 000 messages, 100 MiB and a span of 2 000 unless they are set otherwise."""
+    """1 000 messages, 100 MiB and a span of 2 000 unless they are set otherwise; MiB count whole, as in RocketMQ."""
     flow = control(**settings)
     assert flow.reached(within) is None
     assert flow.reached(over) == reason
@@ -59,6 +65,17 @@ def test_a_topics_limits_are_shared_out(owned: int, share: tuple[int, int]) -> N
     flow.share_out("Aircraft", [*queues, queue_at(0, topic="%RETRY%g")])
     assert flow.limits("Aircraft")[:2] == share
     assert flow.limits("%RETRY%g")[:2] == (1000, 100 * MIB)
+
+
+def test_a_share_of_whole_mib_is_whole_mib() -> None:
+    """As RocketMQ divides them (wire.md 12.6): 10 MiB among 3 queues are 3 each, and 1 among 2 is 1."""
+    flow = control(pull_threshold_bytes_for_topic=10 * MIB)
+    flow.share_out("Aircraft", [queue_at(number) for number in range(3)])
+    assert flow.limits("Aircraft").message_bytes == 3 * MIB
+    assert flow.reached(holding(1, body_bytes=4 * MIB - 1)) is None
+    assert flow.reached(holding(1, body_bytes=4 * MIB)) == "bytes"
+    flow.share_out("Aircraft", [queue_at(number) for number in range(11)])
+    assert flow.limits("Aircraft").message_bytes == MIB
 
 
 def test_shares_change_with_the_queues() -> None:

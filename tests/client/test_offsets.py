@@ -3,6 +3,7 @@
 import pytest
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig
+from lockstep.client.errors import ClientError
 from lockstep.client.first_offset import FirstOffset
 from lockstep.client.offset_store import NO_OFFSET, RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
@@ -186,6 +187,25 @@ async def test_the_time_to_consume_from(stage: Stage) -> None:
     default, given = [command.decode_header(SearchOffsetRequestHeader) for command in broker.requests(SEARCH)]
     assert begin_ms - 1_800_000 <= default.timestamp <= begin_ms - 1_800_000 + 100
     assert given == (TOPIC, 1, 77)
+
+
+@pytest.mark.parametrize(("stored", "end", "offset"), [(-1, 7, 7), (-1, -1, None), (-2, 7, None), (-1, -(2**40), None)])
+def test_a_negative_first_offset_is_an_error(stored: int, end: int, offset: int | None) -> None:
+    """Article 2: such a queue is not pulled. A stored -1 is none stored, as in RocketMQ; the end decides then."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        broker = await stage.broker()
+        stage.route_to({"broker-a": 4})
+        broker.answers(QUERY, OffsetResponseHeader(stored))
+        broker.answers(MAX, OffsetResponseHeader(end))
+        if offset is None:
+            with pytest.raises(ClientError, match=r"Aircraft@broker-a:0 begins at -\d+; an offset must not be below 0"):
+                await first_offset(stage, queue_at(0), ConsumerConfig())
+        else:
+            assert (await first_offset(stage, queue_at(0), ConsumerConfig()))[0] == offset
+
+    play()
 
 
 @pytest.mark.parametrize("asked", [QUERY, MAX])

@@ -88,6 +88,46 @@ async def test_the_first_offset_is_asked_once_and_until_it_is_known(stage: Stage
     assert [pull.queue_offset for pull in it.pulls] == [42, 43]
 
 
+@pytest.mark.parametrize(
+    ("answer", "fields"),
+    [
+        (found(7, TAGS="A"), None),
+        (found(6, next_offset=6, TAGS="A"), None),
+        (found(6, next_offset=5, TAGS="A"), {"asked_offset": 6, "next_offset": 5, "first_offset": 6}),
+        (found(4, 7, TAGS="A"), {"asked_offset": 6, "next_offset": 8, "first_offset": 4}),
+        (found(8, next_offset=2, TAGS="other"), {"asked_offset": 6, "next_offset": 2, "first_offset": None}),
+        (says(ResponseCode.PULL_RETRY_IMMEDIATELY, 2), None),
+    ],
+    ids=["on", "in place", "next goes back", "first is before", "all filtered, next goes back", "nothing matches"],
+)
+def test_a_result_from_before_the_request(
+    answer: Callable[[RemotingCommand], Answer], fields: dict[str, int | None] | None
+) -> None:
+    """Article 3's "maybe data wrong": it is logged, and the loop goes on with what the broker said."""
+
+    @on_stage
+    async def play(stage: Stage) -> None:
+        it = await pulling(stage, expression="A")
+        it.broker.on[PULL] = in_turn(found(5, TAGS="A"), answer)
+        await it.run(100)
+        told = [told for level, event, told in stage.log.events if event == "pull_result_before_request"]
+        assert told == ([] if fields is None else [{"queue": str(it.queue.queue), **fields}])
+        assert it.pulls[2].queue_offset == it.queue.next_offset
+
+    play()
+
+
+@on_stage
+async def test_messages_know_the_bounds_of_their_queue(stage: Stage) -> None:
+    """MIN_OFFSET and MAX_OFFSET as at their pull, beside the properties they were sent with, in place of older ones."""
+    it = await pulling(stage)
+    it.broker.on[PULL] = in_turn(found(5), found(6, MAX_OFFSET="1", own="x"))
+    await it.run(100)
+    first, second = it.queue.take_messages(2)
+    assert (first.bounds, first.properties) == ((0, 1000), {"MIN_OFFSET": "0", "MAX_OFFSET": "1000"})
+    assert second.properties == {"MIN_OFFSET": "0", "MAX_OFFSET": "1000", "own": "x"}
+
+
 @pytest.mark.parametrize("code", [ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY])
 def test_nothing_new_and_nothing_matching(code: ResponseCode) -> None:
     """Pull on at once from where the broker says; with nothing cached that is the offset to commit, upwards only."""

@@ -6,6 +6,7 @@ from typing import Any
 from lockstep.client import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
+    ConsumeMessageContext,
     ConsumeOrderlyContext,
     ConsumerConfig,
     Message,
@@ -89,6 +90,15 @@ async def test_tenants_do_not_meet(cluster: Cluster) -> None:
         def after(self, _context: SendMessageContext) -> None:
             pass
 
+    calls: list[ConsumeMessageContext] = []
+
+    class CallHook:
+        def before(self, context: ConsumeMessageContext) -> None:
+            calls.append(context)
+
+        def after(self, _context: ConsumeMessageContext) -> None:
+            pass
+
     for namespace, own in seen.items():
 
         async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext, own: Seen = own) -> None:
@@ -98,6 +108,7 @@ async def test_tenants_do_not_meet(cluster: Cluster) -> None:
         producer.register_send_message_hook(Hook())
         await _send(cluster, producer, namespace, b"before")
         consumer = await _consumer(cluster, namespace, listen)
+        consumer.register_consume_message_hook(CallHook())
         await cluster.world.until(partial(_has_all, consumer))
         topics = {queue.topic for queue in consumer.assigned_queues}
         assert topics == {TOPIC, "%RETRY%desk"}
@@ -122,6 +133,10 @@ async def test_tenants_do_not_meet(cluster: Cluster) -> None:
         (stored, *_) = cluster.stored(3, topic=f"{namespace}%{TOPIC}")
         assert stored.properties["INSTANCE_ID"] == namespace
     assert {context.queue.topic for context in hooked} == {context.messages[0].topic for context in hooked} == {TOPIC}
+    assert {(call.namespace, call.consumer_group, call.queue.topic) for call in calls} == {
+        ("red", "red%desk", TOPIC),
+        ("blue", "blue%desk", TOPIC),
+    }
     assert {context.producer_group for context in hooked} == {"red%clerks", "blue%clerks"}
 
 
