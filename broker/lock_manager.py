@@ -25,6 +25,7 @@ class LockOutcome(Enum):
     GRANTED = "granted"
     RENEWED = "renewed"
     TAKEN_OVER = "expired and taken over"
+    REACQUIRED = "expired and granted to its owner again"
     REFUSED = "refused"
     NO_ROOM = "no room"  # the table is full: nobody owns the queue
 
@@ -46,7 +47,8 @@ class LockEntry:
 
 
 class LockAnswer(NamedTuple):
-    """`other`: who held the queue before (TAKEN_OVER) or holds it now (REFUSED), and how long ago it renewed."""
+    """`other`: who held the queue before (TAKEN_OVER, REACQUIRED) or holds it now (REFUSED), and how long ago it
+    renewed."""
 
     queue: MessageQueue
     outcome: LockOutcome
@@ -96,8 +98,9 @@ class RebalanceLockManager:
             self._by_age.move_to_end((consumer_group, queue))
             return LockAnswer(queue, LockOutcome.RENEWED, age_ms=age_ms)
         if expired:
+            outcome = LockOutcome.REACQUIRED if entry.client_id == client_id else LockOutcome.TAKEN_OVER
             self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
-            return LockAnswer(queue, LockOutcome.TAKEN_OVER, entry.client_id, age_ms)
+            return LockAnswer(queue, outcome, entry.client_id, age_ms)
         return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)
 
     def _put(

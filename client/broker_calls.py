@@ -66,7 +66,7 @@ class BrokerCalls:
         self._reset = reset
         self._orderly = orderly
         self._message_model = message_model
-        self.consume_thread_count = config.consume_thread_count if isinstance(config, ConsumerConfig) else 0
+        self.consume_thread_count = config.consume_threads if isinstance(config, ConsumerConfig) else 0
         self._started_ms = self._runtime.now_ms()
         self.handlers: Mapping[int, BrokerCall] = {
             _R.GET_CONSUMER_RUNNING_INFO: self._running_info,
@@ -105,7 +105,7 @@ class BrokerCalls:
             "consumerGroup": self._group,
         }
         if isinstance(config, ConsumerConfig):
-            properties |= _java_settings(config) | {
+            properties |= {
                 "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.name,
                 "PROP_CONSUMEORDERLY": str(self._orderly).lower(),
                 "PROP_THREADPOOL_CORE_SIZE": str(self.consume_thread_count),
@@ -162,20 +162,6 @@ async def _consume_and_reply(
     except Exception as error:
         reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
     endpoint.reply(reply)
-
-
-def _java_settings(config: ConsumerConfig) -> dict[str, str]:
-    """Settings that a Java consumer has under another name, or in another unit, as it tells them."""
-    return {
-        "consumeFromWhere": config.consume_from_where.name,
-        "consumeTimeout": str(config.consume_timeout_ms // 60_000),
-        "pullThresholdSizeForQueue": _mib(config.pull_threshold_bytes_for_queue),
-        "pullThresholdSizeForTopic": _mib(config.pull_threshold_bytes_for_topic),
-    }
-
-
-def _mib(size_bytes: int) -> str:
-    return str(size_bytes // 1024 // 1024 if size_bytes > 0 else size_bytes)
 
 
 def _unknown(command: RemotingCommand, group: str) -> RemotingCommand:

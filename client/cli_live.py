@@ -17,6 +17,8 @@ __all__ = ["LiveLocks"]
 
 _SHOWN_FOR_MS = 10_000
 _BAR = 10
+_WIDE = 100  # columns of a terminal that shows everything
+_GAP, _LEFT, _NEWS, _OWNER_MIN = 2, 10, 8, 12  # columns of a narrow one
 _STYLES = {
     ChangeKind.ACQUIRED: "green",
     ChangeKind.MOVED: "bold yellow",
@@ -29,7 +31,8 @@ class LiveLocks:
     """A context manager; `show` draws. A row that has changed says so for ten seconds."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._live = Live(console=console or Console(), auto_refresh=False)
+        self._console = console or Console()
+        self._live = Live(console=self._console, auto_refresh=False)
         self._recent: dict[tuple[str, MessageQueue], tuple[Change, int]] = {}
 
     def __enter__(self) -> Self:
@@ -45,11 +48,32 @@ class LiveLocks:
         owners = len({row.client_id for row in rows})
         title = f"{counted(len(rows), 'lock')}, {counted(owners, 'owner')} at {clock(now_ms)}"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-        for column in ("group", "queue", "owner", "held", "age", "left", ""):
-            table.add_column(column, no_wrap=column != "owner", overflow="fold")
-        for row in rows:
-            table.add_row(*self._cells(row, now_ms))
+        width = self._console.width
+        if width >= _WIDE:
+            for column in ("group", "queue", "owner", "held", "age", "left", ""):
+                table.add_column(column, no_wrap=column != "owner", overflow="fold")
+            for row in rows:
+                table.add_row(*self._cells(row, now_ms))
+        else:
+            self._fill_narrow(table, rows, now_ms, width)
         self._live.update(table, refresh=True)
+
+    def _fill_narrow(self, table: Table, rows: list[LockTableRow], now_ms: int, width: int) -> None:
+        """Queue, owner, what is left, and news. A long queue loses its beginning, so that its number stays; a long
+        owner goes on in the next line."""
+        room = width - _LEFT - _NEWS - 3 * _GAP
+        queues = [_queue_text(row, rows) for row in rows]
+        owners = max([len(row.client_id) for row in rows], default=0)
+        queue_width = max(room - owners, min(room // 2, room - _OWNER_MIN), 1)
+        queue_width = min(queue_width, max(map(len, queues), default=1))
+        table.add_column("queue", no_wrap=True, width=max(queue_width, len("queue")))
+        table.add_column("owner", overflow="fold")
+        table.add_column("left", no_wrap=True, width=_LEFT)
+        table.add_column("", no_wrap=True, width=_NEWS)
+        for row, text in zip(rows, queues, strict=True):
+            _, _, owner, _, _, _, news = self._cells(row, now_ms)
+            left = Text("expired", "red") if row.remaining_ms < 0 else Text(seconds(row.remaining_ms))
+            table.add_row(Text(_end_of(text, queue_width)), owner, left, news)
 
     def _cells(self, row: LockTableRow, now_ms: int) -> list[Text]:
         change, at_ms = self._recent.get((row.consumer_group, row.queue), (None, 0))
@@ -64,6 +88,16 @@ class LiveLocks:
             _left(row),
             news,
         ]
+
+
+def _queue_text(row: LockTableRow, rows: list[LockTableRow]) -> str:
+    """With its group where the table has several."""
+    several = any(other.consumer_group != row.consumer_group for other in rows)
+    return f"{row.consumer_group} {row.queue}" if several else str(row.queue)
+
+
+def _end_of(text: str, width: int) -> str:
+    return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
 
 
 def _left(row: LockTableRow) -> Text:

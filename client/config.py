@@ -2,16 +2,19 @@
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
+from lockstep.client.setting_units import LOCAL_TIME, MIB, MINUTES
 from lockstep.protocol.codes import BODY_BYTES_MAX, SerializeType
 from lockstep.protocol.compression import LEVELS, CompressionType
-from lockstep.protocol.heartbeat import ConsumeFromWhere
+from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.remoting.settings import SettingError, setting
 
 __all__ = [
     "CONSUME_THREADS_MAX",
     "DEFAULT_INSTANCE",
+    "LAST_OFFSET",
     "ClientConfig",
     "ConsumerConfig",
     "ProducerConfig",
@@ -25,6 +28,8 @@ _BROKER_SWEEP_MS = 5_000  # how much longer than its suspend time a broker may h
 _CHANNEL_LIFE_MS = 120_000  # a broker forgets a member it heard no heartbeat from for so long (wire.md 9.3)
 _LOCK_TIMEOUT_MIN_MS = 100
 
+LAST_OFFSET: Final = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
@@ -35,7 +40,8 @@ class ClientConfig:
     of its own for every client, but for broadcasting consumers, whose offset files are found by it (wire.md 12.1).
 
     `name_server_domain` is a host, or host:port, that is asked over HTTP for name servers when none is given; with
-    `unit_name` for those of that unit of a deployment. `vip_channel_enabled`: messages are sent to the port two below
+    `unit_name` for those of that unit of a deployment. `unit_mode`
+    is told to the brokers, which mark topics with it. `vip_channel_enabled`: messages are sent to the port two below
     the broker's, which serves nothing but requests that end at once (wire.md 1.1).
     """
 
@@ -47,6 +53,7 @@ class ClientConfig:
     heartbeat_broker_interval_ms: int = setting(30_000, name="heartbeatBrokerInterval")
     idle_close_ms: int = 120_000
     vip_channel_enabled: bool = setting(False, name="vipChannelEnabled")
+    unit_mode: bool = setting(False, name="unitMode")
     unit_name: str = setting("", name="unitName")
     name_server_domain: str = setting("", name="rocketmq.namesrv.domain")
     name_server_domain_subgroup: str = setting("nsaddr", name="rocketmq.namesrv.domain.subgroup")
@@ -121,25 +128,32 @@ class ProducerConfig(ClientConfig):
 class ConsumerConfig(ClientConfig):
     """Times in milliseconds. Raises SettingError when times contradict each other or a number is out of range."""
 
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    consume_timestamp_ms: int | None = None  # for CONSUME_FROM_TIMESTAMP; default: 30 minutes before the start
+    # Of a PushConsumer that is not given one of its own.
+    message_model: MessageModel = setting(MessageModel.CLUSTERING, name="messageModel")  # noqa: RUF009 - a field
+    consume_from_where: ConsumeFromWhere = setting(LAST_OFFSET, name="consumeFromWhere")  # noqa: RUF009 - a field
+    # For CONSUME_FROM_TIMESTAMP, in epoch ms; None: 30 minutes before the start.
+    consume_timestamp_ms: int | None = setting(None, name="consumeTimestamp", unit=LOCAL_TIME)
     consume_message_batch_max_size: int = setting(1, name="consumeMessageBatchMaxSize")
     consume_thread_count: int = setting(20, name="consumeThreadMax")
+    # RocketMQ's pool has this many threads, since its queue of calls is never full; 0: as many as consume_thread_count.
+    consume_thread_min: int = setting(0, name="consumeThreadMin")
     key_concurrency: int = 1024  # calls at a time of an `async def` listener with ordering="key"
     key_span_max: int = 100_000  # with ordering="key", from the lowest offset not handled to the highest one pulled
     max_reconsume_times: int = setting(-1, name="maxReconsumeTimes")  # -1: in order without end, else 16
-    consume_timeout_ms: int = 15 * 60 * 1000  # consumeTimeout, there in minutes
+    consume_timeout_ms: int = setting(15 * 60 * 1000, name="consumeTimeout", unit=MINUTES)
     suspend_current_queue_time_ms: int = setting(1000, name="suspendCurrentQueueTimeMillis")
     await_termination_ms: int = setting(5000, name="awaitTerminationMillisWhenShutdown")
 
     pull_batch_size: int = setting(32, name="pullBatchSize")
     pull_interval_ms: int = setting(0, name="pullInterval")
     pull_threshold_for_queue: int = setting(1000, name="pullThresholdForQueue")
-    pull_threshold_bytes_for_queue: int = 100 * 1024 * 1024  # pullThresholdSizeForQueue, there in MiB
+    pull_threshold_bytes_for_queue: int = setting(100 * 1024 * 1024, name="pullThresholdSizeForQueue", unit=MIB)
     # Of a topic, shared out among its queues of this client; -1: none, those for a queue hold.
     pull_threshold_for_topic: int = setting(-1, name="pullThresholdForTopic")
-    pull_threshold_bytes_for_topic: int = -1  # pullThresholdSizeForTopic, there in MiB
+    pull_threshold_bytes_for_topic: int = setting(-1, name="pullThresholdSizeForTopic", unit=MIB)
     consume_concurrently_max_span: int = setting(2000, name="consumeConcurrentlyMaxSpan")
+    # The text of the subscription goes along with each pull, and the broker need not know it from a heartbeat.
+    post_subscription_when_pull: bool = setting(False, name="postSubscriptionWhenPull")
     pull_suspend_ms: int = setting(15_000, name="brokerSuspendMaxTimeMillis")
     pull_timeout_ms: int = setting(30_000, name="consumerTimeoutMillisWhenSuspend")
     pull_max_idle_ms: int = setting(120_000, name="rocketmq.client.pull.pullMaxIdleTime")
@@ -164,6 +178,11 @@ class ConsumerConfig(ClientConfig):
     local_offset_folder: str = setting("~/.rocketmq_offsets", name="rocketmq.client.localOffsetStoreDir")
 
     @property
+    def consume_threads(self) -> int:
+        """How many calls of a plain listener run at a time."""
+        return self.consume_thread_min or self.consume_thread_count
+
+    @property
     def lock_surely_held_ms(self) -> int:
         """For so long after the answer that granted it, no broker that ran on gave the lock to another client."""
         life_ms = self._broker_lock_life_ms
@@ -178,6 +197,11 @@ class ConsumerConfig(ClientConfig):
         for name in ("pull_threshold_for_topic", "pull_threshold_bytes_for_topic"):
             if getattr(self, name) == 0:
                 raise SettingError(f"{name} must be -1, for none, or at least 1, not 0")
+        if self.consume_thread_min > self.consume_thread_count:
+            raise SettingError(
+                f"consume_thread_min ({self.consume_thread_min}) must not be over consume_thread_count "
+                f"({self.consume_thread_count}, consumeThreadMax)"
+            )
         self._check_lock_times()
         check_pull_times(self.pull_suspend_ms, self.pull_timeout_ms)
         if self.pull_timeout_ms >= self.pull_max_idle_ms:
@@ -228,6 +252,7 @@ _RANGES = (
     ("pull_threshold_bytes_for_topic", -1, 102_400 * 1024 * 1024),
     ("pull_interval_ms", 0, 65535),
     ("consume_thread_count", 1, CONSUME_THREADS_MAX),
+    ("consume_thread_min", 0, CONSUME_THREADS_MAX),
     ("key_concurrency", 1, 65535),
     ("max_reconsume_times", -1, _INT32_MAX),
     *((name, 1, _INT32_MAX) for name in (

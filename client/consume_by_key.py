@@ -73,7 +73,7 @@ class ConsumeByKeyService:
         self._stats = parts.stats
         self._pool = parts.pool
         self._trace = parts.trace
-        limit = self._config.key_concurrency if self._call.is_async else self._config.consume_thread_count
+        limit = self._config.key_concurrency if self._call.is_async else self._config.consume_threads
         self._workers = LaneWorkers[Lane](self._runtime, "consume by key", limit, self._work)
         self._works: dict[KeyedProcessQueue, _Work] = {}
         self._gates: dict[MessageQueue, QueueGate[Lane]] = {}

@@ -51,7 +51,7 @@ class ConsumeMessageConcurrentlyService:
         self._trace = parts.trace
         self._send_back = send_back
         self._workers = LaneWorkers[_Batch](
-            self._runtime, "consume concurrently", parts.config.consume_thread_count, self._work
+            self._runtime, "consume concurrently", parts.config.consume_threads, self._work
         )
         self._running: Counter[ProcessQueue] = Counter()  # batches at work
         self._idle: asyncio.Future[None] | None = None

@@ -7,6 +7,7 @@ every two minutes from then on; while nobody answers there the addresses stay.
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.errors import NoRouteError
+from lockstep.protocol.codes import ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.errors import HttpGetFailed, RemotingError
@@ -74,6 +75,12 @@ class NameServers:
             except RemotingError as error:
                 failures.append(str(error))
             else:
+                if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    failures.append(
+                        f"{address} does not know {request_name(code)} and so is no name server; by default a name "
+                        "server listens on port 9876, and a broker on 10911"
+                    )
+                    continue
                 if address != self._chosen and failures:
                     self._log.info("another name server answers", name_server=address, failures=failures)
                 self._chosen = address

@@ -22,7 +22,9 @@ from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["PullLoop"]
 
-_COMMIT, _SUSPEND = int(PullSysFlag.COMMIT_OFFSET), int(PullSysFlag.SUSPEND)
+_COMMIT, _SUSPEND, _SUBSCRIPTION = (
+    int(flag) for flag in (PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUSPEND, PullSysFlag.SUBSCRIPTION)
+)
 
 
 class PullLoop:
@@ -50,6 +52,7 @@ class PullLoop:
         self._runtime = instance.runtime
         self._calls = PullCalls(instance, group, hooks)
         self._config = config
+        self._flags = _SUSPEND | _SUBSCRIPTION if config.post_subscription_when_pull else _SUSPEND
         self._offsets = offsets
         self._subscription = subscription
         self._first_offset = first_offset
@@ -93,7 +96,7 @@ class PullLoop:
             return False
         if self._flow.is_news(reason):
             self._instance.log.warning(
-                "pull put off: enough in hand",
+                "pull_throttled",
                 queue=str(process_queue.queue),
                 over=reason,
                 messages=process_queue.message_count,
@@ -142,7 +145,7 @@ class PullLoop:
             subscription,
             process_queue.next_offset,
             config.pull_batch_size,
-            _SUSPEND | _COMMIT if commits else _SUSPEND,
+            self._flags | _COMMIT if commits else self._flags,
             commit_offset if commits else 0,
             subscription.sub_version,
             config.pull_suspend_ms,

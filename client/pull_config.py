@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, fields
 
-from lockstep.client.config import ClientConfig, ConsumerConfig, check_pull_times
+from lockstep.client.config import LAST_OFFSET, ClientConfig, ConsumerConfig, check_pull_times
+from lockstep.client.setting_units import LOCAL_TIME, MIB
 from lockstep.protocol.heartbeat import ConsumeFromWhere
 from lockstep.remoting.settings import SettingError, setting
 
@@ -50,15 +51,16 @@ class PullConsumerConfig(ClientConfig):
 class LitePullConsumerConfig(PullConsumerConfig):
     """`pull_threshold_for_all` counts waiting pulls times `pull_batch_size`, as RocketMQ does."""
 
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    consume_timestamp_ms: int | None = None  # for CONSUME_FROM_TIMESTAMP; default: 30 minutes before the start
+    consume_from_where: ConsumeFromWhere = setting(LAST_OFFSET, name="consumeFromWhere")  # noqa: RUF009 - a field
+    # For CONSUME_FROM_TIMESTAMP, in epoch ms; None: 30 minutes before the start.
+    consume_timestamp_ms: int | None = setting(None, name="consumeTimestamp", unit=LOCAL_TIME)
     auto_commit: bool = setting(True, name="autoCommit")
     auto_commit_interval_ms: int = setting(5_000, name="autoCommitIntervalMillis")
     poll_timeout_ms: int = setting(5_000, name="pollTimeoutMillis")
     pull_batch_size: int = setting(10, name="pullBatchSize")
     pull_threshold_for_all: int = setting(10_000, name="pullThresholdForAll")
     pull_threshold_for_queue: int = setting(1000, name="pullThresholdForQueue")
-    pull_threshold_bytes_for_queue: int = 100 * 1024 * 1024  # pullThresholdSizeForQueue, there in MiB
+    pull_threshold_bytes_for_queue: int = setting(100 * 1024 * 1024, name="pullThresholdSizeForQueue", unit=MIB)
     consume_max_span: int = setting(2000, name="consumeMaxSpan")
     topic_metadata_check_interval_ms: int = setting(30_000, name="topicMetadataCheckIntervalMillis")
     topic_metadata_check_first_ms: int = 10_000

@@ -206,6 +206,7 @@ class PullMember:
             self._options.message_model,
             self._options.consume_from_where,
             tuple(self._subscriptions.values()),
+            self.config.unit_mode,
         )
 
     async def _rebalance_forever(self) -> None:

@@ -30,9 +30,9 @@ class PushConsumer(Lifecycle):
     The listener is `listener(messages, context) -> status`, `async def` or plain; plain ones run on threads of the
     consumer's own. `ordering` says what is kept in order, and which statuses there are: "queue" is RocketMQ's orderly
     consumption, "none" its concurrent one. In `message_model` BROADCASTING every consumer of the group gets every
-    message. `namespace` parts the topics and groups of tenants, as a Producer's. `name_server` is
-    "host:port[;host:port]" or the environment's NAMESRV_ADDR. `trace` names a file that gets a JSON line for
-    everything that matters to order.
+    message; not given, it is the config's. `namespace` parts the topics and groups of tenants, as a Producer's.
+    `name_server` is "host:port[;host:port]" or the environment's NAMESRV_ADDR. `trace` names a file that gets a JSON
+    line for everything that matters to order.
     """
 
     error = ConsumerError
@@ -46,7 +46,7 @@ class PushConsumer(Lifecycle):
         config: ConsumerConfig | None = None,
         listener: AnyListener | None = None,
         ordering: OrderingName = "queue",
-        message_model: MessageModel = MessageModel.CLUSTERING,
+        message_model: MessageModel | None = None,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
         trace: str | None = None,
         runtime: Runtime | None = None,
@@ -60,7 +60,7 @@ class PushConsumer(Lifecycle):
         check_group(self.group)
         self.config = config or ConsumerConfig()
         self.ordering = ordering
-        self.message_model = message_model
+        self.message_model = message_model or self.config.message_model
         self._name_servers = name_server_addresses(name_server, self.config)
         self._listener = listener
         self._strategy = strategy
@@ -240,6 +240,7 @@ class PushConsumer(Lifecycle):
             self.message_model,
             self.config.consume_from_where,
             tuple(self._subscriptions.values()),
+            self.config.unit_mode,
         )
 
     def _rebalance_soon(self) -> None:

@@ -73,7 +73,7 @@ class PushEngine:
         self._pulling: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._stopping = False
 
-        self._pool = runtime.new_worker_pool(f"{group} listener", config.consume_thread_count)
+        self._pool = runtime.new_worker_pool(f"{group} listener", config.consume_threads)
         self._offsets = self._new_offset_store(options)
         self._locks = self._new_locks(options)
         self._stats = ConsumeStats(runtime.now_ms())

@@ -201,7 +201,7 @@ class SendRequests:
                 outgoing.flag,
                 outgoing.properties,
                 outgoing.reconsume_times,
-                False,
+                self._config.unit_mode,
                 outgoing.max_reconsume_times,
                 outgoing.code == _SEND_BATCH,
                 queue.broker_name,

@@ -1,7 +1,7 @@
 """Settings: frozen dataclasses whose fields may also be given under RocketMQ's own property names."""
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
 from enum import Enum
 from types import NoneType, UnionType
@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 __all__ = [
     "Address",
     "SettingError",
+    "Unit",
     "as_properties",
     "live_properties",
     "parse_address",
     "parse_addresses",
     "parse_properties",
+    "scaled",
     "setting",
     "with_properties",
 ]
@@ -39,9 +41,12 @@ class Address(NamedTuple):
 
 def parse_address(text: str) -> Address:
     """ "host:port". Raises SettingError."""
+    scheme, is_url, _ = text.strip().partition("://")
+    if is_url:
+        raise SettingError(f"{text!r} is a URL; write host:port without {scheme}://, for example 127.0.0.1:9876")
     host, colon, port = text.strip().rpartition(":")
     number = int(port) if port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS_MAX else PORT_MAX + 1
-    if not colon or not host or number > PORT_MAX:
+    if not colon or not host or "/" in host or number > PORT_MAX:
         raise SettingError(f"{text!r} is not an address; write host:port, for example 127.0.0.1:9876")
     return Address(host, number)
 
@@ -54,12 +59,37 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     return addresses
 
 
-def setting(default: Any, *, name: str | None = None, live: bool = False) -> Any:
+class Unit(NamedTuple):
+    """How RocketMQ writes a property whose value is kept in another unit here.
+
+    `read` raises ValueError for text that is none; `wanted` names what it takes.
+    """
+
+    read: Callable[[str], Any]
+    write: Callable[[Any], str]
+    wanted: str
+
+
+def scaled(factor: int, wanted: str) -> Unit:
+    """Whole numbers that count `factor` of ours; what is not above 0 has a meaning of its own and stays as it is."""
+
+    def read(text: str) -> int:
+        number = int(text)
+        return number * factor if number > 0 else number
+
+    def write(value: int) -> str:
+        return str(value // factor if value > 0 else value)
+
+    return Unit(read, write, wanted)
+
+
+def setting(default: Any, *, name: str | None = None, live: bool = False, unit: Unit | None = None) -> Any:
     """A dataclass field with a default and, in `name`, RocketMQ's own name of the same property.
 
-    `live`: it may be changed while the program runs.
+    `live`: it may be changed while the program runs. `unit`: what RocketMQ's property is written in, where it is not
+    what the field holds.
     """
-    return field(default=default, metadata={"live": live, **({"property": name} if name else {})})
+    return field(default=default, metadata={"live": live, "unit": unit, **({"property": name} if name else {})})
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -82,8 +112,14 @@ def _property_name(f: Any) -> str:
 
 
 def as_properties(config: Any) -> dict[str, str]:
-    """Every setting as text, under RocketMQ's name where it has one; `with_properties` reads them."""
-    return {_property_name(f): _text(getattr(config, f.name)) for f in fields(config)}
+    """Every setting as text, under RocketMQ's name where it has one, and in RocketMQ's unit; `with_properties` reads
+    them."""
+    return {_property_name(f): _as_property(f, getattr(config, f.name)) for f in fields(config)}
+
+
+def _as_property(known: Any, value: Any) -> str:
+    unit: Unit | None = known.metadata.get("unit")
+    return _text(value) if unit is None or value is None else unit.write(value)
 
 
 def _text(value: Any) -> str:
@@ -99,17 +135,26 @@ def live_properties(config: Any) -> tuple[str, ...]:
 
 def with_properties(config: C, properties: Mapping[str, str]) -> C:
     """`config` with properties given as text under our names or RocketMQ's. Raises SettingError naming a wrong one."""
-    by_name = {f.name: f for f in fields(config)}  # type: ignore[arg-type]
-    by_name.update({f.metadata["property"]: f for f in by_name.copy().values() if "property" in f.metadata})
+    ours = {f.name: f for f in fields(config)}  # type: ignore[arg-type]
+    theirs = {f.metadata["property"]: f for f in ours.values() if "property" in f.metadata}
+    by_name = ours | theirs
     kinds = typing.get_type_hints(type(config))
     changes: dict[str, Any] = {}
     for name, text in properties.items():
         if name not in by_name:
             raise SettingError(f"unknown property {name!r}; known are {', '.join(sorted(by_name))}")
         known = by_name[name]
-        changes[known.name] = _parse(name, text, kinds[known.name])
+        unit: Unit | None = known.metadata.get("unit") if name in theirs else None
+        changes[known.name] = _parse(name, text, kinds[known.name]) if unit is None else _converted(name, text, unit)
     changed: C = replace(config, **changes)  # type: ignore[type-var]
     return changed
+
+
+def _converted(name: str, text: str, unit: Unit) -> Any:
+    try:
+        return unit.read(text)
+    except (ValueError, OverflowError, OSError):  # the last two are dates that the platform cannot hold
+        raise SettingError(f"property {name!r} must be {unit.wanted}, not {text!r}") from None
 
 
 def _parse(name: str, text: str, kind: Any) -> Any:

@@ -22,6 +22,7 @@ _EVENTS: Final = {
     LockOutcome.GRANTED: ("lock granted", "locks_granted"),
     LockOutcome.RENEWED: ("lock renewed", "locks_renewed"),
     LockOutcome.TAKEN_OVER: ("lock expired and taken over", "locks_taken_over"),
+    LockOutcome.REACQUIRED: ("lock_reacquired_by_owner", "locks_reacquired_by_owner"),
     LockOutcome.REFUSED: ("lock refused", "locks_refused"),
     LockOutcome.NO_ROOM: ("lock_table_full", "lock_table_full"),
 }
@@ -81,7 +82,7 @@ def _about(answer: LockAnswer) -> dict[str, object]:
     """What a line says of another owner and of age."""
     if answer.outcome is LockOutcome.GRANTED:
         return {}
-    if answer.outcome is LockOutcome.RENEWED:
+    if answer.outcome in (LockOutcome.RENEWED, LockOutcome.REACQUIRED):
         return {"age_ms": answer.age_ms}
     of_other = "from_client_id" if answer.outcome is LockOutcome.TAKEN_OVER else "owner"
     return {of_other: answer.other, "age_ms": answer.age_ms}

@@ -47,7 +47,7 @@ def test_an_owner_that_comes_back_too_late_starts_anew() -> None:
     locks = RebalanceLockManager(LIFE_MS)
     one(locks, "a", NOW_MS)
     late_ms = NOW_MS + LIFE_MS + 1
-    assert one(locks, "a", late_ms) == (QUEUE, LockOutcome.TAKEN_OVER, "a", LIFE_MS + 1)
+    assert one(locks, "a", late_ms) == (QUEUE, LockOutcome.REACQUIRED, "a", LIFE_MS + 1)
     assert locks.list(late_ms)[0].held_ms == 0
 
 

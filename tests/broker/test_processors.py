@@ -67,6 +67,15 @@ def test_locks_are_granted_refused_and_taken_over_and_each_is_a_log_line(peer: P
     }
 
 
+def test_an_owner_that_comes_too_late_takes_over_from_nobody(peer: Peer) -> None:
+    """Its lock had expired and no other client asked meanwhile: a log line of its own, with the age."""
+    lock(peer, "a", 1)
+    peer.now_ms += 60_001
+    assert lock(peer, "a", 1) == 1
+    assert peer.log.names() == ["lock granted", "lock_reacquired_by_owner"]
+    assert peer.log.events[1][2] == {"group": "G", "queue": "T@broker-a:0", "client_id": "a", "age_ms": 60_001}
+
+
 def test_renewals_are_logged_at_debug_level() -> None:
     """When somebody asked for that level."""
     peer = Peer(log_debug=True)

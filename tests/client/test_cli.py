@@ -280,6 +280,8 @@ def test_a_topic_keeps_its_queues_unless_forced(lockstep: Lockstep) -> None:
         ("produce SCHEDULE_TOPIC_XXXX --text", "RocketMQ's own"),
         ("topic create orders --queues none", "valid integer"),
         ("topic list -n nonsense", "'nonsense' is not an address; write host:port"),
+        ("topic list -n http://10.0.0.1:9876", "is a URL; write host:port without http://, for example 127.0.0.1:9876"),
+        ("topic list -n 10.0.0.1/path:9876", "'10.0.0.1/path:9876' is not an address; write host:port"),
         ("topic list -o yaml", "'yaml' is not one of 'table', 'json'"),
         ("lock watch --nonsense", "No such option: --nonsense"),
         ("lick", "No such command 'lick'. Did you mean 'lock'?"),

@@ -237,6 +237,28 @@ def test_the_first_look_tells_what_is_held() -> None:
     assert changes(None, [lock(age_ms=60_001)], renewals=False)[0].kind is ChangeKind.EXPIRED
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+@pytest.mark.parametrize("topic", ["orders", "a-topic-with-a-very-long-name-that-fills-the-terminal-by-itself"])
+@pytest.mark.parametrize("age_ms", [1500, 700_000])
+def test_a_narrow_table_keeps_the_owner_and_the_queues_number(width: int, topic: str, age_ms: int) -> None:
+    """No line is wider than the terminal; the owner is there in full, on two lines if need be."""
+    screen = io.StringIO()
+    owner = "192.168.100.200@4711#1234567890123"
+    held = lock(owner, age_ms=age_ms)._replace(queue=MessageQueue(topic, "broker-a", 17))
+    with LiveLocks(Console(file=screen, width=width, force_terminal=False)) as live:
+        live.show([held], [Change(ChangeKind.ACQUIRED, held)], 0)
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    header = next(at for at, line in enumerate(lines) if "owner" in line and "queue" in line)
+    first = lines[header + 1].split()
+    assert first[0].endswith(":17")
+    assert ("58.5" in first, "expired" in first) == (age_ms == 1500, age_ms != 1500)
+    column = lines[header].index("owner")
+    end = lines[header].index("left")
+    assert "".join(line[column:end].strip() for line in lines[header + 1 :]) == owner
+    assert "acquired" in lines[header + 1]
+
+
 def test_the_live_table_shows_owner_age_and_time_left() -> None:
     """A row per lock, the change beside it for ten seconds, and expired ones marked."""
     screen = io.StringIO()

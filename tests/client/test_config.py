@@ -1,11 +1,12 @@
 """Settings of the clients: RocketMQ's defaults, and relations that must hold."""
 
+import time
 from typing import Any
 
 import pytest
 
-from lockstep.client import ConsumerConfig, ProducerConfig
-from lockstep.remoting.settings import SettingError, with_properties
+from lockstep.client import ConsumeFromWhere, ConsumerConfig, LitePullConsumerConfig, MessageModel, ProducerConfig
+from lockstep.remoting.settings import SettingError, as_properties, with_properties
 
 # wire.md 7.3, 12.1 and 12.12, under RocketMQ's own names.
 DEFAULTS: dict[str, Any] = {
@@ -43,6 +44,70 @@ def test_consumer_defaults_are_rocketmqs(name: str) -> None:
     config = ConsumerConfig()
     assert with_properties(config, {name: str(DEFAULTS[name])}) == config
     assert with_properties(config, {name: str(DEFAULTS[name] + 1)}) != config
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "field", "value"),
+    [
+        ("consumeThreadMin", "5", "consume_threads", 5),
+        ("consumeThreadMax", "30", "consume_threads", 30),
+        ("consumeTimeout", "2", "consume_timeout_ms", 120_000),
+        (
+            "consumeFromWhere",
+            "CONSUME_FROM_FIRST_OFFSET",
+            "consume_from_where",
+            ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        ),
+        ("pullThresholdSizeForQueue", "3", "pull_threshold_bytes_for_queue", 3 * 1024 * 1024),
+        ("pullThresholdSizeForTopic", "-1", "pull_threshold_bytes_for_topic", -1),
+        ("pullThresholdSizeForTopic", "7", "pull_threshold_bytes_for_topic", 7 * 1024 * 1024),
+        ("messageModel", "BROADCASTING", "message_model", MessageModel.BROADCASTING),
+        ("postSubscriptionWhenPull", "true", "post_subscription_when_pull", True),
+        ("unitMode", "true", "unit_mode", True),
+    ],
+)
+def test_properties_have_rocketmqs_names_and_units(name: str, text: str, field: str, value: object) -> None:
+    """And are told to a broker that asks as they were given."""
+    config = with_properties(ConsumerConfig(), {name: text})
+    assert getattr(config, field) == value
+    assert as_properties(config)[name] == text
+
+
+@pytest.mark.parametrize("config", [ConsumerConfig(), LitePullConsumerConfig()])
+def test_the_time_to_consume_from_is_local(config: ConsumerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Java reads it, in the zone of the machine."""
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        given = with_properties(config, {"consumeTimestamp": "20131223171201"})
+        assert given.consume_timestamp_ms == 1_387_789_921_000
+        assert as_properties(given)["consumeTimestamp"] == "20131223171201"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("consumeTimeout", "1.5", "a whole number of minutes"),
+        ("pullThresholdSizeForQueue", "100M", "a whole number of MiB"),
+        ("consumeTimestamp", "2013-12-23", "a local time as yyyyMMddHHmmss, such as 20131223171201"),
+        ("consumeTimestamp", "20131323171201", "a local time as yyyyMMddHHmmss, such as 20131223171201"),
+        ("consumeTimestamp", "1387789921000", "a local time as yyyyMMddHHmmss, such as 20131223171201"),
+    ],
+)
+def test_text_in_another_unit_is_refused(name: str, text: str, wanted: str) -> None:
+    """One line that names the property and what it takes."""
+    with pytest.raises(SettingError, match=f"property '{name}' must be {wanted}, not '{text}'"):
+        with_properties(ConsumerConfig(), {name: text})
+
+
+def test_at_least_so_many_threads_are_not_more_than_at_most() -> None:
+    """As RocketMQ checks them at the start."""
+    with pytest.raises(SettingError, match=r"consume_thread_min \(21\) must not be over consume_thread_count \(20, "):
+        ConsumerConfig(consume_thread_min=21)
+    assert ConsumerConfig(consume_thread_min=20).consume_threads == 20
 
 
 @pytest.mark.parametrize("name", PRODUCER_DEFAULTS)

@@ -8,7 +8,7 @@ from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance import name_server_addresses
 from lockstep.client.name_servers import discovery_url
-from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers import GetRouteInfoRequestHeader
 from lockstep.remoting.settings import Address, SettingError
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
@@ -72,6 +72,23 @@ async def test_who_asks_at_once_is_not_sent_back_to_the_silent_one(stage: Stage)
     assert all(await asyncio.gather(*[instance.routes.fetch(TOPIC) for _ in range(4)]))
     assert (await instance.name_servers.ask(ROUTE, GetRouteInfoRequestHeader(TOPIC)))[0] == good.name_server
     assert len(good.requests(ROUTE)) == 5
+
+
+@on_stage
+async def test_a_broker_is_no_name_server(stage: Stage) -> None:
+    """It is named with what it does not know, and the next one is asked."""
+    await two_servers(stage)
+    broker, *others = stage.brokers
+    broker.answers(ROUTE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    both = stage.instance(name_server=stage.name_server)
+    assert (await both.name_servers.ask(ROUTE, GetRouteInfoRequestHeader(TOPIC)))[0] == others[0].name_server
+    alone = stage.instance(name_server=broker.name_server)
+    with pytest.raises(NoRouteError) as caught:
+        await alone.name_servers.ask(ROUTE, GetRouteInfoRequestHeader(TOPIC))
+    assert str(caught.value) == (
+        f"no name server answered: {broker.name_server} does not know GET_ROUTEINFO_BY_TOPIC (105) and so is no name "
+        "server; by default a name server listens on port 9876, and a broker on 10911"
+    )
 
 
 @on_stage

@@ -42,6 +42,17 @@ async def test_what_a_pull_says(stage: Stage) -> None:
     assert (again.sys_flag, again.commit_offset) == (PullSysFlag.SUSPEND | PullSysFlag.COMMIT_OFFSET, 6)
 
 
+@on_stage
+async def test_a_pull_may_carry_its_subscription(stage: Stage) -> None:
+    """With postSubscriptionWhenPull: its text and kind, and the bit that says so, beside its version."""
+    it = await pulling(stage, expression="A || B", post_subscription_when_pull=True)
+    it.broker.on[PULL] = in_turn(found(5, TAGS="A"))
+    await it.run(50)
+    (first, second) = it.pulls
+    assert (first.sys_flag, second.sys_flag) == (PullSysFlag.SUSPEND | PullSysFlag.SUBSCRIPTION,) * 2
+    assert (first.subscription, first.expression_type, first.sub_version) == ("A || B", "TAG", 77)
+
+
 async def pulling_more(stage: Stage, it: Pulling) -> PullMessageRequestHeader:
     """One more pull, after offset 6 became the one to commit."""
     it.offsets.update(queue_at(0), 6)

@@ -43,7 +43,7 @@ async def test_flow_control_looks_again_after_50_ms(stage: Stage) -> None:
     stage.world.loop.call_later(0.12, it.flow.share_out, TOPIC, [queue_at(0)])
     await stage.world.until(lambda: len(it.pulls) == 2, poll_ms=1)
     assert 150 <= stage.world.elapsed_ms - began_ms <= 155
-    assert stage.events("warning") == ["pull put off: enough in hand"]
+    assert stage.events("warning") == ["pull_throttled"]
     running.cancel()
 
 

@@ -103,6 +103,21 @@ async def test_what_a_consumer_tells_its_brokers(stage: Stage) -> None:
     assert told == [(TOPIC, "TagA || TagB", ("TagA", "TagB"), started_ms), ("%RETRY%tower", "*", (), started_ms)]
 
 
+@on_stage
+async def test_the_model_and_the_unit_of_the_settings(stage: Stage) -> None:
+    """What is given to the consumer itself wins over its config."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    config = ConsumerConfig(message_model=MessageModel.BROADCASTING, unit_mode=True)
+    for given in ({}, {"message_model": MessageModel.CLUSTERING}):
+        consumer = consumer_for(stage, listener=listen, config=config, **given)
+        consumer.subscribe(TOPIC)
+        async with consumer:
+            await stage.world.sleep_ms(100)
+    told = {(data.message_model, data.unit_mode) for data in consumer_data(broker)}
+    assert told == {(MessageModel.BROADCASTING, True), (MessageModel.CLUSTERING, True)}
+
+
 def test_an_ordering_that_there_is_not() -> None:
     """Named with those that there are."""
     with pytest.raises(ConsumerError, match="ordering must be one of 'queue', 'key', 'none', not 'nome'"):

@@ -250,7 +250,7 @@ async def test_pulls_wait_while_the_span_in_hand_is_over_the_limit(cluster: Clus
         spans.append(process_queue.max_span)
         await cluster.world.sleep_ms(10)
     assert 50 < max(spans) <= 50 + 8
-    assert cluster.events("pull put off: enough in hand", over="span")
+    assert cluster.events("pull_throttled", over="span")
     await cluster.world.until(lambda: len(cluster.seen.all) == 200)
     assert cluster.seen.running("c1")[0].text == "100"
     assert process_queue.max_span > 90
