@@ -76,39 +76,36 @@ async def _send(cluster: Cluster, producer: Producer, namespace: str, body: byte
     return result.queue
 
 
+class Hook:
+    """Notes the context of each call."""
+
+    def __init__(self, contexts: list[Any]) -> None:
+        self._contexts = contexts
+
+    def before(self, context: Any) -> None:
+        self._contexts.append(context)
+
+    def after(self, _context: Any) -> None:
+        pass
+
+
 @scenario()
 async def test_tenants_do_not_meet(cluster: Cluster) -> None:
     """Listeners, contexts, results, selectors, hooks and assignments have bare names; brokers know them wrapped."""
     await cluster.broker()
     seen: dict[str, Seen] = {"red": [], "blue": []}
     hooked: list[SendMessageContext] = []
-
-    class Hook:
-        def before(self, context: SendMessageContext) -> None:
-            hooked.append(context)
-
-        def after(self, _context: SendMessageContext) -> None:
-            pass
-
     calls: list[ConsumeMessageContext] = []
-
-    class CallHook:
-        def before(self, context: ConsumeMessageContext) -> None:
-            calls.append(context)
-
-        def after(self, _context: ConsumeMessageContext) -> None:
-            pass
-
     for namespace, own in seen.items():
 
         async def listen(messages: list[MessageExt], context: ConsumeOrderlyContext, own: Seen = own) -> None:
             _note(own, messages, context.message_queue)
 
         producer = await _producer(cluster, namespace)
-        producer.register_send_message_hook(Hook())
+        producer.register_send_message_hook(Hook(hooked))
         await _send(cluster, producer, namespace, b"before")
         consumer = await _consumer(cluster, namespace, listen)
-        consumer.register_consume_message_hook(CallHook())
+        consumer.register_consume_message_hook(Hook(calls))
         await cluster.world.until(partial(_has_all, consumer))
         topics = {queue.topic for queue in consumer.assigned_queues}
         assert topics == {TOPIC, "%RETRY%desk"}
