@@ -15,8 +15,8 @@ from lockstep.client.cli_output import (
     print_rows,
     write_out,
 )
-from lockstep.client.store_check import StoreCheck, queue_runs, read_config
-from lockstep.client.store_files import Damage, FileRun, list_or_none, log_end
+from lockstep.client.store_check import StoreCheck
+from lockstep.client.store_files import Damage, FileRun, list_or_none, log_end, queue_runs, read_config
 from lockstep.protocol.config_bodies import ConsumerOffsetTable
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.store_layout import (

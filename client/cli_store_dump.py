@@ -6,8 +6,7 @@ from typing import Final
 from lockstep.client.cli_format import MessageFormat
 from lockstep.client.cli_output import CliError, note, write_out
 from lockstep.client.cli_store import opened_store
-from lockstep.client.store_check import queue_runs, read_config
-from lockstep.client.store_files import Damage, FileRun, list_or_none, scan_log
+from lockstep.client.store_files import Damage, FileRun, list_or_none, queue_runs, read_config, scan_log
 from lockstep.protocol.config_bodies import TopicConfigWrapper
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.message import decode_messages

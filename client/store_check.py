@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from lockstep.client.store_files import Damage, FileRun, is_blank, list_or_none, scan_log
-from lockstep.client.store_index_check import IndexCheck
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.config_bodies import (
-    ConsumerOffsetTable,
-    DelayOffsetTable,
-    SubscriptionGroupWrapper,
-    TopicConfigWrapper,
+from lockstep.client.store_claims import StoreClaims
+from lockstep.client.store_files import (
+    CONFIG_BODIES,
+    Damage,
+    FileRun,
+    is_blank,
+    list_or_none,
+    queue_runs,
+    read_config,
+    scan_log,
 )
+from lockstep.client.store_index_check import IndexCheck
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.store_layout import (
     ABORT,
@@ -30,32 +32,13 @@ from lockstep.protocol.store_layout import (
 from lockstep.protocol.store_record import LogRecord, is_torn
 from lockstep.remoting.storage import Storage
 
-__all__ = ["CONFIG_BODIES", "StoreCheck", "queue_runs", "read_config"]
+__all__ = ["StoreCheck"]
 
 _READ_BYTES: Final = ENTRY_BYTES * 5_000
 _TOLD_EVERY_BYTES: Final = 256 * 1024 * 1024
 _MIB: Final = 1024 * 1024
 _PRE_BLANK: Final = ENTRY.unpack(PRE_BLANK)
 _PREPARED, _ROLLBACK, _TRANSACTION_MASK = 0x4, 0xC, 0xC
-CONFIG_BODIES: Final = {
-    "topics.json": TopicConfigWrapper,
-    "subscriptionGroup.json": SubscriptionGroupWrapper,
-    "consumerOffset.json": ConsumerOffsetTable,
-    "delayOffset.json": DelayOffsetTable,
-}
-
-
-def read_config(storage: Storage, root: str, name: str) -> object:
-    """The body of a file of config/. Raises OSError and ProtocolError."""
-    return decode_body(CONFIG_BODIES[name], storage.read_file(f"{root}/{CONFIG}/{name}"), SerializeType.JSON)
-
-
-def queue_runs(storage: Storage, root: str) -> Iterator[tuple[str, int, FileRun]]:
-    """(topic, queue id, files) of every queue."""
-    for topic in list_or_none(storage, f"{root}/{CONSUME_QUEUE}"):
-        for queue in storage.list_dir(f"{root}/{CONSUME_QUEUE}/{topic}"):
-            if queue.isdecimal():
-                yield topic, int(queue), FileRun(storage, root, f"{CONSUME_QUEUE}/{topic}/{queue}")
 
 
 class _Queue:
@@ -128,8 +111,11 @@ class StoreCheck:
     _queues: dict[tuple[str, int], _Queue] = field(default_factory=dict)
     _log_range: tuple[int, int] = (0, 0)
     _whole_end: int = 0
+    _newest_ms: int = 0
+    _claims: StoreClaims = field(init=False)
 
     def run(self) -> Iterator[Damage]:
+        self._claims = StoreClaims.read(self.storage, self.root)
         for topic, queue_id, run in queue_runs(self.storage, self.root):
             self._queues[topic, queue_id] = _Queue(run)
             yield from run.gaps()
@@ -144,6 +130,7 @@ class StoreCheck:
             yield Damage(COMMIT_LOG, 0, "is missing", not self._queues)
             return
         log = FileRun(self.storage, self.root, COMMIT_LOG)
+        yield from self._claims.missing_files(log)
         yield from log.gaps()
         self._log_range = (log.starts[0] if log.starts else 0, log.end)
         crashed = ABORT in list_or_none(self.storage, self.root)
@@ -164,6 +151,7 @@ class StoreCheck:
     def _count(self, record: LogRecord, total_bytes: int) -> None:
         self.messages += 1
         self._whole_end = record.offset + record.size_bytes
+        self._newest_ms = max(self._newest_ms, record.store_timestamp)
         before = self.log_bytes
         self.log_bytes += record.size_bytes
         if before // _TOLD_EVERY_BYTES != self.log_bytes // _TOLD_EVERY_BYTES:
@@ -177,7 +165,8 @@ class StoreCheck:
         name = f"{CONSUME_QUEUE}/{record.topic}/{record.queue_id}"
         if queue is None:
             self._queues[record.topic, record.queue_id] = queue = _Queue(FileRun(self.storage, self.root, name))
-            yield Damage(name, 0, f"is missing: the log has a message of it at {record.offset}", unfinished=True)
+            text = f"is missing: the log has a message of it at {record.offset}"
+            yield Damage(name, 0, text, unfinished=not self._claims.has_queue_of(record))
         entry = queue.entry(record.queue_offset) if queue.run.starts else None
         if entry is None:
             if queue.run.starts:
@@ -224,6 +213,7 @@ class StoreCheck:
         found = self.storage.read_file(f"{self.root}/{CHECKPOINT}")
         if len(found) < 24:
             yield Damage(CHECKPOINT, len(found), f"ends before its times; {CHECKPOINT_BYTES} bytes are expected")
+        yield from self._claims.later_than(self._newest_ms)
         safe_end = decode_checkpoint(found).log_offset or 0
         if safe_end > self._whole_end and safe_end != self._log_range[1]:  # there, the rest of the file is padding
             text = f"says that the log is whole up to {safe_end}, but its last message ends at {self._whole_end}"

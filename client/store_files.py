@@ -6,17 +6,42 @@ Paths in what is reported are relative to the folder, positions count from the b
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.config_bodies import (
+    ConsumerOffsetTable,
+    DelayOffsetTable,
+    SubscriptionGroupWrapper,
+    TopicConfigWrapper,
+)
 from lockstep.protocol.message import MESSAGE_MAGIC
-from lockstep.protocol.store_layout import FILE_END_BYTES, PADDING_MAGIC, parse_file_name
+from lockstep.protocol.store_layout import CONFIG, CONSUME_QUEUE, FILE_END_BYTES, PADDING_MAGIC, parse_file_name
 from lockstep.protocol.store_record import LogRecord, parse_record
 from lockstep.remoting.storage import Storage, StoredFile
 
-__all__ = ["Damage", "FileRun", "is_blank", "list_or_none", "log_end", "scan_log"]
+__all__ = [
+    "CONFIG_BODIES",
+    "Damage",
+    "FileRun",
+    "is_blank",
+    "list_or_none",
+    "log_end",
+    "queue_runs",
+    "read_config",
+    "scan_log",
+]
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _BLANK: Final = memoryview(bytes(_CHUNK_BYTES))
 _MAGIC: Final = MESSAGE_MAGIC.to_bytes(4, "big")
 _PADDING: Final = PADDING_MAGIC.to_bytes(4, "big")
+
+CONFIG_BODIES: Final = {
+    "topics.json": TopicConfigWrapper,
+    "subscriptionGroup.json": SubscriptionGroupWrapper,
+    "consumerOffset.json": ConsumerOffsetTable,
+    "delayOffset.json": DelayOffsetTable,
+}
 
 
 class Damage(NamedTuple):
@@ -112,6 +137,19 @@ class FileRun:
         if self._file is not None:
             self._file[1].close()
             self._file = None
+
+
+def read_config(storage: Storage, root: str, name: str) -> object:
+    """The body of a file of config/. Raises OSError and ProtocolError."""
+    return decode_body(CONFIG_BODIES[name], storage.read_file(f"{root}/{CONFIG}/{name}"), SerializeType.JSON)
+
+
+def queue_runs(storage: Storage, root: str) -> Iterator[tuple[str, int, FileRun]]:
+    """(topic, queue id, files) of every queue."""
+    for topic in list_or_none(storage, f"{root}/{CONSUME_QUEUE}"):
+        for queue in storage.list_dir(f"{root}/{CONSUME_QUEUE}/{topic}"):
+            if queue.isdecimal():
+                yield topic, int(queue), FileRun(storage, root, f"{CONSUME_QUEUE}/{topic}/{queue}")
 
 
 def scan_log(log: FileRun) -> Iterator[tuple[LogRecord, bytes] | Damage]:

@@ -4,9 +4,11 @@ commitlog/00000000000000000000      messages back to back; the name is the offse
 consumequeue/TOPIC/QUEUE/000...000  entries of 20 bytes; the name is the position of the first byte
 index/20261121000000000             keys; the name is the time when the file was begun
 config/*.json, each with a .bak     topics, groups, offsets
+config/logBegin.json                ours: where the log begins since its oldest files were deleted
 checkpoint, abort, lock             up to when all is on disk; a broker runs or has crashed; who has it open
 """
 
+import json
 import struct
 import zlib
 from typing import Final, NamedTuple
@@ -23,11 +25,14 @@ __all__ = [
     "FILE_END_BYTES",
     "INDEX",
     "LOCK",
+    "LOG_BEGIN",
     "PADDING_MAGIC",
     "PRE_BLANK",
     "Checkpoint",
     "decode_checkpoint",
+    "decode_log_begin",
     "encode_checkpoint",
+    "encode_log_begin",
     "encode_padding",
     "file_name",
     "parse_file_name",
@@ -40,6 +45,7 @@ CONFIG: Final = "config"
 CHECKPOINT: Final = "checkpoint"
 ABORT: Final = "abort"
 LOCK: Final = "lock"
+LOG_BEGIN: Final = "logBegin.json"
 
 _NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")  # commit log offset, size in bytes, tag hash or time of delivery
@@ -113,3 +119,17 @@ def decode_checkpoint(page: bytes) -> Checkpoint:
     if not good or tuple(values[:3]) != times or min(values[3:]) < 0:
         return Checkpoint(*times)
     return Checkpoint(*times, *values[3:])
+
+
+def encode_log_begin(offset: int) -> bytes:
+    """The content of `logBegin.json`."""
+    return json.dumps({"logOffset": offset}).encode()
+
+
+def decode_log_begin(content: bytes) -> int | None:
+    """None for what is no such file."""
+    try:
+        offset = json.loads(content)["logOffset"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return offset if isinstance(offset, int) and offset >= 0 else None

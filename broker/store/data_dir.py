@@ -11,9 +11,12 @@ from lockstep.protocol.store_layout import (
     CONSUME_QUEUE,
     INDEX,
     LOCK,
+    LOG_BEGIN,
     Checkpoint,
     decode_checkpoint,
+    decode_log_begin,
     encode_checkpoint,
+    encode_log_begin,
     parse_file_name,
 )
 from lockstep.remoting.storage import FileLock, Storage
@@ -110,6 +113,21 @@ class DataDir:
         path = f"{self.folder}/{CHECKPOINT}"
         replace_file(self._storage, path, encode_checkpoint(checkpoint))
         self._storage.sync_dir(self.folder)
+
+    def read_log_begin(self) -> int | None:
+        """Where the log begins since its oldest files were deleted; None when nothing says it, or Apache's broker has
+        had the folder since: it deletes files without a word. Raises OSError.
+        """
+        checkpoint = self.read_checkpoint()
+        if checkpoint.log_offset is None and any(checkpoint[:3]):
+            return None
+        return next(
+            (at for _, content in self.read_config(LOG_BEGIN) if (at := decode_log_begin(content)) is not None), None
+        )
+
+    def write_log_begin(self, offset: int) -> None:
+        """On disk when it returns. Raises OSError."""
+        self.write_config(LOG_BEGIN, encode_log_begin(offset))
 
     def read_config(self, name: str) -> list[tuple[str, bytes]]:
         """(path, content) of a file of `config` and of its older copy, as far as they are there. Raises OSError."""

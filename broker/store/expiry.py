@@ -1,13 +1,15 @@
 """Deletes old files of a store while it is used: what may take long on a thread, what must be one instant does not."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from lockstep.broker.store.data_dir import DataDir
 from lockstep.broker.store.file import FileStore
 from lockstep.broker.store.retention import Plan, Retention, delete_files, first_kept
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import WorkerPool
+from lockstep.remoting.storage import Storage
 
 __all__ = ["Expiry"]
 
@@ -18,12 +20,14 @@ class Expiry:
     def __init__(
         self,
         store: FileStore,
+        data_dir: DataDir,
         retention: Retention,
         pool: Callable[[], WorkerPool],
         on_end: Callable[[], None],
         events: EventLog,
     ) -> None:
         self._store = store
+        self._data_dir = data_dir
         self._retention = retention
         self._pool = pool
         self._on_end = on_end
@@ -70,7 +74,8 @@ class Expiry:
         self._reasons.update(plan.files)
         self._paths += self._store.forget_before(plan.log_offset)
         self._store.trim_to(zip([look.queue for look in plan.queues], firsts, strict=True))
-        self._deleting = self._pool().submit(partial(delete_files, self._store.storage, tuple(self._paths)))
+        begin, paths = self._store.log.min_offset, tuple(self._paths)
+        self._deleting = self._pool().submit(partial(_delete, self._data_dir, begin, self._store.storage, paths))
         self._deleting.add_done_callback(self._on_deleted)
 
     def _on_deleted(self, future: "asyncio.Future[list[str]]") -> None:
@@ -90,3 +95,11 @@ class Expiry:
         except OSError as error:
             self._events.error("old files cannot be deleted", reason=str(error))
         self._on_end()
+
+
+def _delete(data_dir: DataDir, log_begin: int, storage: Storage, paths: Sequence[str]) -> list[str]:
+    """On a thread of its own. Where the log begins is on the disk before the first file is gone: a file that is missing
+    behind that was not deleted by us.
+    """
+    data_dir.write_log_begin(log_begin)
+    return delete_files(storage, paths)

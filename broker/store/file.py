@@ -125,12 +125,14 @@ class FileStore(FileLookup):
 
     def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
         stored: list[AppendResult] = []
+        last_timestamp = self.last_timestamp
         try:
             for record in records:
                 stored.append(self.append(record))  # noqa: PERF401 - what was stored counts when it fails
         except StoreFull:
             if stored:
                 self._take_back(records, stored)
+                self.last_timestamp = last_timestamp
             raise
         return stored
 

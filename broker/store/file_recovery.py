@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
+from lockstep.broker.store.beliefs import is_ahead, queues_are_whole
 from lockstep.broker.store.data_dir import DataDir
 from lockstep.broker.store.file import FileStore
 from lockstep.broker.store.log_records import LogScan, next_record
@@ -58,6 +59,7 @@ class Recovery:
         self._rebuild = False
         self._all_is_safe = False  # the checkpoint is of a clean end: nothing follows it
         self._count = 0
+        self._missing = 0  # files of the log
         self._damaged = 0
 
     def run(self) -> Recovered:
@@ -66,13 +68,22 @@ class Recovery:
         log.load()
         checkpoint = self._data_dir.read_checkpoint()
         safe = self._safe_offset(checkpoint)
-        self._report_missing(safe)
+        self._begin_log(safe)
         self._load_queues(safe)
-        if checkpoint.log_offset == safe and self._entries_below() != checkpoint.entry_count:
+        if checkpoint.log_offset != safe:
+            self._rebuild |= not queues_are_whole(store, safe)
+        elif self._entries_below() != checkpoint.entry_count:
             self._rebuild = True
-        if self._rebuild:
-            self._events.error("entries of queues are missing: the whole log is read to find them again")
-        end = self._read_log(log.min_offset if self._rebuild else safe, safe)
+        end = self._read_all(safe) if self._rebuild else self._read_log(safe, safe)
+        if checkpoint.log_offset is None and is_ahead(checkpoint, store.last_timestamp):
+            self._events.error(
+                "checkpoint_not_believed",
+                says_ms=max(checkpoint.log_timestamp, checkpoint.queue_timestamp),
+                last_message_ms=store.last_timestamp,
+            )
+            checkpoint = Checkpoint(0, 0, 0)
+            if not self._rebuild:
+                end = self._read_all(safe)
         cut_bytes = self._cut_bytes(end)
         log.begin_at(end, cut=bool(cut_bytes) or self._data_dir.crashed)
         if self._data_dir.crashed:
@@ -119,13 +130,25 @@ class Recovery:
                 return start
         return starts[0]
 
-    def _report_missing(self, safe: int) -> None:
+    def _begin_log(self, safe: int) -> None:
+        """Files that are missing are said; at the beginning those that were not deleted for their age."""
         segments = self._store.log.segments
         first = segments.starts[0] if segments.starts else segments.start_of(max(0, safe - 1))
-        for start in range(first, max(segments.end, safe), segments.file_bytes):
+        known = self._data_dir.read_log_begin()
+        if known is None:
+            self._note_begin(first)
+        begin = min(first, first if known is None else segments.start_of(known))
+        for start in range(begin, max(segments.end, safe), segments.file_bytes):
             if not segments.has(start):
                 self._events.error("a file of the log is missing", file=segments.path_of(start))
-                self._damaged += 1
+                self._missing += 1
+        self._damaged = self._missing
+
+    def _note_begin(self, offset: int) -> None:
+        try:
+            self._data_dir.write_log_begin(offset)
+        except OSError as error:  # the next start notes it
+            self._events.error("log_begin_not_noted", reason=str(error))
 
     def _load_queues(self, safe: int) -> None:
         store = self._store
@@ -168,6 +191,14 @@ class Recovery:
         return sum([queue.max_offset for queue in self._store.queues.values()])
 
     # Reading the log -----------------------------------------------------------------------------------------
+
+    def _read_all(self, safe: int) -> int:
+        """The whole log, and every entry anew. Returns where the log ends."""
+        self._events.error("entries of queues are missing: the whole log is read to find them again")
+        self._rebuild = True
+        self._last.clear()
+        self._count, self._damaged = 0, self._missing
+        return self._read_log(self._store.log.min_offset, safe)
 
     def _read_log(self, start: int, safe: int) -> int:
         """Enter every message from `start` on into its queue. Returns where the log ends."""

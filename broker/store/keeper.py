@@ -68,7 +68,7 @@ class StoreKeeper:
         retention: Retention,
         events: EventLog,
     ) -> None:
-        self._expiry = Expiry(store, retention, self._pool_now, self._after_end, events)
+        self._expiry = Expiry(store, data_dir, retention, self._pool_now, self._after_end, events)
         self._keys = KeyFeeder(runtime, store, settings.flush_interval_ms, events)
         self._runtime = runtime
         self._store = store

@@ -128,7 +128,8 @@ def test_a_folder_in_use_is_left_alone(folder: Path, tmp_path: Path) -> None:
         assert reason in err
     lock.release()
     shutil.rmtree(folder / "consumequeue")
-    assert lockstep("store", "verify", str(folder))[0] == 0
+    status, out, _ = lockstep("store", "verify", str(folder))
+    assert (status, "consumequeue/Aircraft/0" in out) == (1, True)
 
 
 def test_reading_a_long_log_ends_at_once_when_it_is_interrupted() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from lockstep.client import ClientError, Message, MessageQueue, Producer
-from lockstep.client.store_check import StoreCheck, read_config
-from lockstep.client.store_files import Damage, FileRun, scan_log
+from lockstep.client.store_check import StoreCheck
+from lockstep.client.store_files import Damage, FileRun, read_config, scan_log
 from lockstep.protocol.config_bodies import ConsumerOffsetTable
 from lockstep.protocol.message import decode_messages
 from lockstep.remoting.clocks import boot_ns

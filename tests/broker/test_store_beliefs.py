@@ -1,0 +1,165 @@
+"""What a start believes of a folder: not a checkpoint of a time that never was, nor that what is gone was deleted."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.client.store_check import StoreCheck
+from lockstep.client.store_files import Damage
+from lockstep.protocol.store_layout import Checkpoint, decode_checkpoint, encode_checkpoint
+from lockstep.remoting.os_storage import OsStorage
+from tests.broker.helpers import NOW_MS
+from tests.broker.kept_broker import Kept, kept, until
+from tests.broker.stores import record
+
+FILES: dict[str, Any] = {"segment_bytes": 45_000, "flush_sync": False}
+YEAR_2100_MS = 4_102_444_800_000
+EARLY, LATE = 10, 50  # messages: queue 1 has the first ones of the log, queue 0 the rest
+MISSING = "a file of the log is missing"
+REBUILT = "entries of queues are missing: the whole log is read to find them again"
+
+
+async def filled(folder: Path) -> None:
+    """Six files of the log, a clean end."""
+    async with kept(folder, **FILES) as opened:
+        for number in range(EARLY + LATE):
+            body = b"%d" % number
+            queue_id = 1 if number < EARLY else 0
+            opened.broker.put(record(body.ljust(4000), queue_id=queue_id, at_ms=NOW_MS + number * 10_000))
+            await opened.keeper.flush()
+
+
+def as_apaches(_: Checkpoint) -> Checkpoint:
+    """Times alone, and right ones."""
+    last_ms = NOW_MS + (EARLY + LATE - 1) * 10_000
+    return Checkpoint(last_ms, last_ms, 0)
+
+
+def of_2100(_: Checkpoint) -> Checkpoint:
+    return Checkpoint(YEAR_2100_MS, YEAR_2100_MS, YEAR_2100_MS)
+
+
+def ours(checkpoint: Checkpoint) -> Checkpoint:
+    return checkpoint
+
+
+def spoil(folder: Path, change: Callable[[Checkpoint], Checkpoint], *, crashed: bool) -> None:
+    path = folder / "checkpoint"
+    path.write_bytes(encode_checkpoint(change(decode_checkpoint(path.read_bytes()))))
+    if crashed:
+        (folder / "abort").touch()
+
+
+def first_and_end(opened: Kept, queue_id: int) -> tuple[int, int]:
+    return opened.store.min_offset("T", queue_id), opened.store.max_offset("T", queue_id)
+
+
+def damaged(folder: Path) -> list[Damage]:
+    return [damage for damage in StoreCheck(OsStorage(), str(folder)).run() if not damage.unfinished]
+
+
+# Checkpoints and queues ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+@pytest.mark.parametrize("change", [ours, as_apaches, of_2100])
+async def test_a_queue_that_is_missing_is_found_again_in_the_log(
+    tmp_path: Path, change: Callable[[Checkpoint], Checkpoint], crashed: bool
+) -> None:
+    """Whoever wrote the checkpoint, and whatever it says: its messages are in files that it calls safe."""
+    await filled(tmp_path)
+    spoil(tmp_path, change, crashed=crashed)
+    shutil.rmtree(tmp_path / "consumequeue" / "T" / "1")
+    assert any(damage.file == "consumequeue/T/1" for damage in damaged(tmp_path))
+    async with kept(tmp_path, **FILES) as again:
+        assert REBUILT in again.log.names("error")
+        assert [first_and_end(again, queue_id) for queue_id in (0, 1)] == [(0, LATE), (0, EARLY)]
+        (entry,) = again.store.entries("T", 1, 0, 1)
+        assert entry.commit_log_offset == 0
+    assert damaged(tmp_path) == []
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+async def test_a_checkpoint_ahead_of_the_log_is_said_and_not_kept(tmp_path: Path, crashed: bool) -> None:
+    """No message was stored by then: what it says of queues and keys is worth nothing, and the next one is right."""
+    await filled(tmp_path)
+    spoil(tmp_path, of_2100, crashed=crashed)
+    (found,) = damaged(tmp_path)
+    assert (found.file, "2100-01-01" in found.text) == ("checkpoint", True)
+    async with kept(tmp_path, **FILES) as again:
+        (said,) = [fields for _, name, fields in again.log.events if name == "checkpoint_not_believed"]
+        assert said["says_ms"] == YEAR_2100_MS
+        assert first_and_end(again, 1) == (0, EARLY)
+    last_ms = NOW_MS + (EARLY + LATE - 1) * 10_000
+    assert decode_checkpoint((tmp_path / "checkpoint").read_bytes()).log_timestamp == last_ms
+    assert damaged(tmp_path) == []
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+async def test_a_folder_of_apaches_broker_is_not_read_as_a_whole(tmp_path: Path, crashed: bool) -> None:
+    """Where queues have every message of the log, its end alone is read, as ever."""
+    await filled(tmp_path)
+    spoil(tmp_path, as_apaches, crashed=crashed)
+    assert damaged(tmp_path) == []
+    async with kept(tmp_path, **FILES) as again:
+        assert again.log.names("error") == []
+        assert [first_and_end(again, queue_id) for queue_id in (0, 1)] == [(0, LATE), (0, EARLY)]
+
+
+# The first file of the log -------------------------------------------------------------------------------------
+
+
+def log_files(folder: Path) -> list[Path]:
+    return sorted((folder / "commitlog").iterdir())
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+async def test_a_first_file_that_is_gone_is_said(tmp_path: Path, crashed: bool) -> None:
+    """Each time, until it would have been deleted anyway: nobody deleted it for its age."""
+    await filled(tmp_path)
+    first = log_files(tmp_path)[0]
+    first.unlink()
+    spoil(tmp_path, ours, crashed=crashed)
+    for _ in range(2):
+        found = [damage for damage in damaged(tmp_path) if damage.file.startswith("commitlog")]
+        assert [damage.file for damage in found] == [f"commitlog/{first.name}"]
+        async with kept(tmp_path, **FILES) as again:
+            said = [fields["file"] for _, name, fields in again.log.events if name == MISSING]
+            assert said == [str(first)]
+            assert first_and_end(again, 1)[0] > 0
+
+
+async def test_a_first_file_that_was_deleted_for_its_size_is_not_missed(tmp_path: Path) -> None:
+    """By the broker itself, also when it dies before the files are gone."""
+    await filled(tmp_path)
+    async with kept(tmp_path, **FILES, data_bytes_max=100_000) as opened:
+        await until(lambda: len(log_files(tmp_path)) <= 4, "old files are deleted")
+        begins = opened.store.min_commit_log_offset
+        assert begins > 0
+        left = tmp_path.parent / "killed"
+        shutil.copytree(tmp_path, left)
+    for folder in (tmp_path, left):
+        assert damaged(folder) == []
+        async with kept(folder, **FILES) as again:
+            assert MISSING not in again.log.names()
+
+
+@pytest.mark.parametrize("of", ["apache", "older"])
+async def test_a_log_that_others_have_cut_begins_where_it_begins(tmp_path: Path, of: str) -> None:
+    """Apache's broker deletes old files and leaves no word of it, as our older versions did."""
+    await filled(tmp_path)
+    log_files(tmp_path)[0].unlink()
+    if of == "apache":
+        spoil(tmp_path, as_apaches, crashed=False)
+    else:
+        for path in (tmp_path / "config").glob("logBegin*"):
+            path.unlink()
+    assert [damage for damage in damaged(tmp_path) if damage.file.startswith("commitlog")] == []
+    async with kept(tmp_path, **FILES) as again:
+        assert MISSING not in again.log.names()
+    log_files(tmp_path)[0].unlink()
+    async with kept(tmp_path, **FILES) as again:
+        assert again.log.names("error").count(MISSING) == 1
