@@ -6,16 +6,29 @@ from typing import Any
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
-from lockstep.client.listener import ListenerContext, Outcome
+from lockstep.client.listener import ListenerContext, Outcome, Start
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.runtime import Runtime
 
 __all__ = ["AroundListener", "return_type"]
 
-_Call = Callable[[list[MessageExt], ListenerContext], Coroutine[Any, Any, Outcome[Any]]]
+_Call = Callable[[list[MessageExt], ListenerContext, Start], Coroutine[Any, Any, Outcome[Any]]]
 _DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})
 _AGAIN = frozenset({"SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER"})
+
+
+class _Timed:
+    """Notes when a call begins: its wait for a thread is no time of the listener's."""
+
+    def __init__(self, start: Start, runtime: Runtime) -> None:
+        self._start = start
+        self._runtime = runtime
+        self.began_ms = runtime.now_ms()
+
+    def may_begin(self) -> bool:
+        self.began_ms = self._runtime.now_ms()
+        return self._start.may_begin()
 
 
 class AroundListener:
@@ -33,26 +46,33 @@ class AroundListener:
         """Is there anything to do? Without, a call goes straight to the listener."""
         return self._hooks.active or self._has_tenant
 
-    async def call(self, call: _Call, messages: list[MessageExt], context: ListenerContext) -> Outcome[Any]:
+    async def call(
+        self, call: _Call, messages: list[MessageExt], context: ListenerContext, start: Start
+    ) -> Outcome[Any]:
         if self._tenant:
             for message in messages:
                 message.topic = self._tenant.bare(message.topic)
             context.message_queue = self._tenant.bare_queue(context.message_queue)
         if not self._hooks.active:
-            return await call(messages, context)
+            return await call(messages, context, start)
         told = self._hooks.before(messages.copy(), context.message_queue)
-        begin_ms = self._runtime.now_ms()
-        outcome = await call(messages, context)
+        timed = _Timed(start, self._runtime)
+        outcome = await call(messages, context, timed)
         told.status = outcome.status.name
         told.success = told.status in _DONE
-        took_ms = self._runtime.now_ms() - begin_ms
+        took_ms = self._runtime.now_ms() - timed.began_ms
         told.return_type = return_type(outcome, took_ms, self._config.consume_timeout_ms)
         self._hooks.after(told)
         return outcome
 
 
 def return_type(outcome: Outcome[Any], took_ms: int, timeout_ms: int) -> ConsumeReturnType:
-    """As RocketMQ's two services derive it: an answer that is none comes first, then the time it took."""
+    """As RocketMQ's two services derive it: an answer that is none comes first, then the time it took.
+
+    A call that was not begun is FAILED: the messages stay, and may be another member's.
+    """
+    if not outcome.begun:
+        return ConsumeReturnType.FAILED
     if outcome.raised:
         return ConsumeReturnType.EXCEPTION
     if outcome.error is not None:

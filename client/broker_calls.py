@@ -111,6 +111,8 @@ class BrokerCalls:
                 "PROP_THREADPOOL_CORE_SIZE": str(self.consume_thread_count),
                 "consumeThreadMin": str(self.consume_thread_count),
                 "messageModel": self._message_model.name,
+                "listenerLongestWaitMs": str(self._stats.longest_wait_ms),
+                "listenerCallsNotBegun": str(self._stats.calls_not_begun),
             }
         return properties
 

@@ -73,6 +73,7 @@ class ConsumeByKeyService:
         self._stats = parts.stats
         self._pool = parts.pool
         self._trace = parts.trace
+        self._starts = parts.call_starts()
         limit = self._config.key_concurrency if self._call.is_async else self._config.consume_threads
         self._workers = LaneWorkers[Lane](self._runtime, "consume by key", limit, self._work)
         self._works: dict[KeyedProcessQueue, _Work] = {}
@@ -126,7 +127,7 @@ class ConsumeByKeyService:
 
     async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
         """Take no more messages; the queues that still have a listener at work after `timeout_ms`."""
-        self._stopped = True
+        self._stopped = self._starts.stopped = True
         self._workers.stop()
         deadline_ms = self._runtime.now_ms() + timeout_ms
         for process_queue in list(self._running):
@@ -140,6 +141,7 @@ class ConsumeByKeyService:
         others wait for the worker."""
         runtime, trace, workers = self._runtime, self._trace, self._workers
         lane: Lane | None = first
+        start = self._starts.new()
         try:
             while lane is not None:
                 work: _Work = lane.work
@@ -148,13 +150,19 @@ class ConsumeByKeyService:
                     while has_more and self._may_start(lane, work, now_ms):
                         messages = self._take(lane, work, now_ms)
                         context = ConsumeOrderlyContext(work.queue)
-                        begin = trace.now() if trace is not None else (0, 0)
-                        status = (await self._call(messages.copy(), context)).status  # a listener may empty its list
-                        began_ms, now_ms = now_ms, runtime.now_ms()
-                        work.totals.consumed(len(messages), now_ms - began_ms, status is _SUSPEND)
+                        start.asked(work.process_queue, now_ms)
+                        outcome = await self._call(messages.copy(), context, start)  # a listener may empty its list
+                        now_ms, status = runtime.now_ms(), outcome.status
+                        if start.notable:
+                            self._starts.ended(start, work.process_queue, lane.taken[0].queue_offset)
+                        if not outcome.begun:
+                            work.lanes.give_back(lane)
+                            self._returned(work)
+                            continue
+                        work.totals.consumed(len(messages), now_ms - start.began_ms, status is _SUSPEND)
                         if trace is not None:
                             period = work.process_queue.period
-                            trace.handled(work.queue, period, messages, status.name, begin, ordering="key")
+                            trace.handled(work.queue, period, messages, status.name, start.begin, ordering="key")
                         if status is _SUCCESS and context.auto_commit:
                             has_more = work.lanes.handled(lane)
                         else:

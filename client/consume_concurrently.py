@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
+from lockstep.client.call_start import CallStart
 from lockstep.client.consume_service import ServiceParts
 from lockstep.client.lane_workers import LaneWorkers
 from lockstep.client.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
@@ -36,6 +37,20 @@ class _Batch(NamedTuple):
     messages: list[MessageExt]
 
 
+class _Start(CallStart):
+    """Tells each message when its listener got it, for those that are stuck in it."""
+
+    __slots__ = ("messages",)
+    messages: list[MessageExt]
+
+    def may_begin(self) -> bool:
+        if not super().may_begin():
+            return False
+        for message in self.messages:
+            message.properties[names.CONSUME_START_TIME] = str(self.began_ms)
+        return True
+
+
 class ConsumeMessageConcurrentlyService:
     def __init__(self, parts: ServiceParts, send_back: SendBack) -> None:
         self._runtime = parts.instance.runtime
@@ -49,6 +64,7 @@ class ConsumeMessageConcurrentlyService:
         self._offsets = parts.offsets
         self._stats = parts.stats
         self._trace = parts.trace
+        self._starts = parts.call_starts()
         self._send_back = send_back
         self._workers = LaneWorkers[_Batch](
             self._runtime, "consume concurrently", parts.config.consume_threads, self._work
@@ -86,6 +102,7 @@ class ConsumeMessageConcurrentlyService:
 
     async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
         """What waits for a worker is forgotten and comes again; batches at work have `timeout_ms` to end."""
+        self._starts.stopped = True
         self._workers.stop()
         if self._running:
             self._idle = asyncio.get_running_loop().create_future()
@@ -99,10 +116,10 @@ class ConsumeMessageConcurrentlyService:
 
     async def _work(self, first: _Batch) -> None:
         """A worker's life: batch after batch."""
-        workers, batch = self._workers, first
+        workers, batch, start = self._workers, first, _Start(self._starts, marks_running=False)
         try:
             while True:
-                await self._consume(batch)
+                await self._consume(batch, start)
                 more = workers.next_now() or await workers.rest()
                 if more is None:
                     return
@@ -110,13 +127,13 @@ class ConsumeMessageConcurrentlyService:
         finally:
             workers.left()
 
-    async def _consume(self, batch: _Batch) -> None:
+    async def _consume(self, batch: _Batch, start: _Start) -> None:
         process_queue, messages = batch
         if process_queue.dropped:
             return  # its next owner has them
         self._running[process_queue] += 1
         try:
-            await self._consume_batch(process_queue, messages)
+            await self._consume_batch(process_queue, messages, start)
         except Exception as error:  # a trace that cannot be written, say: try again rather than lose the batch
             reason = f"{type(error).__name__}: {error}"
             self._log.error("consumption failed: tried again", queue=str(process_queue.queue), error=reason)
@@ -134,20 +151,23 @@ class ConsumeMessageConcurrentlyService:
             if not self._running and self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)
 
-    async def _consume_batch(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
-        queue, began_ms = process_queue.queue, self._runtime.now_ms()
+    async def _consume_batch(self, process_queue: ProcessQueue, messages: list[MessageExt], start: _Start) -> None:
+        queue = process_queue.queue
         context = ConsumeConcurrentlyContext(queue)
-        is_retry = is_retry_topic(queue.topic)
-        for message in messages:
-            if is_retry:
+        if is_retry_topic(queue.topic):
+            for message in messages:
                 message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
-            message.properties[names.CONSUME_START_TIME] = str(began_ms)
-        begin = self._trace.now() if self._trace is not None else (0, 0)
-        status = (await self._call(messages.copy(), context)).status  # a listener may empty its list
-        now_ms = self._runtime.now_ms()
+        start.messages = messages
+        start.asked(process_queue, self._runtime.now_ms())
+        outcome = await self._call(messages.copy(), context, start)  # a listener may empty its list
+        if start.notable:
+            self._starts.ended(start, process_queue, messages[0].queue_offset)
+        if not outcome.begun:
+            return  # the queue is another's, or this consumer stops: they are not committed, and come again
+        now_ms, began_ms, status = self._runtime.now_ms(), start.began_ms, outcome.status
         process_queue.last_consume_ms = now_ms
         acknowledged = min(max(context.ack_index + 1, 0), len(messages)) if status is _SUCCESS else 0
-        self._note(process_queue, messages, acknowledged, begin)
+        self._note(process_queue, messages, acknowledged, start.begin)
         totals = self._stats.of(queue.topic)
         if process_queue.dropped:
             totals.consumed_partly(0, 0, now_ms - began_ms)

@@ -20,6 +20,7 @@ from lockstep.remoting.runtime import Runtime
 
 __all__ = ["ConsumeDirectly"]
 
+_ASKER_WAITS_MS: Final = 10_000  # the broker's own timeout (wire.md 2.1)
 _S = ConsumeOrderlyStatus
 _RESULTS: Final[Mapping[Any, CMResult]] = {
     _S.SUCCESS: CMResult.CR_SUCCESS,
@@ -29,6 +30,18 @@ _RESULTS: Final[Mapping[Any, CMResult]] = {
     ConsumeConcurrentlyStatus.CONSUME_SUCCESS: CMResult.CR_SUCCESS,
     ConsumeConcurrentlyStatus.RECONSUME_LATER: CMResult.CR_LATER,
 }
+
+
+class _Start:
+    """Whoever asked waits for 10 s ; a call that got its thread later would have no reader."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.asked_ms = self.began_ms = runtime.now_ms()
+
+    def may_begin(self) -> bool:
+        self.began_ms = self._runtime.now_ms()
+        return self.began_ms - self.asked_ms <= _ASKER_WAITS_MS
 
 
 class ConsumeDirectly:
@@ -53,12 +66,13 @@ class ConsumeDirectly:
             message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
         context = self._call.contract.new_context(queue)
         async with self._between_runs(queue):
-            began_ms = self._runtime.now_ms()
-            outcome = await self._call([message], context)
-            spent_ms = self._runtime.now_ms() - began_ms
+            start = _Start(self._runtime)
+            outcome = await self._call([message], context, start)
+            spent_ms = self._runtime.now_ms() - start.began_ms
         orderly = isinstance(context, ConsumeOrderlyContext)
         auto_commit = bool(context.auto_commit) if isinstance(context, ConsumeOrderlyContext) else True
-        return ConsumeMessageDirectlyResult(orderly, auto_commit, _result(outcome), outcome.error, spent_ms)
+        error = outcome.error if outcome.begun else f"no thread was free for {_ASKER_WAITS_MS} ms: it was not called"
+        return ConsumeMessageDirectlyResult(orderly, auto_commit, _result(outcome), error, spent_ms)
 
 
 def _result(outcome: Outcome[Any]) -> CMResult:

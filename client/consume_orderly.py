@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from lockstep.client.call_start import CallStart
 from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import TopicTotals
 from lockstep.client.dead_letters import DeadLetters
@@ -45,6 +46,7 @@ class ConsumeMessageOrderlyService:
         self._stats = parts.stats
         self._pool = parts.pool
         self._trace = parts.trace
+        self._starts = parts.call_starts()
         self._gates: dict[MessageQueue, asyncio.Lock] = {}
         self._running: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._wanted: dict[MessageQueue, int] = {}  # by how many that are not runs of ours
@@ -95,7 +97,7 @@ class ConsumeMessageOrderlyService:
 
     async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
         """Take no more messages; the queues whose listener did not return within `timeout_ms`."""
-        self._stopped = True
+        self._stopped = self._starts.stopped = True
         deadline_ms = self._runtime.now_ms() + timeout_ms
         for process_queue in list(self._running):
             await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))
@@ -129,7 +131,7 @@ class ConsumeMessageOrderlyService:
         runtime, batch_size = self._runtime, self._config.consume_message_batch_max_size
         lock_ms, totals = self._config.lock_max_live_time_ms, self._stats.of(process_queue.queue.topic)
         now_ms = began_ms = runtime.now_ms()
-        calls = 0
+        start, calls = self._starts.new(marks_running=True), 0
         while not (process_queue.dropped or self._stopped):
             if not process_queue.holds_lock(now_ms, lock_ms):
                 self._try_lock_later(process_queue, _RESUBMIT_MS)
@@ -138,11 +140,11 @@ class ConsumeMessageOrderlyService:
             if wanted or now_ms - began_ms > self._config.consume_continuously_max_ms:
                 self._submit_later(process_queue, _RESUBMIT_MS)
                 return
-            process_queue.last_consume_ms = now_ms
             messages = process_queue.take_messages(batch_size)
             if not messages:
                 return
-            done_ms = await self._consume_batch(process_queue, messages, totals)
+            start.asked(process_queue, now_ms)
+            done_ms = await self._consume_batch(process_queue, messages, totals, start)
             if done_ms is None:
                 return
             now_ms = done_ms
@@ -152,26 +154,33 @@ class ConsumeMessageOrderlyService:
                 now_ms = runtime.now_ms()
 
     async def _consume_batch(
-        self, process_queue: ProcessQueue, messages: list[MessageExt], totals: TopicTotals
+        self, process_queue: ProcessQueue, messages: list[MessageExt], totals: TopicTotals, start: CallStart
     ) -> int | None:
-        """One listener call and its result. Returns the time, which the caller need not ask for; None ends the run."""
+        """One listener call and its result. Returns the time, which the caller need not ask for; None ends the run.
+
+        A call that could not begin gives its messages back, and the caller looks at what stood in its way.
+        """
         queue = process_queue.queue
         if is_retry_topic(queue.topic):
             for message in messages:
                 message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
         context = ConsumeOrderlyContext(queue)
-        begin = self._trace.now() if self._trace is not None else (0, 0)
-        process_queue.listener_running = True
-        status = (await self._call(messages.copy(), context)).status  # a listener may empty its list
+        first_offset = messages[0].queue_offset
+        status, _, _, _, begun = await self._call(messages.copy(), context, start)  # a listener may empty its list
         process_queue.listener_returned()
         now_ms = self._runtime.now_ms()
-        took_ms = now_ms - process_queue.last_consume_ms
+        if start.notable:
+            self._starts.ended(start, process_queue, first_offset)
+        if not begun:
+            process_queue.make_messages_to_consume_again(messages)
+            return now_ms
+        took_ms = now_ms - start.began_ms
         if context.auto_commit or status in _COUNTED:
             totals.consumed(len(messages), took_ms, status is _SUSPEND)
         else:
             totals.consumed_partly(0, 0, took_ms)
         if self._trace is not None:
-            self._trace.handled(queue, process_queue.period, messages, status.name, begin)
+            self._trace.handled(queue, process_queue.period, messages, status.name, start.begin)
         if context.auto_commit and status is _Status.SUCCESS:  # the common case, without a coroutine of its own
             self._store_offset(process_queue, process_queue.commit())
             return now_ms

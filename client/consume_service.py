@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from lockstep.client.call_start import CallStarts
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.instance import MQClientInstance
@@ -56,3 +57,8 @@ class ServiceParts:
     offsets: OffsetStore
     stats: ConsumeStats
     trace: TraceWriter | None
+
+    def call_starts(self) -> CallStarts:
+        """For one service."""
+        traced = self.trace is not None
+        return CallStarts(self.instance.runtime, self.instance.log, self.config, self.stats, traced=traced)

@@ -82,6 +82,8 @@ class ConsumeStats:
     """Call `sample` every `SAMPLE_INTERVAL_MS` from the start on; what came since the last one is not told yet."""
 
     def __init__(self, now_ms: int) -> None:
+        self.longest_wait_ms = 0  # of a listener call for a thread, where it was long
+        self.calls_not_begun = 0  # given back when their thread came
         self._topics: dict[str, _Windows] = {}
         self._times = SampleTimes(now_ms)
 
@@ -91,6 +93,12 @@ class ConsumeStats:
         totals.pulls += 1
         totals.pulled += message_count
         totals.pull_ms += duration_ms
+
+    def waited(self, duration_ms: int, *, begun: bool) -> None:
+        """A listener call that waited long for a thread, or was not begun when it had one."""
+        self.longest_wait_ms = max(self.longest_wait_ms, duration_ms)
+        if not begun:
+            self.calls_not_begun += 1
 
     def of(self, topic: str) -> TopicTotals:
         """The topic's totals, which stay the same object."""

@@ -117,6 +117,7 @@ class ConsumeMessageContext:
 
     `status` is the listener's answer by name, `success` whether the messages are done. `namespace` is the
     consumer's, None without one; `queue` and the messages have their names without it.
+    A call that waited for a thread, and was then not made because the queue had been lost, is FAILED.
     """
 
     consumer_group: str

@@ -155,11 +155,15 @@ class KeyLanes:
             while unhandled and unhandled[0] in handled:
                 handled.remove(unhandled.popleft())
 
-    def failed(self, lane: Lane) -> None:
-        """What was taken goes back to the head of its lane, which is parked: `retry` it after a while."""
+    def give_back(self, lane: Lane) -> None:
+        """What was taken goes back to the head of its lane, which stays started: nothing was done with it."""
         self.running -= 1
         lane.waiting.extendleft(reversed(lane.taken))
         lane.taken = []
+
+    def failed(self, lane: Lane) -> None:
+        """What was taken goes back to the head of its lane, which is parked: `retry` it after a while."""
+        self.give_back(lane)
         self.park(lane)
 
     def park(self, lane: Lane) -> None:

@@ -29,9 +29,11 @@ __all__ = [
     "ListenerContext",
     "OrderlyListener",
     "Outcome",
+    "Start",
 ]
 
 ACK_ALL: Final = 2**31 - 1
+_NOT_BEGUN: Final = object()
 S = TypeVar("S", bound=Enum)
 
 
@@ -119,12 +121,19 @@ CONCURRENT: Final = Contract(
 
 class Outcome(NamedTuple, Generic[S]):
     """What came of a call: `error` says what was wrong with it, `raised` whether that was an exception, and
-    `returned_none` whether it was no answer at all."""
+    `returned_none` whether it was no answer at all. Not `begun`: the listener was not called, see `Start`."""
 
     status: S
     error: str | None = None
     raised: bool = False
     returned_none: bool = False
+    begun: bool = True
+
+
+class Start(Protocol):
+    """Asked once, right before the listener and on its thread: may this call still begin?"""
+
+    def may_begin(self) -> bool: ...
 
 
 class Around(Protocol):
@@ -135,9 +144,10 @@ class Around(Protocol):
 
     def call(
         self,
-        call: Callable[[list[MessageExt], ListenerContext], Coroutine[Any, Any, Outcome[S]]],
+        call: Callable[[list[MessageExt], ListenerContext, Start], Coroutine[Any, Any, Outcome[S]]],
         messages: list[MessageExt],
         context: ListenerContext,
+        start: Start,
         /,
     ) -> Coroutine[Any, Any, Outcome[S]]: ...
 
@@ -161,25 +171,35 @@ class ListenerCall(Generic[S]):
         self._log = log
         self._around = around
         self.contract = contract
+        self._not_begun = Outcome(contract.failure, "it was not called any more", begun=False)
         self._outcomes = {status.value: Outcome(status) for status in contract.statuses}  # an Enum's hash is slow
         self._nothing = None if contract.nothing is None else self._outcomes[contract.nothing.value]
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
             getattr(listener, "__call__", None)  # noqa: B004 - an object with an async __call__
         )
 
-    def __call__(self, messages: list[MessageExt], context: ListenerContext) -> Coroutine[Any, Any, Outcome[S]]:
+    def __call__(
+        self, messages: list[MessageExt], context: ListenerContext, start: Start
+    ) -> Coroutine[Any, Any, Outcome[S]]:
+        """Call the listener, unless `start` says no when it comes to that: a plain one may wait long for a thread."""
         around = self._around
         if around is None or not around.active:
-            return self._call(messages, context)
-        return around.call(self._call, messages, context)
+            return self._call(messages, context, start)
+        return around.call(self._call, messages, context, start)
 
-    async def _call(self, messages: list[MessageExt], context: ListenerContext) -> Outcome[S]:
+    async def _call(self, messages: list[MessageExt], context: ListenerContext, start: Start) -> Outcome[S]:
         contract, first_offset = self.contract, messages[0].queue_offset  # a listener may empty its list
         try:
-            if self.is_async:
+            if not self.is_async:
+                result = await self._pool.submit(
+                    lambda: self._listener(messages, context) if start.may_begin() else _NOT_BEGUN
+                )
+                if result is _NOT_BEGUN:
+                    return self._not_begun
+            elif start.may_begin():
                 result = await self._listener(messages, context)
             else:
-                result = await self._pool.submit(lambda: self._listener(messages, context))
+                return self._not_begun
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _being_cancelled():
                 raise  # not the listener's: this client is taken down

@@ -31,7 +31,7 @@ _WAKE_SEEN_MS: Final = 1000
 
 
 class _JobTime(Protocol):
-    job_ms: int
+    def take_job_ms(self) -> int: ...
 
 
 class _SimWorkerPool:
@@ -73,7 +73,7 @@ class _SimWorkerPool:
             error = raised
         finally:
             asyncio._set_running_loop(self._loop)  # noqa: SLF001
-            due_ns = self._loop.now_ns + self._disk.end_job() + self._pace.job_ms * 1_000_000
+            due_ns = self._loop.now_ns + self._disk.end_job() + self._pace.take_job_ms() * 1_000_000
         self._loop.call_at_ns(due_ns, self._finish, future, result, error, context=self._context)
 
     def _finish(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
@@ -112,6 +112,7 @@ class SimRuntime:
         self.rng = rng
         self.storage: Storage = SimStorage(host, disk)
         self.job_ms = 0  # how long each job of a worker pool takes
+        self._blocked_ms = 0
         self._loop = loop
         self._network = network
         self._epoch_ns = (epoch_ms + host.clock_offset_ms) * 1_000_000
@@ -167,6 +168,15 @@ class SimRuntime:
 
     def stacks(self) -> str:
         return task_stacks()
+
+    def block_ms(self, duration_ms: int) -> None:
+        """Called in a job of a worker pool, as `time.sleep` would be: its thread is busy for that much longer."""
+        self._blocked_ms += duration_ms
+
+    def take_job_ms(self) -> int:
+        """How long the job that has just run keeps its thread."""
+        blocked_ms, self._blocked_ms = self._blocked_ms, 0
+        return self.job_ms + blocked_ms
 
     async def run(self, coroutine: Coroutine[Any, Any, T], *, name: str = "scenario") -> T:
         """Await `coroutine` on this host, so that its own tasks and sleeps belong there too.

@@ -17,11 +17,16 @@ SUCCESS, SUSPEND = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CU
 QUEUE = MessageQueue("T", "broker-a", 3)
 
 
+class AtOnce:
+    def may_begin(self) -> bool:
+        return True
+
+
 async def call(listener: Any, log: RecordingLog | None = None) -> ConsumeOrderlyStatus:
     pool = AsyncioRuntime().new_worker_pool("listener", 2)
     try:
         outcome = await ListenerCall(listener, pool, log or RecordingLog(), ORDERLY)(
-            messages_at(7), ConsumeOrderlyContext(QUEUE)
+            messages_at(7), ConsumeOrderlyContext(QUEUE), AtOnce()
         )
         return outcome.status
     finally:

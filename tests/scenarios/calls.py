@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from lockstep.client import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, MessageExt, MessageQueue
+from lockstep.client import (
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    MessageExt,
+    MessageQueue,
+)
 from lockstep.simulation import SimRuntime, World
 
 __all__ = ["Answer", "Call", "Calls"]
@@ -97,6 +102,20 @@ class Calls:
             finally:
                 for call in calls:
                     self._end(call, good)
+
+        return listen
+
+    def plain_listener(self, runtime: SimRuntime, work_ms: int, ordering: str = "queue") -> Any:
+        """A plain function, which keeps one of the consumer's threads for `work_ms`, and succeeds."""
+        process = str(runtime.host)
+
+        def listen(messages: list[MessageExt], context: Any) -> Any:
+            calls = [self._call(process, message, context.message_queue) for message in messages]
+            self._begin(calls, ordering)
+            runtime.block_ms(work_ms)
+            for call in calls:
+                runtime.call_later_ms(work_ms, self._end, call, True)
+            return _WITHOUT_ORDER[0] if ordering == "none" else None
 
         return listen
 

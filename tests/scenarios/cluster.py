@@ -224,16 +224,17 @@ class Cluster:
         answer: Answer | None = None,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
         ordering: OrderingName = "queue",
+        listener: Any = None,
         **settings: Any,
     ) -> PushConsumer:
         """Start a consumer of the topic on a host of its own; its listener works for `work_ms` (`works_ms` by text),
-        then answers."""
+        then answers, or is the one that is given."""
         runtime = self.world.host(name)
         consumer = PushConsumer(
             GROUP,
             name_server=self.name_server,
             config=ConsumerConfig(serialize_type=self.serialize_type, **settings),
-            listener=self.seen.listener(runtime, work_ms, works_ms or {}, answer, ordering=ordering),
+            listener=listener or self.seen.listener(runtime, work_ms, works_ms or {}, answer, ordering=ordering),
             ordering=ordering,
             strategy=strategy,
             trace=_TRACE,
