@@ -4,7 +4,14 @@ import re
 from dataclasses import dataclass
 
 from lockstep.broker.delay_levels import DELAY_LEVELS, parse_delay_levels
-from lockstep.protocol.codes import BODY_BYTES_MAX, FRAME_BYTES_MAX, MASTER_ID, PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX
+from lockstep.protocol.codes import (
+    BODY_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    MASTER_ID,
+    PROPERTIES_BYTES_MAX,
+    TOPIC_LENGTH_MAX,
+)
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, check_topic
@@ -17,8 +24,10 @@ MIB = 1024 * 1024
 PORT_MAX = 65535
 _HOURS = 24
 _EVERYWHERE = ("", "0.0.0.0")
+_HEADER_BYTES_NEEDED = PROPERTIES_BYTES_MAX + 4096
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX  # 24: IPv6 hosts
+_INBOUND_PART = 8  # of the memory limit, for frames that are not finished
 _SEGMENTS_WANTED = 8  # so that making room costs about an eighth of what is kept
 _PULL_SWEEP_MS = 5000  # clients wait for a pull its suspend time and so long (wire.md 6.4)
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
@@ -35,6 +44,7 @@ class NameServerConfig:
     brokers_max: int = 1000
     routes_max: int = 200_000  # topics of all brokers
     kv_configs_max: int = 10_000
+    structured_body_bytes_max: int = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +114,11 @@ class BrokerConfig:
     register_timeout_ms: int = setting(6000, name="registerBrokerTimeoutMills")
 
     # What peers may use. A healthy cluster stays far below each of these (docs/hostile.md).
+    connections_max: int = 10_000
+    inbound_bytes_max: int = 0  # received and not handled yet, of all connections; 0: an eighth of the memory limit
+    frame_timeout_ms: int = 60_000  # from the first byte of a frame to its last
+    header_bytes_max: int = HEADER_BYTES_MAX
+    structured_body_bytes_max: int = 1024 * 1024  # of every request whose body is no message
     lock_queues_per_request_max: int = 4096
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
@@ -129,6 +144,21 @@ class BrokerConfig:
         return self.segment_bytes or 1024 * MIB
 
     @property
+    def _frame_bytes_largest(self) -> int:
+        """Of a message and its header, which any of our limits must let through."""
+        return self.max_message_bytes + self.header_bytes_max
+
+    @property
+    def inbound_bytes_limit(self) -> int:
+        return self.inbound_bytes_max or max(self.memory_limit_bytes // _INBOUND_PART, self._frame_bytes_largest)
+
+    @property
+    def store_bytes_limit(self) -> int:
+        """Of messages in memory: what frames that are not finished may take is a part of the memory limit too."""
+        inbound_bytes = min(self.inbound_bytes_limit, self.memory_limit_bytes // _INBOUND_PART)
+        return max(self.memory_limit_bytes - inbound_bytes, self.max_message_bytes + _RECORD_OVERHEAD_BYTES_MAX)
+
+    @property
     def segment_capacity_bytes(self) -> int:
         return self.segment_bytes or min(64 * MIB, self.memory_limit_bytes // _SEGMENTS_WANTED)
 
@@ -146,6 +176,7 @@ class BrokerConfig:
             self.brokers_max,
             self.routes_max,
             self.kv_configs_max,
+            self.structured_body_bytes_max,
         )
 
     def too_short_for_default_clients(self) -> list[tuple[str, int, str]]:
@@ -218,6 +249,16 @@ class BrokerConfig:
             "memory_limit_bytes",
             f"must hold at least one message of the largest size, {self.max_message_bytes} bytes and its header",
         )
+        _check(
+            not self.inbound_bytes_max or self.inbound_bytes_max >= self._frame_bytes_largest,
+            "inbound_bytes_max",
+            f"must be 0 or at least {self._frame_bytes_largest}, a message of the largest size and its header",
+        )
+        _check(
+            _HEADER_BYTES_NEEDED <= self.header_bytes_max <= FRAME_BYTES_MAX,
+            "header_bytes_max",
+            f"must be {_HEADER_BYTES_NEEDED} to {FRAME_BYTES_MAX}: the properties of a message are in its header",
+        )
         if not self.data_dir:
             good = 0 <= self.segment_bytes <= self.memory_limit_bytes
             _check(good, "segment_bytes", "must be 0 to memory_limit_bytes")
@@ -244,7 +285,8 @@ _POSITIVE = (
     "channel_expired_timeout_ms", "broker_expired_timeout_ms", "scan_interval_ms", "idle_close_ms",
     "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
     "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
-    "lock_queues_per_request_max", "lock_entries_per_group_max", "lock_entries_max",
+    "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
+    "lock_entries_per_group_max", "lock_entries_max",
 )  # fmt: skip
 
 

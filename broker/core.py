@@ -142,7 +142,7 @@ class Broker:
             assert storage is not None, "a store in files needs a disk"
             return new_file_store(config, storage, host, self.on_trim, self.log)
         return MemoryStore(
-            memory_limit_bytes=config.memory_limit_bytes,
+            memory_limit_bytes=config.store_bytes_limit,
             segment_bytes=config.segment_capacity_bytes,
             pull_bytes_max=config.pull_bytes_max,
             pull_messages_max=config.pull_messages_max,

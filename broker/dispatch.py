@@ -31,12 +31,13 @@ from lockstep.broker.processors import (
     transaction,
 )
 from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.processors.request_body import check_body_length
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 
 __all__ = ["BROKER_HANDLERS", "NAME_SERVER_HANDLERS", "dispatch"]
 
-S = TypeVar("S")
+S = TypeVar("S", Broker, NameServer)
 Handler = Callable[[S, Connection, RemotingCommand, int], RemotingCommand | None]
 
 _R = RequestCode
@@ -141,10 +142,12 @@ _WITH_FIELDS: Final = frozenset(
 def dispatch(
     handlers: Mapping[int, Handler[S]], server: S, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
+    """Raises RemoteProtocolError for a header or body that cannot be read."""
     handler = handlers.get(command.code)
     if handler is None:
         remark = f"{request_name(command.code)} is not supported here"
         return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+    check_body_length(command, server.config.structured_body_bytes_max)
     try:
         reply = handler(server, connection, command, now_ms)
     except Refusal as refusal:

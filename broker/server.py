@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockstep.broker.broker_stats import SAMPLE_INTERVAL_MS
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.connections import Connections
 from lockstep.broker.core import Broker
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.due_timer import DueTimer
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["BrokerServer", "CannotListen", "Gate"]
 
 _CLOSE_TIMEOUT_MS = 1000
+_SWEEP_INTERVAL_MS = 1000
 _VIP_PORT_BELOW = 2  # the "VIP channel" of RocketMQ's clients, which was their default before 4.5 (wire.md 1.1)
 
 
@@ -86,11 +88,15 @@ class BrokerServer:
         self._doors: list[_Door] = []  # as `_listening`
         self._down = False
         self._timers: dict[str, TimerHandle] = {}
-        self._connections: dict[Endpoint, None] = {}
+        self._connections = Connections(
+            config.connections_max, config.inbound_bytes_limit, config.frame_timeout_ms, log
+        )
         self._all_closed: asyncio.Future[None] | None = None
         self._stopping = False
         self._due_timers: tuple[DueTimer, ...] = ()
-        self._settings = EndpointSettings(server=True, idle_close_ms=config.idle_close_ms)
+        self._settings = EndpointSettings(
+            server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max
+        )
         self._broker_port = self._name_server_port = 0
         self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None
         self.broker: Broker | None = None
@@ -132,6 +138,7 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Listen. Raises CannotListen; nothing listens then."""
+        self._every(_SWEEP_INTERVAL_MS, "sweep connections", self._connections.sweep)
         try:
             if self.broker is not None:
                 await self._start_broker(self.broker)
@@ -205,7 +212,7 @@ class BrokerServer:
             self._closed_doors = [(door, one.port) for door, one in zip(doors, listening, strict=True)]
             for one in listening:
                 one.close()
-            for endpoint in list(self._connections):
+            for endpoint in self._connections:
                 endpoint.abort("the broker is down")
             for one in listening:
                 await one.wait_closed()
@@ -245,14 +252,14 @@ class BrokerServer:
         if not self._connections:
             return
         self._all_closed = asyncio.get_running_loop().create_future()
-        for endpoint in list(self._connections):
+        for endpoint in self._connections:
             endpoint.close("the broker shuts down")
         timer = self._runtime.call_later_ms(_CLOSE_TIMEOUT_MS, self._abort_connections)
         await self._all_closed
         timer.cancel()
 
     def _abort_connections(self) -> None:
-        for endpoint in list(self._connections):
+        for endpoint in self._connections:
             endpoint.abort("the broker shuts down")
 
     # Connections ---------------------------------------------------------------------------------------------
@@ -269,7 +276,7 @@ class BrokerServer:
             on_request = gate.guard(on_request)
 
         def forget(endpoint: Endpoint) -> None:
-            self._connections.pop(endpoint, None)
+            self._connections.remove(endpoint)
             if not self._stopping:
                 on_closed(endpoint)
             elif self._all_closed is not None and not self._connections and not self._all_closed.done():
@@ -284,12 +291,13 @@ class BrokerServer:
                 on_opened=self._on_opened,
                 on_closed=forget,
                 after_read=after_read,
+                inbound=self._connections.inbound,
             )
 
         return new_endpoint if gate is None else gate.slow(new_endpoint)
 
     def _on_opened(self, endpoint: Endpoint) -> None:
-        self._connections[endpoint] = None
+        self._connections.add(endpoint)
         if self._stopping or self._down:
             endpoint.abort("the broker shuts down" if self._stopping else "the broker is down")
 

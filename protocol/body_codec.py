@@ -65,10 +65,10 @@ def _entries(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} has no form in msgpack")
 
 
-def decode_body(body_class: type[B], data: bytes, serialize_type: int) -> B:
-    """Raises BodyError."""
+def decode_body(body_class: type[B], data: bytes, serialize_type: int, *, dialect_bytes_max: int | None = None) -> B:
+    """Raises BodyError. `dialect_bytes_max` is as in `fastjson.loads`."""
     try:
-        value = msgpack.unpackb(data) if serialize_type == _MSGPACK else loads(data)
+        value = msgpack.unpackb(data) if serialize_type == _MSGPACK else loads(data, dialect_bytes_max)
     except (ValueError, RecursionError, msgpack.exceptions.UnpackException) as error:
         raise BodyError(f"the body is not a {body_class.__name__}: {error}") from None
     return body_class.from_wire(value)

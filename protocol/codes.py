@@ -9,6 +9,7 @@ from typing import Final
 __all__ = [
     "BODY_BYTES_MAX",
     "FRAME_BYTES_MAX",
+    "HEADER_BYTES_MAX",
     "MASTER_ID",
     "PROPERTIES_BYTES_MAX",
     "PROTOCOL_VERSION",
@@ -27,6 +28,8 @@ __all__ = [
 
 PROTOCOL_VERSION: Final = 409  # V4_9_8, wire.md 1.4
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # wire.md 1.1
+# RocketMQ allows properties of 32,767 bytes, and fastjson writes a control character of theirs with six: 196,602.
+HEADER_BYTES_MAX: Final = 256 * 1024
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # maxMessageSize, wire.md 4.7
 PROPERTIES_BYTES_MAX: Final = 32767  # an int16 on the wire, wire.md 4.2
 TOPIC_LENGTH_MAX: Final = 127  # wire.md 4.7

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lockstep.protocol.codes import FRAME_BYTES_MAX, SerializeType
+from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, SerializeType
 from lockstep.protocol.errors import FrameError, LocalProtocolError
 
 __all__ = ["Frame", "FrameDecoder", "encode_frame_head"]
@@ -18,6 +18,7 @@ _new_frame = tuple.__new__  # as the class itself, at half the cost
 _LENGTH = struct.Struct(">I")
 _TLS_HELLO = 0x1603  # record type "handshake" and major version, where a frame's length would stand
 _TYPES = frozenset(int(t) for t in SerializeType)
+_SMALL_PIECE_BYTES = 4096  # below, an object a piece would cost more memory than the bytes in it
 
 
 class Frame(NamedTuple):
@@ -29,8 +30,13 @@ class Frame(NamedTuple):
 def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> bytes:
     """Everything of a frame that stands before its body.
 
-    Raises LocalProtocolError when the frame would pass 16 MiB.
+    Raises LocalProtocolError when the frame would pass 16 MiB, or its header 256 KiB.
     """
+    if len(header) > HEADER_BYTES_MAX:
+        raise LocalProtocolError(
+            f"a header of {len(header)} bytes is over the limit of {HEADER_BYTES_MAX}; the properties of a message are "
+            "a part of it"
+        )
     total = 4 + len(header) + body_bytes
     if total > FRAME_BYTES_MAX:
         raise LocalProtocolError(f"a frame of {total} bytes is over the limit of {FRAME_BYTES_MAX}")
@@ -40,20 +46,26 @@ def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> by
 class FrameDecoder:
     """`feed(data)`, then `frames()`, or `next_frame()` until it returns None."""
 
-    __slots__ = ("_buffer", "_have", "_need", "_pieces", "_position", "frame_bytes_max")
+    __slots__ = ("_buffer", "_have", "_need", "_pieces", "_position", "frame_bytes_max", "header_bytes_max")
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self.header_bytes_max = header_bytes_max
         self._buffer = b""  # whole frames and the start of the next are read from here ...
         self._position = 0
-        self._pieces: list[bytes] = []  # ... and later pieces wait here until `_need` bytes are there
+        self._pieces: list[bytes | bytearray] = []  # ... and later pieces wait here until `_need` bytes are there
         self._have = 0
         self._need = 0
 
     def feed(self, data: bytes) -> None:
         if self._pieces:
-            self._pieces.append(data)
             self._have += len(data)
+            if len(data) >= _SMALL_PIECE_BYTES:
+                self._pieces.append(data)
+            elif type(last := self._pieces[-1]) is bytearray:
+                last += data
+            else:
+                self._pieces.append(bytearray(data))
         elif self._position == len(self._buffer):
             self._buffer = data
             self._position = 0
@@ -69,6 +81,12 @@ class FrameDecoder:
         """Bytes fed and not yet given out."""
         return len(self._buffer) - self._position + self._have
 
+    def clear(self) -> None:
+        """Drop what was fed and not yet given out."""
+        self._buffer, self._position = b"", 0
+        self._pieces = []
+        self._have = self._need = 0
+
     def next_frame(self) -> Frame | None:
         """The next whole frame, or None until more bytes are fed. Raises as `frames`."""
         return next(self.frames(), None)
@@ -77,7 +95,8 @@ class FrameDecoder:
         """Every whole frame there is; what is not asked for stays for the next call.
 
         Raises FrameError when the stream can never be a frame again: a length below 4 or over the limit, a header
-        longer than its frame, an unknown header type.
+        longer than its frame or over its own limit, an unknown header type. It does so as soon as the first eight
+        bytes are there.
         """
         if self._pieces:
             if self._have < self._need:
@@ -91,20 +110,21 @@ class FrameDecoder:
             total, word = _LENGTHS.unpack_from(buffer, start)
             if not 4 <= total <= self.frame_bytes_max:
                 raise self._bad_total(total)
+            header_type, header_length = word >> 24, word & 0xFFFFFF
+            if header_type not in _TYPES or header_length > total - 4 or header_length > self.header_bytes_max:
+                raise self._bad_header(total, header_type, header_length)
             end = start + 4 + total
             if end > end_of_buffer:
                 self._need = total + 4
                 return
-            header_type, header_length = word >> 24, word & 0xFFFFFF
-            if header_type not in _TYPES:
-                raise FrameError(f"header type {header_type} is none of 0 (JSON), 1 (ROCKETMQ), 2 (MSGPACK)")
-            if header_length > total - 4:
-                raise FrameError(f"a header of {header_length} bytes does not fit a frame of {total}")
             body_start = start + 8 + header_length
             header = buffer[start + 8 : body_start]
             self._position = start = end
             yield _new_frame(Frame, (header_type, header, buffer[body_start:end]))
-        if end_of_buffer - start >= 4:
+        if start == end_of_buffer:
+            self._buffer = b""  # a large frame that was handed out is not kept until the next one comes
+            self._position = 0
+        elif end_of_buffer - start >= 4:
             total = _LENGTH.unpack_from(buffer, start)[0]
             if not 4 <= total <= self.frame_bytes_max:
                 raise self._bad_total(total)
@@ -116,3 +136,10 @@ class FrameDecoder:
         if total >> 16 == _TLS_HELLO:
             return FrameError("the peer begins a TLS handshake; TLS is not spoken here, plain text is")
         return FrameError(f"a frame length of {total} is outside 4..{self.frame_bytes_max}")
+
+    def _bad_header(self, total: int, header_type: int, header_length: int) -> FrameError:
+        if header_type not in _TYPES:
+            return FrameError(f"header type {header_type} is none of 0 (JSON), 1 (ROCKETMQ), 2 (MSGPACK)")
+        if header_length > total - 4:
+            return FrameError(f"a header of {header_length} bytes does not fit a frame of {total}")
+        return FrameError(f"a header of {header_length} bytes is over the limit of {self.header_bytes_max}")

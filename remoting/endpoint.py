@@ -11,12 +11,21 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from lockstep.protocol.codecs.base import ExtValue
-from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType, request_name
+from lockstep.protocol.codes import (
+    FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    RemotingFlag,
+    ResponseCode,
+    SerializeType,
+    request_name,
+)
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError, RemoteProtocolError
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestTimeout
+from lockstep.remoting.errors import ConnectionLost, RemotingError
+from lockstep.remoting.inbound import Inbound
 from lockstep.remoting.logs import EventLog
+from lockstep.remoting.pending_requests import PendingRequests
 from lockstep.remoting.runtime import Runtime, TimerHandle
 
 __all__ = ["Endpoint", "EndpointSettings", "RequestHandler"]
@@ -26,6 +35,7 @@ _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 _UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 _JOIN_BYTES_MAX: Final = 16 * 1024  # below, one copy is cheaper than one more buffer in a writev
+_TURN_NS: Final = 1_000_000  # of work for one connection; a loop may bring 32 reads of it before another's
 _AGREEABLE: Final = {serialize_type.name: serialize_type for serialize_type in SerializeType}
 
 
@@ -37,9 +47,9 @@ class EndpointSettings:
     idle_close_ms: int = 120_000
     write_high_water_bytes: int = 1024 * 1024
     frame_bytes_max: int = FRAME_BYTES_MAX
+    header_bytes_max: int = HEADER_BYTES_MAX
 
 
-_Pending = tuple["asyncio.Future[RemotingCommand]", int, int, int]  # future, deadline_ms, request code, timeout_ms
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
 
 
@@ -61,6 +71,7 @@ class Endpoint(asyncio.Protocol):
         on_closed: Callable[["Endpoint"], None] | None = None,
         after_read: Callable[[], None] | None = None,
         offer: SerializeType | None = None,
+        inbound: Inbound | None = None,
     ) -> None:
         self._runtime = runtime
         self._settings = settings
@@ -73,11 +84,11 @@ class Endpoint(asyncio.Protocol):
         self._offered_opaque = -1
         self._echo: tuple[int, str] | None = None  # an offer of the peer's that its reply must repeat
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(settings.frame_bytes_max)
-        self._pending: dict[int, _Pending] = {}
+        self._decoder = FrameDecoder(settings.frame_bytes_max, settings.header_bytes_max)
+        self._inbound = inbound
+        self._inbound_bytes = 0  # as noted last
+        self._pending = PendingRequests(runtime, lambda: self.address)
         self._opaque = 0
-        self._timer: TimerHandle | None = None
-        self._timer_at_ms = 0
         self._idle_timer: TimerHandle | None = None
         self._last_write_ms = 0
         self._write_paused = False
@@ -85,6 +96,7 @@ class Endpoint(asyncio.Protocol):
         self._close_reason = ""
         self._closing = False
         self._working = False
+        self._gave_way = False  # frames wait for the next turn of the loop
         self.agreed = False
         # Every RocketMQ server reads binary headers; msgpack ones are for peers that agreed.
         self.serialize_type: int = offer if offer == SerializeType.ROCKETMQ else SerializeType.JSON
@@ -127,10 +139,7 @@ class Endpoint(asyncio.Protocol):
         head = encode_command(command)
         future: asyncio.Future[RemotingCommand] = self._new_future()
         now_ms = self._last_write_ms = self._runtime.now_ms()
-        deadline_ms = now_ms + timeout_ms
-        self._pending[opaque] = (future, deadline_ms, command.code, timeout_ms)
-        if self._timer is None or deadline_ms < self._timer_at_ms:
-            self._arm_timer(now_ms, deadline_ms)
+        self._pending.add(opaque, future, command.code, timeout_ms, now_ms)
         self._write(transport, head, command.body)
         return future
 
@@ -206,15 +215,13 @@ class Endpoint(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         reason = self._close_reason = self._close_reason or (str(exc) if exc else "the peer closed it")
-        for timer in (self._timer, self._idle_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._idle_timer = None
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
         self.resume_writing()
-        pending, self._pending = self._pending, {}
-        for future, *_ in pending.values():
-            if not future.done():
-                future.set_exception(ConnectionLost(self.address, reason))
+        self._pending.fail_all(lambda: ConnectionLost(self.address, reason))
+        self._decoder.clear()
+        self._note_inbound(progress=False)
         if self._on_closed is not None:
             self._on_closed(self)
 
@@ -233,22 +240,32 @@ class Endpoint(asyncio.Protocol):
         if self._resumed is not None:
             self._resumed.set_result(None)
             self._resumed = None
-        if self._settings.server and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-            if not self._working:
-                self.read_at_ms = self._runtime.now_ms()  # frames may have waited here for long
-                self._work()
+        if self._settings.server and not self._gave_way:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """After a pause. Frames may have waited here for long."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.resume_reading()
+        if not self._working:
+            self.read_at_ms = self._runtime.now_ms()
+            self._work()
 
     # One read ------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Handle every whole frame there is; all replies leave with one `writelines`."""
+        """Handle the whole frames that are there, for a turn's time; all replies leave with one `writelines`."""
         replies: list[bytes] = []
         reply_bytes = 0
         server = self._settings.server
+        clock = self._runtime.monotonic_ns
+        turn_ends_ns = clock() + _TURN_NS
+        over = progress = False
         self._working = True
         try:
             for frame in () if self._closing or (server and self._write_paused) else self._decoder.frames():
+                progress = True
                 command = decode_command(frame)
                 if command.flag & _REPLY:
                     self._on_reply(command)
@@ -261,7 +278,8 @@ class Endpoint(asyncio.Protocol):
                     if reply_bytes > self._settings.write_high_water_bytes:  # let the transport say when it is full
                         self._flush(replies)
                         reply_bytes = 0
-                if self._closing or (server and self._write_paused):
+                over = clock() > turn_ends_ns
+                if self._closing or (server and (over or self._write_paused)):
                     break
         except (FrameError, HeaderError) as error:
             self._log.warning("connection closed: unreadable frame", peer=self.address, reason=str(error))
@@ -273,8 +291,29 @@ class Endpoint(asyncio.Protocol):
             self._working = False
         if self._closing and self._transport is not None:
             self._transport.close()
+        self._note_inbound(progress=progress)
+        if over and server:
+            self._give_way()
         if self._after_read is not None:
             self._after_read()
+
+    def _note_inbound(self, *, progress: bool) -> None:
+        waiting_bytes = self._decoder.buffered_bytes
+        if self._inbound is not None and (waiting_bytes or self._inbound_bytes):
+            self._inbound_bytes = waiting_bytes
+            self._inbound.note(self, waiting_bytes, self.read_at_ms, progress=progress)
+
+    def _give_way(self) -> None:
+        """Read no more of this connection until every other had its turn: one peer's requests delay nobody else."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._gave_way = True
+            self._transport.pause_reading()
+            self._runtime.call_later_ms(0, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._gave_way = False
+        if not self._write_paused:  # else `resume_writing` reads on
+            self._read_on()
 
     def _flush(self, replies: list[bytes]) -> None:
         if replies and self._transport is not None and not self._transport.is_closing():
@@ -324,19 +363,17 @@ class Endpoint(asyncio.Protocol):
         return [head, reply.body] if reply.body else [head]
 
     def _on_reply(self, reply: RemotingCommand) -> None:
-        entry = self._pending.pop(reply.opaque, None)
         if self._offer is not None and reply.opaque == self._offered_opaque:
             offered, self._offer = self._offer, None
             if (reply.ext_fields or {}).get(SERIALIZE_FIELD) == offered.name:
                 self._agree(offered.name)
-        if entry is not None and not entry[0].done():
-            entry[0].set_result(reply)
+        self._pending.finish(reply)
 
     def _agree(self, name: str) -> None:
         self.agreed = True
         self.serialize_type = _AGREEABLE[name]
 
-    # Writing and timers --------------------------------------------------------------------------------------
+    # Writing, and a timer --------------------------------------------------------------------------------------
 
     @staticmethod
     def _write(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
@@ -344,23 +381,6 @@ class Endpoint(asyncio.Protocol):
             transport.write(head + body)
         else:
             transport.writelines((head, body))
-
-    def _arm_timer(self, now_ms: int, deadline_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = deadline_ms
-        self._timer = self._runtime.call_later_ms(max(deadline_ms - now_ms, 0), self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        now_ms = self._runtime.now_ms()
-        expired = [opaque for opaque, (_, deadline_ms, *_rest) in self._pending.items() if deadline_ms <= now_ms]
-        for opaque in expired:
-            future, _, code, timeout_ms = self._pending.pop(opaque)
-            if not future.done():
-                future.set_exception(RequestTimeout(self.address, request_name(code), timeout_ms))
-        if self._pending:
-            self._arm_timer(now_ms, min(deadline_ms for _, deadline_ms, *_rest in self._pending.values()))
 
     def _check_idle(self) -> None:
         now_ms = self._runtime.now_ms()

@@ -8,8 +8,9 @@ from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.processors.refusal import check_filters_by, check_limit
+from lockstep.broker.processors.request_body import read_body
 from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList
-from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
@@ -31,7 +32,7 @@ def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, 
     So a member that acts on the notice finds the topic, and the two leave together: a Java client that hears of a
     change while it waits for the answer asks the next broker for messages before it has told it of the group.
     """
-    unread = decode_body(UnreadHeartbeat, command.body, command.serialize_type)
+    unread = read_body(UnreadHeartbeat, command)
     check_limit(broker, connection, "heartbeat_groups_max", unread.group_count, now_ms)
     check_limit(broker, connection, "heartbeat_subscriptions_max", unread.subscription_count, now_ms)
     data = unread.read()
@@ -137,7 +138,7 @@ def check_client_config(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """Can this broker filter as the client wants? By tags it can; SQL92 is off in RocketMQ's defaults."""
-    subscription = decode_body(ClientConfigBody, command.body, command.serialize_type).subscription
+    subscription = read_body(ClientConfigBody, command).subscription
     if subscription is not None and not is_tag_type(subscription.expression_type):
         check_filters_by(broker.config, subscription.expression_type)
         try:

@@ -7,6 +7,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.processors.request_body import read_body
 from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
 from lockstep.protocol import client_bodies
 from lockstep.protocol.admin_headers import (
@@ -15,7 +16,7 @@ from lockstep.protocol.admin_headers import (
     GetSubscriptionGroupConfigRequestHeader,
     ProducerGroupRequestHeader,
 )
-from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.client_bodies import ConsumerConnection, ProducerConnection, ProducerInfo, ProducerTable
 from lockstep.protocol.codes import LanguageCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -41,7 +42,7 @@ _LANGUAGES: Final = {int(language): language for language in LanguageCode}
 
 
 def put_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    config = decode_body(SubscriptionGroupConfig, command.body, command.serialize_type)
+    config = read_body(SubscriptionGroupConfig, command)
     try:
         check_group(config.group_name)
     except LocalProtocolError as error:

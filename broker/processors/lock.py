@@ -6,8 +6,9 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.lock_manager import LockAnswer, LockOutcome
 from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.processors.request_body import read_body
 from lockstep.protocol.bodies import LockBatchBody, LockOkBody, LockTableBody
-from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -30,7 +31,7 @@ _EVENTS: Final = {
 
 def _asked(broker: Broker, command: RemotingCommand) -> LockBatchBody:
     """The body with each queue once: RocketMQ reads a set. Raises BodyError."""
-    body = decode_body(LockBatchBody, command.body, command.serialize_type)
+    body = read_body(LockBatchBody, command)
     queues_max = broker.config.lock_queues_per_request_max
     if len(body.mq_set) > queues_max:
         raise BodyError(

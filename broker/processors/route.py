@@ -8,8 +8,9 @@ from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server import BrokerIdentity, NameServer, NameServerFull
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.registration_body import decode_compressed_registration
+from lockstep.broker.processors.request_body import read_body
 from lockstep.protocol.bodies import DataVersion, TopicConfigs, TopicList
-from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import MASTER_ID, PROTOCOL_VERSION, TOPIC_LENGTH_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import (
@@ -46,7 +47,7 @@ def register_broker(
     if header.compressed:
         configs = decode_compressed_registration(command.body)
     elif command.body:
-        configs = decode_body(TopicConfigs, command.body, command.serialize_type)
+        configs = read_body(TopicConfigs, command)
     else:
         configs = TopicConfigs(DataVersion(0, 0), ())
     identity = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
@@ -82,7 +83,7 @@ def query_data_version(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     identity = _identity(command)
-    asked = decode_body(DataVersion, command.body, command.serialize_type)
+    asked = read_body(DataVersion, command)
     known = server.touch(identity, now_ms)
     body = encode_body(known, command.serialize_type) if known is not None else b""
     return command.reply(ResponseCode.SUCCESS, QueryDataVersionResponseHeader(known != asked), body)

@@ -220,3 +220,68 @@ async def test_a_silent_connection_is_closed(processes: Processes) -> None:
         assert await closed
         assert (await talking.ask(json_request(9999))).opaque == 7
     assert len(broker.events("connection closed: idle")) == 1
+
+
+def unfinished(total: int, sent: int) -> bytes:
+    """The start of a frame of `total` bytes, `sent` of them."""
+    return struct.pack(">II", total, 2) + bytes(sent)
+
+
+async def test_unfinished_frames_have_a_common_limit(processes: Processes) -> None:
+    """Twelve peers begin frames of 8 MiB and end none: memory stays within the bound, a line names who was closed.
+
+    The others are served, a message of 1 MiB among it.
+    """
+    broker = await processes.broker(*OPTIONS, "-D", f"inbound_bytes_max={12 * MIB}")
+    async with bystander(broker) as other:
+        before = rss_bytes(broker.pid)
+        async with contextlib.AsyncExitStack() as stack:
+            peers = [await stack.enter_async_context(RawPeer(broker.port)) for _ in range(12)]
+            for peer in peers:
+                peer.write(unfinished(8 * MIB, 7 * MIB))
+            closed = await until(lambda: len(broker.events("inbound_bytes_full")) >= 10 or None, "most were closed")
+            assert closed
+            await store_large_messages(broker, 1)
+            assert await highest_rss(broker, other) - before < GROWTH_BYTES_MAX
+    assert broker.events("inbound_bytes_full")[0]["limit_bytes"] == 12 * MIB
+
+
+@pytest.mark.parametrize("port", ["broker", "name-server"])
+async def test_a_frame_that_is_never_finished_ends_its_connection(processes: Processes, port: str) -> None:
+    """The peer sends a byte now and then, so it is never idle; after the frame's time it is closed, with a line."""
+    broker = await processes.broker(*OPTIONS, "-D", "frame_timeout_ms=200")
+    async with bystander(broker), RawPeer(broker.port if port == "broker" else broker.name_server_port) as peer:
+        peer.write(unfinished(1000, 1))
+
+        def is_closed() -> bool:
+            peer.write(b"x")
+            return bool(broker.events("frame_timeout"))
+
+        await until(is_closed, "the slow frame is too late")
+        assert await peer.is_closed()
+
+
+async def test_connections_have_a_limit(processes: Processes) -> None:
+    """One too many is closed at once and said; who was there is served."""
+    broker = await processes.broker(*OPTIONS, "-D", "connections_max=12")
+    async with bystander(broker), contextlib.AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(RawPeer(broker.port)) for _ in range(20)]
+        assert await peers[-1].is_closed()
+        refused = await until(lambda: broker.events("connections_refused"), "a line counts them")
+        assert refused[0]["limit"] == 12
+
+
+async def test_a_structured_body_has_a_limit(processes: Processes) -> None:
+    """Its sender is told which, and is served on; so is one whose body is no strict JSON and long."""
+    broker = await processes.broker(*OPTIONS)
+    async with bystander(broker), RawPeer(broker.port) as peer:
+        reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, b"[" + b"0," * MIB + b"0]"))
+        assert (reply.code, reply.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            "HEART_BEAT (34): the body has 2097155 bytes; at most 1048576 are allowed (structured_body_bytes_max)",
+        )
+        reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, b"[" + b"{a:1}," * 20_000 + b"]"))
+        assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert "its 120002 bytes are over the limit of 65536 for such a text" in (reply.remark or "")
+        reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
+        assert reply.code == ResponseCode.SUCCESS

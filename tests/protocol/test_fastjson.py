@@ -101,3 +101,13 @@ def test_what_has_no_form() -> None:
         for wire in ({"a": value}, {"a": ObjectKeyed({"{}": value})}):
             with pytest.raises((ValueError, TypeError)):
                 dumps(wire)
+
+
+@pytest.mark.parametrize("text", [b'{a:"%s"}', b'{"a":"%s","b":{"$ref":"$.a"}}'])
+def test_the_dialect_may_have_a_limit(text: bytes) -> None:
+    """A long text that takes many times as long to read as strict JSON is refused; strict JSON is not."""
+    data = text % (b"x" * 100)
+    assert loads(data, len(data)) is not None
+    with pytest.raises(ValueError, match=f"{len(data)} bytes are over the limit of {len(data) - 1}"):
+        loads(data, len(data) - 1)
+    assert loads(b'{"a":"%s"}' % (b"x" * 100), 5) == {"a": "x" * 100}

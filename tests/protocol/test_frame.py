@@ -1,11 +1,14 @@
 """Frames out of a byte stream, whatever the split and whatever the length fields claim."""
 
+import gc
 import itertools
+import json
 import struct
+import tracemalloc
 
 import pytest
 
-from lockstep.protocol.codes import FRAME_BYTES_MAX
+from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, PROPERTIES_BYTES_MAX
 from lockstep.protocol.errors import FrameError, LocalProtocolError
 from lockstep.protocol.frame import Frame, FrameDecoder, encode_frame_head
 
@@ -220,3 +223,63 @@ def test_a_tls_handshake_is_named(hello: str) -> None:
     else:
         with pytest.raises(FrameError, match="TLS"):
             decoder.next_frame()
+
+
+def test_a_header_over_its_limit_is_refused_before_it_has_arrived() -> None:
+    """Eight bytes tell: nobody waits for a header of 15 MiB, and the largest that RocketMQ's clients make passes."""
+    decoder = FrameDecoder()
+    decoder.feed(struct.pack(">II", FRAME_BYTES_MAX, HEADER_BYTES_MAX + 1))
+    with pytest.raises(FrameError, match=f"header of {HEADER_BYTES_MAX + 1} bytes is over the limit"):
+        decoder.next_frame()
+    with pytest.raises(LocalProtocolError, match="properties of a message"):
+        encode_frame_head(0, bytes(HEADER_BYTES_MAX + 1), 0)
+    properties = "\x01" * PROPERTIES_BYTES_MAX  # the worst that a message may have, as JSON writes it
+    header = json.dumps({"code": 310, "extFields": {"i": properties}}).encode()
+    other = FrameDecoder()
+    other.feed(encode_frame_head(0, header, 0))
+    assert other.next_frame() == Frame(0, header, b"")
+
+
+def test_a_frame_in_tiny_pieces_costs_little_more_than_its_bytes() -> None:
+    """A peer that sends two bytes at a time must not cost an object for each of them."""
+    decoder = FrameDecoder()
+    decoder.feed(struct.pack(">II", 1_000_000, 0))
+    assert decoder.next_frame() is None
+    piece = bytes(2)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for start in range(0, 400_000, 2):
+            decoder.feed(piece[:1] + start.to_bytes(4, "big")[3:])
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert decoder.buffered_bytes == 400_008
+    assert held_bytes < 800_000
+
+
+def test_a_large_frame_is_not_kept_when_it_was_handed_out() -> None:
+    """A connection that has sent 8 MiB and is silent then costs nothing of it."""
+    decoder = FrameDecoder()
+    tracemalloc.start()
+    try:
+        decoder.feed(encode_frame_head(0, b"", 8 << 20))
+        for _ in range(8):
+            decoder.feed(bytes(1 << 20))
+        assert len(list(decoder.frames())) == 1
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert decoder.buffered_bytes == 0
+    assert held_bytes < 1 << 20
+
+
+def test_what_is_cleared_is_forgotten() -> None:
+    """The bytes of a connection that was lost are given back, whole frames and the start of one."""
+    decoder = FrameDecoder()
+    decoder.feed(STREAM + STREAM[:5])
+    assert decoder.next_frame() == FRAMES[0]
+    decoder.clear()
+    assert (decoder.buffered_bytes, decoder.next_frame()) == (0, None)
+    decoder.feed(STREAM)
+    assert list(decoder.frames()) == FRAMES

@@ -9,6 +9,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.remoting.endpoint import Endpoint, EndpointSettings
+from lockstep.remoting.inbound import Inbound
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = [
@@ -79,6 +80,9 @@ class SteppedRuntime(AsyncioRuntime):
 
     def now_ms(self) -> int:
         return self.clock_ms
+
+    def monotonic_ns(self) -> int:
+        return self.clock_ms * 1_000_000
 
     def call_later_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> _Timer:
         timer = _Timer(self.clock_ms + delay_ms, callback, args)
@@ -179,6 +183,7 @@ class Peer:
         server: bool = True,
         offer: SerializeType | None = None,
         runtime: SteppedRuntime | None = None,
+        inbound: Inbound | None = None,
         **settings: int,
     ) -> None:
         self.log = RecordingLog()
@@ -194,6 +199,7 @@ class Peer:
             on_closed=self.closed.append,
             after_read=self._count_read,
             offer=offer,
+            inbound=inbound,
         )
         self.transport.protocol = self.endpoint
         self._decoder = FrameDecoder()

@@ -1,0 +1,50 @@
+"""The connections of a process: how many there may be, and what all of them together may have sent unfinished."""
+
+from collections.abc import Iterator
+
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.inbound import Inbound
+from lockstep.remoting.logs import EventLog
+
+__all__ = ["Connections"]
+
+
+class Connections:
+    """Every open connection, in the order in which they came. `inbound` is for their endpoints."""
+
+    def __init__(self, connections_max: int, inbound_bytes_max: int, frame_timeout_ms: int, log: EventLog) -> None:
+        self._connections_max = connections_max
+        self._log = log
+        self._open: dict[Endpoint, None] = {}
+        self._refused_count = 0  # since the last line about it
+        self._full = False
+        self.inbound = Inbound(inbound_bytes_max, frame_timeout_ms, log)
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(list(self._open))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, endpoint: Endpoint) -> None:
+        """A connection was accepted; one too many is closed at once."""
+        self._open[endpoint] = None
+        if len(self._open) <= self._connections_max:
+            return
+        if not self._full:
+            self._full = True
+            self._log.warning("connections_full", limit=self._connections_max, peer=endpoint.address)
+        self._refused_count += 1
+        endpoint.abort(f"{self._connections_max} connections are open, the most that are allowed (connections_max)")
+
+    def remove(self, endpoint: Endpoint) -> None:
+        self._open.pop(endpoint, None)
+
+    def sweep(self, now_ms: int) -> None:
+        """From time to time: close slow senders, and count in one line the connections that were refused."""
+        self.inbound.close_late(now_ms)
+        if self._refused_count:
+            facts = {"limit": self._connections_max, "open": len(self._open)}
+            self._log.warning("connections_refused", count=self._refused_count, **facts)
+            self._refused_count = 0
+        self._full = len(self._open) >= self._connections_max
