@@ -119,6 +119,7 @@ class BrokerConfig:
     frame_timeout_ms: int = 60_000  # from the first byte of a frame to its last
     header_bytes_max: int = HEADER_BYTES_MAX
     structured_body_bytes_max: int = 1024 * 1024  # of every request whose body is no message
+    batch_messages_max: int = 10_000
     lock_queues_per_request_max: int = 4096
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
@@ -286,7 +287,7 @@ _POSITIVE = (
     "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
     "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
     "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
-    "lock_entries_per_group_max", "lock_entries_max",
+    "batch_messages_max", "lock_entries_per_group_max", "lock_entries_max",
 )  # fmt: skip
 
 

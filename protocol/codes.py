@@ -28,7 +28,8 @@ __all__ = [
 
 PROTOCOL_VERSION: Final = 409  # V4_9_8, wire.md 1.4
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # wire.md 1.1
-# RocketMQ allows properties of 32,767 bytes, and fastjson writes a control character of theirs with six: 196,602.
+# Of a request. RocketMQ allows properties of 32,767 bytes, and fastjson writes a control character of theirs with six:
+# 196,602. A reply may be longer: that to a batch has the id of each message in its header.
 HEADER_BYTES_MAX: Final = 256 * 1024
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # maxMessageSize, wire.md 4.7
 PROPERTIES_BYTES_MAX: Final = 32767  # an int16 on the wire, wire.md 4.2

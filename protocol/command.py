@@ -5,7 +5,7 @@ from typing import Any, TypeVar, cast
 
 from lockstep.protocol.codecs import CODECS
 from lockstep.protocol.codecs.base import ExtValue
-from lockstep.protocol.codes import PROTOCOL_VERSION, RemotingFlag, SerializeType
+from lockstep.protocol.codes import HEADER_BYTES_MAX, PROTOCOL_VERSION, RemotingFlag, SerializeType
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.frame import Frame, encode_frame_head
 from lockstep.protocol.header_spec import spec_of
@@ -109,11 +109,19 @@ class RemotingCommand:
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """The frame without its body: length, type and header. Raises LocalProtocolError over 16 MiB."""
+    """The frame without its body: length, type and header.
+
+    Raises LocalProtocolError over 16 MiB, and for a request whose header is over 256 KiB.
+    """
     codec = CODECS.get(command.serialize_type)
     if codec is None:
         raise LocalProtocolError(f"headers of type {command.serialize_type} cannot be written")
     header = codec.encode_header(command)
+    if len(header) > HEADER_BYTES_MAX and not command.flag & _REPLY:
+        raise LocalProtocolError(
+            f"a header of {len(header)} bytes is over the limit of {HEADER_BYTES_MAX}; the properties of a message are "
+            "a part of it"
+        )
     return encode_frame_head(command.serialize_type, header, len(command.body))
 
 

@@ -9,6 +9,7 @@ ProtocolError
 """
 
 __all__ = [
+    "BatchTooLong",
     "BodyError",
     "FrameError",
     "HeaderError",
@@ -43,6 +44,10 @@ class HeaderError(RemoteProtocolError):
 
 class BodyError(RemoteProtocolError):
     pass
+
+
+class BatchTooLong(BodyError):
+    """A batch of more messages than are allowed; its records are whole so far."""
 
 
 def shown(value: object) -> str:

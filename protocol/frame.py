@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lockstep.protocol.codes import FRAME_BYTES_MAX, HEADER_BYTES_MAX, SerializeType
+from lockstep.protocol.codes import FRAME_BYTES_MAX, SerializeType
 from lockstep.protocol.errors import FrameError, LocalProtocolError
 
 __all__ = ["Frame", "FrameDecoder", "encode_frame_head"]
@@ -30,13 +30,8 @@ class Frame(NamedTuple):
 def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> bytes:
     """Everything of a frame that stands before its body.
 
-    Raises LocalProtocolError when the frame would pass 16 MiB, or its header 256 KiB.
+    Raises LocalProtocolError when the frame would pass 16 MiB.
     """
-    if len(header) > HEADER_BYTES_MAX:
-        raise LocalProtocolError(
-            f"a header of {len(header)} bytes is over the limit of {HEADER_BYTES_MAX}; the properties of a message are "
-            "a part of it"
-        )
     total = 4 + len(header) + body_bytes
     if total > FRAME_BYTES_MAX:
         raise LocalProtocolError(f"a frame of {total} bytes is over the limit of {FRAME_BYTES_MAX}")
@@ -48,7 +43,7 @@ class FrameDecoder:
 
     __slots__ = ("_buffer", "_have", "_need", "_pieces", "_position", "frame_bytes_max", "header_bytes_max")
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX) -> None:
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.header_bytes_max = header_bytes_max
         self._buffer = b""  # whole frames and the start of the next are read from here ...

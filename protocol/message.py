@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.compression import decompress
-from lockstep.protocol.errors import BodyError
+from lockstep.protocol.errors import BatchTooLong, BodyError
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.properties import decode_properties
 
@@ -369,8 +369,8 @@ def encode_batch(records: list[BatchRecord]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(blob: bytes) -> list[BatchRecord]:
-    """Raises BodyError when the blob is not a whole number of records, or holds none."""
+def decode_batch(blob: bytes, records_max: int | None = None) -> list[BatchRecord]:
+    """Raises BodyError when the blob is not a whole number of records, or holds none; BatchTooLong above the limit."""
     records = []
     position, end = 0, len(blob)
     try:
@@ -384,6 +384,8 @@ def decode_batch(blob: bytes) -> list[BatchRecord]:
             text = blob[body_end + 2 : position + size].decode("utf-8", "replace")
             records.append(BatchRecord(flag, blob[body_start:body_end], text))
             position += size
+            if len(records) == records_max and position < end:
+                raise BatchTooLong(f"a batch may hold at most {records_max} messages (batch_messages_max)")
     except struct.error as error:
         raise BodyError(f"batch record at byte {position}: {error}") from None
     if not records:

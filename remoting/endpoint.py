@@ -13,7 +13,6 @@ from typing import Final, cast
 from lockstep.protocol.codecs.base import ExtValue
 from lockstep.protocol.codes import (
     FRAME_BYTES_MAX,
-    HEADER_BYTES_MAX,
     RemotingFlag,
     ResponseCode,
     SerializeType,
@@ -35,7 +34,9 @@ _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
 _OPAQUE_MASK: Final = 0x7FFFFFFF
 _UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 _JOIN_BYTES_MAX: Final = 16 * 1024  # below, one copy is cheaper than one more buffer in a writev
-_TURN_NS: Final = 1_000_000  # of work for one connection; a loop may bring 32 reads of it before another's
+# Of one connection before the others have their turn. uvloop may bring 32 reads of 256 KiB of one at once.
+_TURN_NS: Final = 1_000_000
+_TURN_BYTES: Final = 512 * 1024
 _AGREEABLE: Final = {serialize_type.name: serialize_type for serialize_type in SerializeType}
 
 
@@ -47,7 +48,7 @@ class EndpointSettings:
     idle_close_ms: int = 120_000
     write_high_water_bytes: int = 1024 * 1024
     frame_bytes_max: int = FRAME_BYTES_MAX
-    header_bytes_max: int = HEADER_BYTES_MAX
+    header_bytes_max: int = FRAME_BYTES_MAX
 
 
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
@@ -97,6 +98,7 @@ class Endpoint(asyncio.Protocol):
         self._closing = False
         self._working = False
         self._gave_way = False  # frames wait for the next turn of the loop
+        self._turn_bytes = 0
         self.agreed = False
         # Every RocketMQ server reads binary headers; msgpack ones are for peers that agreed.
         self.serialize_type: int = offer if offer == SerializeType.ROCKETMQ else SerializeType.JSON
@@ -227,6 +229,7 @@ class Endpoint(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.read_at_ms = self._runtime.now_ms()
+        self._turn_bytes += len(data)
         self._decoder.feed(data)
         self._work()
 
@@ -292,7 +295,7 @@ class Endpoint(asyncio.Protocol):
         if self._closing and self._transport is not None:
             self._transport.close()
         self._note_inbound(progress=progress)
-        if over and server:
+        if server and (over or self._turn_bytes > _TURN_BYTES):
             self._give_way()
         if self._after_read is not None:
             self._after_read()
@@ -307,6 +310,7 @@ class Endpoint(asyncio.Protocol):
         """Read no more of this connection until every other had its turn: one peer's requests delay nobody else."""
         if self._transport is not None and not self._transport.is_closing():
             self._gave_way = True
+            self._turn_bytes = 0
             self._transport.pause_reading()
             self._runtime.call_later_ms(0, self._take_turn)
 

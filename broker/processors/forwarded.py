@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_manager import ClientChannel
@@ -17,17 +17,21 @@ from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
 from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import ProtocolError, RemoteProtocolError
+from lockstep.protocol.errors import BodyError, ProtocolError, RemoteProtocolError
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError, RequestTimeout
 
 __all__ = ["consume_directly", "consumer_status", "running_info"]
 
+B = TypeVar("B", bound=WireBody)
+
 _CALL_TIMEOUT_MS: Final = 10_000
 _STATUS_TIMEOUT_MS: Final = 5000
 _RUNNING_INFO_VERSION: Final = 62  # V3_1_8_SNAPSHOT, wire.md 1.4
 _STATUS_VERSION: Final = 28  # V3_0_7_SNAPSHOT
+_ANSWER_BYTES_MAX: Final = 1024 * 1024
+_DIALECT_BYTES_MAX: Final = 128 * 1024  # RocketMQ's running information has about 150 bytes a queue
 _MSGPACK: Final = int(SerializeType.MSGPACK)
 
 
@@ -108,11 +112,18 @@ def _passed_back(command: RemotingCommand, answer: RemotingCommand, body_class: 
     body = answer.body
     if body and (answer.serialize_type == _MSGPACK) != (command.serialize_type == _MSGPACK):
         try:
-            body = encode_body(decode_body(body_class, body, answer.serialize_type), command.serialize_type)
+            body = encode_body(_read(body_class, answer), command.serialize_type)
         except ProtocolError as error:
             remark = f"the consumer's answer to {request_name(command.code)} cannot be read: {error}"
             return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     return command.reply(answer.code, body=body, remark=answer.remark)
+
+
+def _read(body_class: type[B], answer: RemotingCommand) -> B:
+    """A consumer's answer; Java's clients write fastjson's dialect, some KiB. Raises BodyError."""
+    if len(answer.body) > _ANSWER_BYTES_MAX:
+        raise BodyError(f"{len(answer.body)} bytes are over the limit of {_ANSWER_BYTES_MAX}")
+    return decode_body(body_class, answer.body, answer.serialize_type, dialect_bytes_max=_DIALECT_BYTES_MAX)
 
 
 def _reply(connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:
@@ -167,7 +178,7 @@ def _ask_all(
         outstanding -= 1
         if isinstance(answer, RemotingCommand) and answer.code == ResponseCode.SUCCESS and answer.body:
             try:
-                body = decode_body(GetConsumerStatusBody, answer.body, answer.serialize_type)
+                body = _read(GetConsumerStatusBody, answer)
                 tables[client_id] = dict(body.message_queue_table)
             except RemoteProtocolError:
                 pass  # a client that answers nonsense is one that does not answer

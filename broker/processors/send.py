@@ -20,7 +20,7 @@ from lockstep.protocol.codes import (
     SysFlag,
 )
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import BodyError, HeaderError, shown
+from lockstep.protocol.errors import BatchTooLong, BodyError, HeaderError, shown
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.message import BatchRecord, decode_batch
@@ -216,7 +216,9 @@ def _is_cpp_batch(broker: Broker, command: RemotingCommand) -> bool:
     if "1" not in (str(fields.get("m")), str(fields.get("batch"))):
         return False
     try:
-        return bool(decode_batch(command.body))
+        return bool(decode_batch(command.body, broker.config.batch_messages_max))
+    except BatchTooLong:
+        return True
     except BodyError:
         return False
 
@@ -233,9 +235,13 @@ def _store_batch(
     _check_batch(header, shared)
     appended = encode_properties(shared)
     topic, queue_id, _ = target
+    try:
+        batch = decode_batch(command.body, broker.config.batch_messages_max)
+    except BatchTooLong as error:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
     records = [
         _record(broker, connection, header, topic, queue_id, body, flag, text, code, now_ms)
-        for flag, body, text, code in [_checked(record, appended) for record in decode_batch(command.body)]
+        for flag, body, text, code in [_checked(record, appended) for record in batch]
     ]
     stored = broker.put_all(records)
     message_ids = ",".join([f"{broker.message_id_prefix}{result.commit_log_offset:016X}" for result in stored])

@@ -275,6 +275,24 @@ def test_a_batch_is_stored_whole_or_not_at_all(peer: Peer) -> None:
     assert peer.broker.store.max_offset("T", 0) == 0
 
 
+@pytest.mark.parametrize("language", [LanguageCode.JAVA, LanguageCode.CPP])
+def test_a_batch_has_a_number_of_messages_that_it_may_have(language: LanguageCode) -> None:
+    """One more is refused with the limit's name, and nothing is stored; so it is with librocketmq's batches."""
+    peer = Peer(batch_messages_max=2)
+    send = send_as if language == LanguageCode.CPP else send_batch_as
+    assert send(peer, language, BLOB).code == 0
+    refused = send(peer, language, BLOB + encode_batch([BatchRecord(0, b"b3", "")]))
+    assert (refused.code, refused.remark) == (
+        C.MESSAGE_ILLEGAL,
+        "a batch may hold at most 2 messages (batch_messages_max)",
+    )
+    assert len(stored(peer)) == 2
+
+
+def send_batch_as(peer: Peer, language: LanguageCode, blob: bytes) -> RemotingCommand:
+    return peer.answer(RequestCode.SEND_BATCH_MESSAGE, send_header(batch=True), blob, language=int(language))
+
+
 def test_what_a_record_of_a_batch_says_of_delays_is_text(peer: Peer) -> None:
     """Stored at once in its own topic, as RocketMQ does (wire.md 4.4)."""
     blob = encode_batch([BatchRecord(0, b"b1", "DELAY\x013")])

@@ -4,6 +4,7 @@ import pytest
 
 from lockstep.protocol.codes import (
     FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
     LanguageCode,
     RequestCode,
     ResponseCode,
@@ -105,3 +106,16 @@ def test_names_of_codes() -> None:
     assert response_name(ResponseCode.PULL_NOT_FOUND) == "PULL_NOT_FOUND (19)"
     assert request_name(9999) == "request code 9999"
     assert response_name(9999) == "response code 9999"
+
+
+def test_a_request_has_a_shorter_header_than_a_reply_may_have() -> None:
+    """The header of a request is limited, and the error says what is in it; a reply to a batch names each message."""
+    fields = {"i": "x" * HEADER_BYTES_MAX}
+    with pytest.raises(LocalProtocolError, match="properties of a message are a part of it"):
+        encode_command(RemotingCommand(310, ext_fields=fields))
+    reply = RemotingCommand(0, ext_fields=fields, flag=1)
+    decoder = FrameDecoder()
+    decoder.feed(encode_command(reply))
+    frame = decoder.next_frame()
+    assert frame is not None
+    assert decode_command(frame).ext_fields == fields

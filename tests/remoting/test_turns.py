@@ -1,5 +1,7 @@
 """A server works on one connection for a turn's time, then every other has its turn."""
 
+import struct
+
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, EndpointSettings
@@ -47,6 +49,20 @@ async def test_fast_requests_take_one_turn() -> None:
     peer.send(*requests())
     assert peer.transport.reading
     assert len(peer.transport.calls) == 1
+
+
+async def test_a_connection_that_sends_much_gives_way_too() -> None:
+    """Bytes that only wait take time as well: after half a MiB of a frame the others have their turn."""
+    runtime = WorkedRuntime()
+    peer = Peer(runtime.slow, runtime=runtime)
+    reading = []
+    for data in (struct.pack(">II", 4 << 20, 0) + bytes(512 * 1024 - 8), b"x", b""):
+        if data:
+            peer.endpoint.data_received(data)
+        else:
+            runtime.advance(0)
+        reading.append(peer.transport.reading)
+    assert reading == [True, False, True]
 
 
 async def test_a_client_does_not_give_way() -> None:
