@@ -170,6 +170,8 @@ class ConsumerConfig(ClientConfig):
     # The life of a lock on the brokers; 0: twice this client's belief in it, and not over RocketMQ's 60 s.
     broker_lock_max_live_time_ms: int = setting(0, name="rocketmq.broker.rebalance.lockMaxLiveTime")
     lock_timeout_ms: int = 1000
+    # A lock or unlock request without an answer may still be handled for so long after its connection ended.
+    lock_settle_ms: int = 20_000
     unlock_delay_ms: int = setting(20_000, name="rocketmq.client.unlockDelayTimeMills")
     consume_continuously_max_ms: int = setting(60_000, name="rocketmq.client.maxTimeConsumeContinuously")
     persist_consumer_offset_interval_ms: int = setting(5_000, name="persistConsumerOffsetInterval")
@@ -185,11 +187,12 @@ class ConsumerConfig(ClientConfig):
     @property
     def lock_surely_held_ms(self) -> int:
         """For so long after the answer that granted it, no broker that ran on gave the lock to another client."""
-        life_ms = self._broker_lock_life_ms
+        life_ms = self.broker_lock_life_ms
         return max(life_ms - self.lock_timeout_ms, self.lock_max_live_time_ms)  # the answer may be that late
 
     @property
-    def _broker_lock_life_ms(self) -> int:
+    def broker_lock_life_ms(self) -> int:
+        """How long a lock lives on the brokers, as far as this client knows."""
         return self.broker_lock_max_live_time_ms or min(2 * self.lock_max_live_time_ms, _BROKER_LOCK_LIFE_MS)
 
     def __post_init__(self) -> None:
@@ -227,10 +230,10 @@ class ConsumerConfig(ClientConfig):
                     f"({live_ms}): a renewal is answered before its holder stops believing in the lock"
                 )
         # A holder must stop believing before the broker gives its queue away, or two would own it.
-        if live_ms >= self._broker_lock_life_ms:
+        if live_ms >= self.broker_lock_life_ms:
             raise SettingError(
                 f"lock_max_live_time_ms ({live_ms}) must be below broker_lock_max_live_time_ms "
-                f"({self._broker_lock_life_ms}): a holder stops before the broker gives its queue away"
+                f"({self.broker_lock_life_ms}): a holder stops before the broker gives its queue away"
             )
         life_ms = self.broker_lock_max_live_time_ms or _BROKER_LOCK_LIFE_MS
         if self.unlock_delay_ms >= life_ms:
@@ -263,7 +266,7 @@ _RANGES = (
         "pull_threshold_bytes_for_queue", "pull_timeout_ms", "pull_max_idle_ms", "pull_delay_when_exception_ms",
         "pull_delay_when_suspended_ms", "pull_delay_when_flow_control_ms", "pull_delay_when_broker_flow_control_ms",
         "consume_timeout_ms",
-        "rebalance_interval_ms", "lock_interval_ms", "lock_timeout_ms", "consume_continuously_max_ms",
+        "rebalance_interval_ms", "lock_interval_ms", "lock_timeout_ms", "lock_settle_ms", "consume_continuously_max_ms",
         "persist_consumer_offset_interval_ms", "key_span_max",
     )),
     *((name, 0, _INT32_MAX) for name in (

@@ -1,19 +1,21 @@
-"""The client's side of the broker's queue locks (wire.md 7.3): lock, renew, unlock."""
+"""The client's side of the broker's queue locks (wire.md 7.3): lock, renew, unlock.
+
+What a queue's lock is and what follows is decided in `lock_states`; requests go through `lock_requests`. Here are the
+lock calls of a consumer, the timers, and who hears of it.
+"""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance import MQClientInstance
+from lockstep.client.lock_requests import LockRequests, Queues, by_broker
+from lockstep.client.lock_states import NO_LOCK, LockAction, LockState, LockStep, Outcome, QueueLock
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.trace import TraceWriter
-from lockstep.protocol.bodies import LockBatchBody, LockOkBody
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
@@ -21,7 +23,8 @@ from lockstep.remoting.runtime import Runtime, TimerHandle
 
 __all__ = ["Locks", "NoLocks", "QueueLocks"]
 
-Asking = asyncio.Task[set[MessageQueue] | None]
+_ASKING: Final = (LockState.ASKING, LockState.ASKING_UNWANTED)
+_UNLOCKING: Final = (LockState.UNLOCKING, LockState.UNLOCKING_AGAIN)
 
 
 class Locks(Protocol):
@@ -34,7 +37,7 @@ class Locks(Protocol):
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]: ...
     async def lock_all(self) -> None: ...
     async def lock_all_over(self, address: str, endpoint: Endpoint) -> None: ...
-    def unlock_one_way(self, queue: MessageQueue) -> None: ...
+    def unlock(self, queue: MessageQueue) -> None: ...
     def unlock_later(self, queue: MessageQueue) -> None: ...
     async def unlock_all(self, queues: Iterable[MessageQueue]) -> None: ...
 
@@ -57,7 +60,7 @@ class NoLocks:
     async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
         pass
 
-    def unlock_one_way(self, queue: MessageQueue) -> None:
+    def unlock(self, queue: MessageQueue) -> None:
         pass
 
     def unlock_later(self, queue: MessageQueue) -> None:
@@ -65,6 +68,14 @@ class NoLocks:
 
     async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
         pass
+
+
+@dataclass(slots=True)
+class _LockCall:
+    """Queues that are asked for together, what is known of each, and since when the granted ones are."""
+
+    outcomes: dict[MessageQueue, Outcome] = field(default_factory=dict)
+    granted: dict[MessageQueue, int] = field(default_factory=dict)
 
 
 class QueueLocks:
@@ -75,8 +86,8 @@ class QueueLocks:
     with it all the same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a
     new one.
 
-    An unlock waits for lock requests of its queue that are under way: Apache's broker handles requests of one
-    connection side by side, and a renewal behind the unlock would lock the queue again for a client that has gone.
+    Apache's broker handles requests of one connection side by side. So an unlock waits for lock requests of its queue
+    that are under way, and a lock for an unlock; see `lock_states`.
     """
 
     needed = True
@@ -91,43 +102,43 @@ class QueueLocks:
         on_won_back: Callable[[ProcessQueue], None],
     ) -> None:
         self._instance = instance
+        self._runtime = instance.runtime
         self._group = group
         self._config = config
         self._table = table
         self._on_won_back = on_won_back
         self._trace = trace
-        self._unlock_timers: dict[MessageQueue, TimerHandle] = {}
-        self._unlocks_owed: dict[MessageQueue, None] = {}  # sent when the lock requests under way have ended
-        self._asking: dict[Asking, frozenset[MessageQueue]] = {}
+        self._requests = LockRequests(instance, group, config, self)
+        self._locks: dict[MessageQueue, QueueLock] = {}  # those that are not free
+        self._timers: dict[MessageQueue, TimerHandle] = {}  # one for each lock whose state has a timer
+        self._progress = asyncio.Event()
+        self._closing = False
+
+    # Lock calls ----------------------------------------------------------------------------------------------
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """Ask for these queues, one request a broker; those granted, and since when. A ProcessQueue is renewed.
 
         A lock counts from the time it was asked for: the broker's clock for it starts later, however late the answer
         is read. A broker that does not answer grants nothing. What is not in the table `unlock_delay_ms` after it was
-        granted, or may have been, is unlocked.
+        granted, or may have been, is unlocked. A queue whose unlock is not answered within `lock_timeout_ms` is not
+        asked for.
         """
-        batches, granted = _by_broker(queues), dict[MessageQueue, int]()
-        perhaps_held = [queue for wanted in batches.values() for queue in wanted]
-        for queue in perhaps_held:
-            self._cancel_unlock(queue)
-        try:
-            for broker_name, wanted in batches.items():
-                asked_ms = self._instance.runtime.now_ms()
-                won = await self._lock_batch(broker_name, wanted)
-                if won is None:
-                    continue
-                for queue in wanted:
-                    if queue in won:
-                        granted[queue] = asked_ms
-                        self._granted(self._table.get(queue), asked_ms)
-                    else:
-                        perhaps_held.remove(queue)
-        finally:
-            for queue in perhaps_held:
-                if queue not in self._table:
-                    self.unlock_later(queue)
-        return granted
+        call = _LockCall()
+        blocked = [queue for queue in dict.fromkeys(queues) if not self._begin(call, queue)]
+        return await self._carry_out(call, self._lock(call, blocked))
+
+    async def _lock(self, call: _LockCall, blocked: list[MessageQueue]) -> None:
+        if blocked and not self._closing:
+            await self._wait_until(lambda: all(self._of(q).may_ask for q in blocked), self._config.lock_timeout_ms)
+            for queue in blocked:
+                if not self._begin(call, queue):
+                    self._instance.log.info("lock_not_asked", queue=str(queue), why="its unlock is not answered yet")
+        batches = by_broker(call.outcomes).items()
+        asking = [self._lock_batch(call, broker_name, batch) for broker_name, batch in batches]
+        for error in await asyncio.gather(*asking, return_exceptions=True):  # to the end of each: the call ends then
+            if error is not None:
+                raise error
 
     async def lock_all(self) -> None:
         """Renew the locks of every queue in the table that is not dropped: the 20 s task.
@@ -135,8 +146,7 @@ class QueueLocks:
         Asked for and not granted means lost; a broker that does not answer changes nothing, and the local view
         of the lock runs out by itself.
         """
-        held = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
-        batches = _by_broker(held).items()
+        batches = by_broker(self._kept()).items()
         await asyncio.gather(*[self._renew(broker_name, queues) for broker_name, queues in batches])
 
     async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
@@ -145,124 +155,200 @@ class QueueLocks:
         A broker that restarted has no locks: what another client took there first must be known before a pull
         commits for it.
         """
-        held = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
-        for broker_name, queues in _by_broker(held).items():
+        for broker_name, queues in by_broker(self._kept()).items():
             if self._instance.routes.master_address(broker_name) == address:
                 await self._renew(broker_name, queues, endpoint)
 
+    def _kept(self) -> list[MessageQueue]:
+        return [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
+
     async def _renew(self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None) -> None:
-        asked = [(queue, process_queue) for queue in queues if (process_queue := self._table.get(queue)) is not None]
-        asked_ms = self._instance.runtime.now_ms()
-        won = await self._lock_batch(broker_name, queues, over)
+        call = _LockCall()
+        asked = [queue for queue in queues if self._begin(call, queue)]
+        if asked:
+            await self._carry_out(call, self._lock_batch(call, broker_name, asked, over, renewal=True))
+
+    def _begin(self, call: _LockCall, queue: MessageQueue) -> bool:
+        lock = self._of(queue)
+        if self._closing or not lock.may_ask:
+            return False
+        call.outcomes[queue] = Outcome.UNKNOWN
+        self._take([(queue, lock.ask())])
+        return True
+
+    async def _carry_out(self, call: _LockCall, work: Coroutine[Any, Any, None]) -> dict[MessageQueue, int]:
+        """Ends the call when its requests have ended, whoever waits; before its caller goes on, if that still does."""
+        task = self._runtime.create_task(work, name="lock")
+        try:
+            await asyncio.shield(task)
+        finally:
+            if task.done():
+                self._end(call)
+            else:
+                task.add_done_callback(lambda _: self._end(call))
+        return call.granted
+
+    def _end(self, call: _LockCall) -> None:
+        steps = []
+        for queue, outcome in call.outcomes.items():
+            lock = self._of(queue)
+            if not lock.is_wanted:  # it was given up meanwhile, and is unlocked now
+                call.granted.pop(queue, None)
+            steps.append((queue, lock.end(outcome, in_table=queue in self._table)))
+        self._take(steps)
+
+    async def _lock_batch(
+        self,
+        call: _LockCall,
+        broker_name: str,
+        queues: list[MessageQueue],
+        over: Endpoint | None = None,
+        *,
+        renewal: bool = False,
+    ) -> None:
+        held = {queue: process_queue for queue in queues if (process_queue := self._table.get(queue)) is not None}
+        asked_ms = self._runtime.now_ms()
+        won = await self._requests.lock(broker_name, queues, over)
         if won is None:
             return
-        for queue, process_queue in asked:
+        for queue in queues:
             if queue in won:
-                self._granted(process_queue, asked_ms)
-            elif process_queue.locked:
-                process_queue.locked = False
-                self._instance.log.warning("lock lost", queue=str(queue), group=self._group)
-                if self._trace is not None:
-                    self._trace.queue_event("lock_lost", queue, period=process_queue.period)
+                call.outcomes[queue], call.granted[queue] = Outcome.GRANTED, asked_ms
+                self._granted(held.get(queue), asked_ms)
+            else:
+                call.outcomes[queue] = Outcome.REFUSED
+                if renewal and queue in held:
+                    self._lost(held[queue])
 
     def _granted(self, process_queue: ProcessQueue | None, asked_ms: int) -> None:
         if process_queue is None:
             return
-        if process_queue.holds_lock(self._instance.runtime.now_ms(), self._config.lock_surely_held_ms):
+        if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_surely_held_ms):
             process_queue.granted(asked_ms)
         elif not process_queue.dropped:
             process_queue.outlived_lock = True
             self._on_won_back(process_queue)
 
-    async def _lock_batch(
-        self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None
-    ) -> set[MessageQueue] | None:
-        """What the broker granted, None where it did not answer. The request is known of until then, whoever waits."""
-        asking = self._instance.runtime.create_task(self._ask(broker_name, queues, over), name="lock")
-        self._asking[asking] = frozenset(queues)
-        asking.add_done_callback(self._asking.pop)
-        return await asyncio.shield(asking)
+    def _lost(self, process_queue: ProcessQueue) -> None:
+        if process_queue.locked:
+            process_queue.locked = False
+            self._instance.log.warning("lock lost", queue=str(process_queue.queue), group=self._group)
+            if self._trace is not None:
+                self._trace.queue_event("lock_lost", process_queue.queue, period=process_queue.period)
 
-    async def _ask(
-        self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None
-    ) -> set[MessageQueue] | None:
-        body = LockBatchBody(self._group, self._instance.client_id, tuple(queues))
-        try:
-            reply = await self._instance.call_for(
-                LockOkBody,
-                broker_name,
-                RequestCode.LOCK_BATCH_MQ,
-                body=body,
-                timeout_ms=self._config.lock_timeout_ms,
-                over=over,
-            )
-        except (RemotingError, NoRouteError, BodyError) as error:
-            self._instance.log.warning("lock request failed", broker=broker_name, group=self._group, error=str(error))
-            return None
-        return set(reply.lock_ok_mq_set)
+    # Unlocks -------------------------------------------------------------------------------------------------
 
-    def unlock_one_way(self, queue: MessageQueue) -> None:
+    def unlock(self, queue: MessageQueue) -> None:
         """As a rebalance unlocks: nobody waits for it."""
-        under_way = [asking for asking, queues in self._asking.items() if queue in queues]
-        if under_way:
-            self._unlocks_owed[queue] = None
-            under_way[-1].add_done_callback(lambda asking: self._unlock_owed(queue, asking))
-            return
-        address = self._instance.routes.master_address(queue.broker_name)
-        endpoint = self._instance.dialer.open_endpoint(address) if address else None
-        if endpoint is not None:
-            body = encode_body(LockBatchBody(self._group, self._instance.client_id, (queue,)), endpoint.serialize_type)
-            endpoint.send_one_way(RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, body=body))
+        self._take([(queue, self._of(queue).unlock())])
 
     def unlock_later(self, queue: MessageQueue) -> None:
-        """As a rebalance unlocks a queue that had messages in hand: after `unlock_delay_ms`."""
-        self._cancel_unlock(queue)
-        delay_ms = self._config.unlock_delay_ms
-        self._unlock_timers[queue] = self._instance.runtime.call_later_ms(delay_ms, self._unlock_if_gone, queue)
-
-    def _unlock_if_gone(self, queue: MessageQueue) -> None:
-        """RocketMQ does not look whether the queue came back meanwhile, and frees a lock in use (wire.md 12.3)."""
-        del self._unlock_timers[queue]
-        if queue not in self._table:
-            self.unlock_one_way(queue)
-
-    def _unlock_owed(self, queue: MessageQueue, asked: Asking) -> None:
-        """Once more later where the broker did not answer: it may handle the lock request behind this unlock."""
-        if queue in self._unlocks_owed:
-            del self._unlocks_owed[queue]
-            if asked.cancelled() or asked.exception() is not None or asked.result() is None:
-                self.unlock_later(queue)
-            self.unlock_one_way(queue)
-
-    def _cancel_unlock(self, queue: MessageQueue) -> None:
-        self._unlocks_owed.pop(queue, None)
-        timer = self._unlock_timers.pop(queue, None)
-        if timer is not None:
-            timer.cancel()
+        """As a rebalance unlocks a queue that had messages in hand: after `unlock_delay_ms`, unless it came back."""
+        self._take([(queue, self._of(queue).unlock_later())])
 
     async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
-        """As a shutdown unlocks: each broker's answer is waited for.
+        """As a shutdown unlocks: each broker's answer is waited for, and nothing is asked for any more.
 
-        With `queues` go those whose unlock is still to come, or they would stay locked until they expire.
+        With `queues` go those whose unlock is still to come, or they would stay locked until they expire. Lock
+        requests without an answer are waited for up to `await_termination_ms`.
         """
-        owed, self._unlocks_owed = self._unlocks_owed, {}
-        await asyncio.gather(*self._asking, return_exceptions=True)
-        to_come = dict.fromkeys([*owed, *self._unlock_timers])
-        later = [queue for queue in to_come if queue not in self._table]
-        for queue in to_come:
-            self._cancel_unlock(queue)
-        for broker_name, held in _by_broker([*queues, *later]).items():
-            body = LockBatchBody(self._group, self._instance.client_id, tuple(held))
+        self._closing = True
+        config = self._config
+        leaving = dict.fromkeys([*queues, *(queue for queue in self._locks if queue not in self._table)])
+        await asyncio.gather(*[self._connect(broker_name) for broker_name in by_broker(leaving)])
+        self._take([(queue, self._of(queue).unlock()) for queue in leaving])
+        calls_ms = config.connect_timeout_ms + config.request_timeout_ms + config.lock_timeout_ms
+        await self._wait_until(lambda: not self._any(leaving, _ASKING), calls_ms)
+        doubtful = self._doubtful(leaving)
+        await self._wait_until(lambda: not self._any(leaving, _UNLOCKING), config.lock_timeout_ms)
+        if doubtful:
+            await self._wait_until(lambda: not self._doubtful(doubtful), config.await_termination_ms)
+            self._take([(queue, self._of(queue).unlock()) for queue in self._doubtful(doubtful)])
+            await self._wait_until(lambda: not self._any(doubtful, _UNLOCKING), config.lock_timeout_ms)
+        self._close(self._any(leaving, _UNLOCKING), self._doubtful(doubtful))
+
+    def _doubtful(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Unlocked, but an earlier lock request may still be handled."""
+        return [queue for queue in queues if self._of(queue).doubts]
+
+    def _any(self, queues: Iterable[MessageQueue], states: tuple[LockState, ...]) -> list[MessageQueue]:
+        return [queue for queue in queues if self._of(queue).state in states]
+
+    async def _connect(self, broker_name: str) -> None:
+        try:
+            await self._instance.dialer.endpoint(self._instance.address_of(broker_name))
+        except (RemotingError, NoRouteError) as error:
+            self._instance.log.warning("unlock failed", broker=broker_name, error=str(error))
+
+    def _close(self, unanswered: list[MessageQueue], doubtful: list[MessageQueue]) -> None:
+        """What is not settled now expires on its broker."""
+        timeout_ms = self._config.lock_timeout_ms
+        for broker_name in by_broker(unanswered):
+            self._instance.log.warning("unlock failed", broker=broker_name, error=f"no answer within {timeout_ms} ms")
+        for broker_name, queues in by_broker(doubtful).items():
+            names = ", ".join(map(str, queues))
+            why = "a lock request without an answer may be handled yet: they stay locked until that expires"
+            self._instance.log.warning("lock_unsettled", broker=broker_name, queues=names, why=why)
+        self._requests.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    # What became of requests (LockListener) ------------------------------------------------------------------
+
+    def unanswered(self, queues: Queues) -> None:
+        self._take([(queue, self._of(queue).doubt()) for queue in queues])
+
+    def settled(self, queues: Queues, perhaps_granted: set[MessageQueue]) -> None:
+        self._take([(queue, self._of(queue).end_doubt(perhaps_granted=queue in perhaps_granted)) for queue in queues])
+
+    def unlocked(self, queues: Queues) -> None:
+        self._take([(queue, self._of(queue).unlocked()) for queue in queues])
+
+    def unlock_failed(self, queues: Queues, *, lapsed: bool) -> None:
+        self._take([(queue, self._of(queue).unlock_failed(lapsed=lapsed)) for queue in queues])
+
+    # The machine ---------------------------------------------------------------------------------------------
+
+    def _of(self, queue: MessageQueue) -> QueueLock:
+        return self._locks.get(queue, NO_LOCK)
+
+    def _take(self, steps: Iterable[tuple[MessageQueue, LockStep]]) -> None:
+        """Keep the new locks and do what they say; unlocks leave together."""
+        unlocks = []
+        for queue, (lock, actions) in steps:
+            if lock.state is LockState.FREE:
+                self._locks.pop(queue, None)
+            else:
+                self._locks[queue] = lock
+            for action in actions:
+                if action is LockAction.UNLOCK:
+                    unlocks.append(queue)
+                else:
+                    self._set_timer(queue, action)
+        if unlocks:
+            self._requests.unlock(unlocks)
+        self._progress.set()
+
+    def _set_timer(self, queue: MessageQueue, action: LockAction) -> None:
+        timer = self._timers.pop(queue, None)
+        if timer is not None:
+            timer.cancel()
+        if action is not LockAction.STOP_TIMER:
+            settle = action is LockAction.START_SETTLE_TIMER
+            delay_ms = self._config.lock_settle_ms if settle else self._config.unlock_delay_ms
+            self._timers[queue] = self._runtime.call_later_ms(delay_ms, self._timer_fired, queue)
+
+    def _timer_fired(self, queue: MessageQueue) -> None:
+        """RocketMQ does not look whether the queue came back meanwhile, and frees a lock in use (wire.md 12.3)."""
+        del self._timers[queue]
+        self._take([(queue, self._of(queue).timer(in_table=queue in self._table))])
+
+    async def _wait_until(self, done: Callable[[], object], timeout_ms: int) -> None:
+        deadline_ms = self._runtime.now_ms() + timeout_ms
+        while not done() and (left_ms := deadline_ms - self._runtime.now_ms()) > 0:
+            self._progress.clear()
             try:
-                await self._instance.call(
-                    broker_name, RequestCode.UNLOCK_BATCH_MQ, body=body, timeout_ms=self._config.lock_timeout_ms
-                )
-            except (RemotingError, NoRouteError) as error:
-                self._instance.log.warning("unlock failed", broker=broker_name, error=str(error))
-
-
-def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    batches: dict[str, list[MessageQueue]] = {}
-    for queue in sorted(queues):
-        batches.setdefault(queue.broker_name, []).append(queue)
-    return batches
+                await asyncio.wait_for(self._progress.wait(), left_ms / 1000)
+            except TimeoutError:
+                pass

@@ -184,7 +184,7 @@ class Rebalance:
         if self._table.get(queue) is process_queue:
             del self._table[queue]
         if process_queue.is_empty and not stays:
-            self._locks.unlock_one_way(queue)
+            self._locks.unlock(queue)
         else:
             self._locks.unlock_later(queue)
         return True

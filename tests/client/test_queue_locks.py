@@ -1,69 +1,10 @@
 """The client's side of the broker's locks (wire.md 7.3): asked, granted, refused, unanswered."""
 
-import json
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable
 
-from lockstep.client import ConsumerConfig, MessageQueue
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.queue_locks import QueueLocks
-from lockstep.client.trace import TraceWriter
-from lockstep.protocol.bodies import LockBatchBody, LockOkBody
-from lockstep.protocol.body_codec import decode_body, encode_body
-from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.command import RemotingCommand
-from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
-
-GROUP = "tower"
-LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
-LIVE_MS = ConsumerConfig().lock_max_live_time_ms
-UNLOCK_DELAY_MS = ConsumerConfig().unlock_delay_ms
-
-
-def body_of(command: RemotingCommand) -> LockBatchBody:
-    return decode_body(LockBatchBody, command.body, command.serialize_type)
-
-
-def grant(*refused: MessageQueue) -> Callable[[RemotingCommand], LockOkBody]:
-    return lambda command: LockOkBody(tuple(queue for queue in body_of(command).mq_set if queue not in refused))
-
-
-class Locks:
-    """QueueLocks with a table of queues 0 to 3 of two brokers."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.instance = stage.instance()
-        self.table: dict[MessageQueue, ProcessQueue] = {}
-        self.won_back: list[ProcessQueue] = []
-        self.trace = TraceWriter(stage.client, "trace", self.instance.client_id, GROUP)
-        self.locks = QueueLocks(self.instance, GROUP, ConsumerConfig(), self.table, self.trace, self.won_back.append)
-
-    def add(self, queue: MessageQueue) -> ProcessQueue:
-        now_ms = self.stage.client.now_ms()
-        process_queue = self.table[queue] = ProcessQueue(queue, len(self.table) + 1, now_ms, locked_ms=now_ms)
-        return process_queue
-
-    def traced(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.stage.client.disk.read("trace").splitlines()]
-
-
-async def locks_on(stage: Stage) -> tuple[FakeBroker, FakeBroker, Locks]:
-    first, second = await stage.broker("broker-a"), await stage.broker("broker-b")
-    stage.route_to({"broker-a": 4, "broker-b": 4})
-    answer(first, grant())
-    answer(second, grant())
-    locks = Locks(stage)
-    await locks.instance.routes.fetch(TOPIC)
-    return first, second, locks
-
-
-def answer(broker: FakeBroker, lock: Callable[[RemotingCommand], LockOkBody]) -> None:
-    def reply(command: RemotingCommand) -> RemotingCommand:
-        return command.reply(ResponseCode.SUCCESS, body=encode_body(lock(command), command.serialize_type))
-
-    broker.on[LOCK] = reply
-    broker.answers(UNLOCK, ResponseCode.SUCCESS)
+from lockstep.protocol.codes import ResponseCode
+from tests.client.locks_stage import GROUP, LIVE_MS, LOCK, UNLOCK, UNLOCK_DELAY_MS, answer, body_of, grant, locks_on
+from tests.client.stage import Stage, on_stage, queue_at
 
 
 @on_stage
@@ -186,15 +127,15 @@ async def test_a_queue_that_leaves_the_table_during_a_renewal(stage: Stage) -> N
 
 @on_stage
 async def test_unlocking_at_a_rebalance(stage: Stage) -> None:
-    """One-way, nobody waits for it; without a connection there is nothing to say."""
+    """Nobody waits for it, but its answer is wanted: a new lock waits for that. No connection is made for it."""
     first, _, locks = await locks_on(stage)
-    locks.locks.unlock_one_way(queue_at(0))
+    locks.locks.unlock(queue_at(0))
     assert first.endpoints[1:] == []
     await locks.locks.lock([queue_at(0)])
-    locks.locks.unlock_one_way(queue_at(0))
+    locks.locks.unlock(queue_at(0))
     await stage.world.until(lambda: first.requests(UNLOCK))
     (command,) = first.requests(UNLOCK)
-    assert command.is_one_way
+    assert not command.is_one_way
     assert body_of(command) == (GROUP, locks.instance.client_id, (queue_at(0),))
 
 
@@ -219,7 +160,7 @@ async def test_an_unlock_never_overtakes_a_lock(stage: Stage) -> None:
     first, _, locks = await locks_on(stage)
     locks.add(queue_at(0))
     await locks.locks.lock([queue_at(0)])  # the connection is there
-    for unlock in (locks.locks.unlock_all, lambda queues: locks.locks.unlock_one_way(*queues)):
+    for unlock in (lambda queues: locks.locks.unlock(*queues), locks.locks.unlock_all):
         stage.world.hold("broker-a", "client")
         renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
         await stage.world.sleep_ms(100)
@@ -248,7 +189,7 @@ async def test_a_queue_that_is_asked_for_again_is_not_unlocked(stage: Stage) -> 
     renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
     await stage.world.sleep_ms(100)
     del locks.table[queue_at(0)]
-    locks.locks.unlock_one_way(queue_at(0))
+    locks.locks.unlock(queue_at(0))
     again = stage.client.create_task(locks.locks.lock([queue_at(0)]), name="lock")
     await stage.world.sleep_ms(100)
     stage.world.release("broker-a", "client")
@@ -299,7 +240,7 @@ async def test_an_unlock_is_repeated_after_a_renewal_without_an_answer(stage: St
     renewing = stage.client.create_task(locks.locks.lock_all(), name="renew")
     await stage.world.sleep_ms(100)
     del locks.table[queue_at(0)]
-    locks.locks.unlock_one_way(queue_at(0))
+    locks.locks.unlock(queue_at(0))
     await renewing
     await stage.world.sleep_ms(100)
     assert len(first.requests(UNLOCK)) == 1

@@ -1,0 +1,68 @@
+"""QueueLocks on the stage: two brokers that lock what they are asked for, and see every request."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from lockstep.client import ConsumerConfig, MessageQueue
+from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.queue_locks import QueueLocks
+from lockstep.client.trace import TraceWriter
+from lockstep.protocol.bodies import LockBatchBody, LockOkBody
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from tests.client.stage import TOPIC, FakeBroker, Stage
+
+__all__ = ["GROUP", "LIVE_MS", "LOCK", "UNLOCK", "UNLOCK_DELAY_MS", "Locks", "answer", "body_of", "grant", "locks_on"]
+
+GROUP = "tower"
+LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
+LIVE_MS = ConsumerConfig().lock_max_live_time_ms
+UNLOCK_DELAY_MS = ConsumerConfig().unlock_delay_ms
+
+
+def body_of(command: RemotingCommand) -> LockBatchBody:
+    return decode_body(LockBatchBody, command.body, command.serialize_type)
+
+
+def grant(*refused: MessageQueue) -> Callable[[RemotingCommand], LockOkBody]:
+    return lambda command: LockOkBody(tuple(queue for queue in body_of(command).mq_set if queue not in refused))
+
+
+class Locks:
+    """QueueLocks with a table of queues 0 to 3 of two brokers."""
+
+    def __init__(self, stage: Stage, config: ConsumerConfig) -> None:
+        self.stage = stage
+        self.instance = stage.instance()
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.won_back: list[ProcessQueue] = []
+        self.trace = TraceWriter(stage.client, "trace", self.instance.client_id, GROUP)
+        self.locks = QueueLocks(self.instance, GROUP, config, self.table, self.trace, self.won_back.append)
+
+    def add(self, queue: MessageQueue) -> ProcessQueue:
+        now_ms = self.stage.client.now_ms()
+        process_queue = self.table[queue] = ProcessQueue(queue, len(self.table) + 1, now_ms, locked_ms=now_ms)
+        return process_queue
+
+    def traced(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stage.client.disk.read("trace").splitlines()]
+
+
+async def locks_on(stage: Stage, **config: Any) -> tuple[FakeBroker, FakeBroker, Locks]:
+    first, second = await stage.broker("broker-a"), await stage.broker("broker-b")
+    stage.route_to({"broker-a": 4, "broker-b": 4})
+    answer(first, grant())
+    answer(second, grant())
+    locks = Locks(stage, ConsumerConfig(**config))
+    await locks.instance.routes.fetch(TOPIC)
+    return first, second, locks
+
+
+def answer(broker: FakeBroker, lock: Callable[[RemotingCommand], LockOkBody]) -> None:
+    def reply(command: RemotingCommand) -> RemotingCommand:
+        return command.reply(ResponseCode.SUCCESS, body=encode_body(lock(command), command.serialize_type))
+
+    broker.on[LOCK] = reply
+    broker.answers(UNLOCK, ResponseCode.SUCCESS)
