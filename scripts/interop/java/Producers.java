@@ -1,6 +1,7 @@
 import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** What producers take: --name-server, --topic, --producer-group, --namespace, --body-bytes, --tags, --delay-level. */
 final class Producers {
@@ -22,7 +23,8 @@ final class Producers {
 
     static DefaultMQProducer make(Arguments arguments) {
         boolean trace = arguments.getBoolean("message-trace", false);
-        return configure(new DefaultMQProducer(arguments.get("producer-group", "interop-producers"), trace), arguments);
+        String group = arguments.get("producer-group", "interop-producers");
+        return configure(new DefaultMQProducer(group, (RPCHook) null, trace, null), arguments);
     }
 
     /** Message number {@code seq}: its body is the number, filled up to --body-bytes with text that compresses. */

@@ -7,7 +7,6 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
-import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 
 /** What both kinds of push consumers take: --group, --topic, --name-server and the settings below. */
 final class PushConsumers {
@@ -20,7 +19,8 @@ final class PushConsumers {
         if (arguments.has("namespace")) {
             consumer.setNamespace(arguments.need("namespace"));
         }
-        consumer.setMessageModel(MessageModel.valueOf(arguments.get("model", "CLUSTERING")));
+        // Not by the name of its class, whose package is another one in 5.x.
+        consumer.setMessageModel(consumer.getMessageModel().valueOf(arguments.get("model", "CLUSTERING")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(arguments.get("begin", "CONSUME_FROM_FIRST_OFFSET")));
         if (arguments.has("timestamp")) {
             consumer.setConsumeTimestamp(arguments.need("timestamp"));

@@ -52,6 +52,11 @@ final class TracedOffsets implements OffsetStore {
         store.updateOffset(queue, offset, increaseOnly);
     }
 
+    /** Of the interface in 5.x, where a reset calls it; 4.9.8 has no such method, and so no annotation can stand here. */
+    public void updateAndFreezeOffset(MessageQueue queue, long offset) {
+        updateOffset(queue, offset, false);
+    }
+
     @Override
     public void removeOffset(MessageQueue queue) {
         store.removeOffset(queue);

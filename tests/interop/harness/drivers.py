@@ -173,18 +173,29 @@ class Drivers:
 
     def java(self, main_class: str, *, properties: dict[str, str] | None = None, **arguments: Any) -> Driver:
         """A class of scripts/interop/java. `properties` are -D properties on top of FAST."""
-        require("drivers")
-        class_path = f"{BUILD / 'java' / 'classes'}:{jars('java')}/*"
+        return self._java("java", main_class, properties or {}, arguments)
+
+    def _java(self, part: str, main_class: str, properties: dict[str, str], arguments: dict[str, Any]) -> Driver:
+        require(part.replace("java", "drivers"))
+        class_path = f"{BUILD / part / 'classes'}:{jars(part)}/*"
         home = [f"-Duser.home={self.folder}", f"-Drocketmq.client.logRoot={self.folder}/rocketmq-logs"]
-        defined = [f"-D{name}={value}" for name, value in {**FAST, **(properties or {})}.items()]
+        defined = [f"-D{name}={value}" for name, value in {**FAST, **properties}.items()]
         command = ["java", *JVM, *home, *defined, "-cp", class_path, main_class, *words(arguments)]
         return self.start(main_class, command, {})
+
+    def java5(self, main_class: str, *, properties: dict[str, str] | None = None, **arguments: Any) -> Driver:
+        """The same class, with the client 5.x."""
+        return self._java("java5", main_class, properties or {}, arguments)
 
     def node(self, script: str, **arguments: Any) -> Driver:
         """A script of scripts/interop/node."""
         modules = require("node") / "node_modules"
         path = ROOT / "scripts" / "interop" / "node" / script
         return self.start(path.stem, ["node", str(path), *words(arguments)], {"NODE_PATH": str(modules)})
+
+    def go(self, command: str, **arguments: Any) -> Driver:
+        """A command of scripts/interop/go: produce, consume."""
+        return self.start(f"go-{command}", [str(require("go") / "driver"), command, *words(arguments)], {})
 
     def cpp(self, script: str, **arguments: Any) -> Driver:
         """A Python script of scripts/interop/cpp, with the wheel that carries librocketmq on its path."""

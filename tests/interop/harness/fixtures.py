@@ -39,7 +39,8 @@ def either(request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture
 def drivers(tmp_path: Path) -> Iterator[Drivers]:
-    """Starts drivers: drivers.java("OrderedProducer", name_server=...), .node(...), .cpp(...), .python(...)."""
+    """Starts drivers: drivers.java("OrderedProducer", name_server=...), .java5(...), .node(...), .cpp(...),
+    .go(...), .python(...)."""
     started = Drivers(tmp_path)
     try:
         yield started

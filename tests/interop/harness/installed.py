@@ -12,7 +12,7 @@ BUILD = ROOT / "build" / "interop"
 
 
 def require(part: str) -> Path:
-    """The folder of a part: java, drivers, apache, node, cpp. Without it the test fails in CI, is skipped elsewhere."""
+    """The folder of a part of scripts/interop/set_up.py. Without it the test fails in CI, is skipped elsewhere."""
     folder = BUILD / part
     if (folder / ".ready").exists():
         return folder
@@ -24,7 +24,7 @@ def require(part: str) -> Path:
 
 
 def jars(part: str) -> Path:
-    """The folder of a part's jars: java for the clients and mqadmin, apache for name server and broker."""
+    """The folder of a part's jars: java for client and mqadmin, java5 for the client 5.x, apache for the servers."""
     return require(part) / "lib"
 
 
