@@ -95,7 +95,7 @@ class ProducerConfig(ClientConfig):
     """`retry_keyed`: a keyed send whose outcome is unknown is repeated in order, with the same UNIQ_KEY.
 
     `compress_msg_body_over_howmuch` bytes of body are compressed, 0: never; `compress_type` ZLIB is what every reader
-    knows, LZ4 and ZSTD are for consumers of 5.x and Lockstep; `compress_level` is 0 to 9 for ZLIB, 1 to 22 for ZSTD,
+    knows, LZ4 and ZSTD are for Lockstep and Java from 4.9.4 on; `compress_level` is 0 to 9 for ZLIB, 1 to 22 for ZSTD,
     and nothing for LZ4. `create_topic_key` is the topic whose brokers make topics by sends. `check_request_hold_max`
     questions of brokers after transactions wait at most.
     """

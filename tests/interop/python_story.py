@@ -4,23 +4,26 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lockstep.client import (
     ConsumeFromWhere,
+    ConsumeOrderlyContext,
+    ConsumeOrderlyStatus,
     ConsumerConfig,
     Message,
+    MessageExt,
     OrderlyListener,
     Producer,
     PushConsumer,
     SendResult,
 )
 from lockstep.simulation.checkers import OrderReport, check_files
-from tests.integration.processes import PATIENCE
+from tests.integration.processes import PATIENCE, until
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import Row, RowMaker
 
-__all__ = ["FAST_CONFIG", "FAST_PROPERTIES", "PythonStory", "eventually"]
+__all__ = ["FAST_CONFIG", "FAST_PROPERTIES", "PythonStory", "eventually", "handled_by_us"]
 
 FAST_PROPERTIES = {
     "rocketmq.client.rebalance.waitInterval": 1000,
@@ -53,6 +56,24 @@ async def eventually(condition: Callable[[], Awaitable[Any]], what: str, timeout
     while not await condition():
         assert asyncio.get_running_loop().time() < deadline, f"not within {timeout_s} s: {what}"
         await asyncio.sleep(POLL_S)
+
+
+async def handled_by_us(
+    server: Server, topic: str, group: str, count: int, *, ordering: Literal["queue", "key"] = "queue"
+) -> list[MessageExt]:
+    """What an ordered consumer of ours handled of a topic, once that is so many messages."""
+    handled: list[MessageExt] = []
+
+    async def listener(messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus:
+        handled.extend(messages)
+        return ConsumeOrderlyStatus.SUCCESS
+
+    name_server = server.name_server
+    consumer = PushConsumer(group, name_server=name_server, config=FAST_CONFIG, listener=listener, ordering=ordering)
+    consumer.subscribe(topic)
+    async with consumer:
+        await until(lambda: len(handled) >= count, f"{count} messages are handled")
+    return handled
 
 
 @dataclass

@@ -36,13 +36,14 @@ func emit(name string, fields event) {
 // content is what producers and consumers say of a message alike. `key` is the sharding key as this client reads it.
 func content(message *primitive.Message) event {
 	fields := event{
-		"topic":     message.Topic,
-		"key":       message.GetShardingKey(),
-		"keys":      message.GetKeys(),
-		"tags":      message.GetTags(),
-		"seq":       nil,
-		"bodyBytes": len(message.Body),
-		"bodyCrc32": crc32.ChecksumIEEE(message.Body),
+		"topic":      message.Topic,
+		"key":        message.GetShardingKey(),
+		"keys":       message.GetKeys(),
+		"properties": message.GetProperties(),
+		"tags":       message.GetTags(),
+		"seq":        nil,
+		"bodyBytes":  len(message.Body),
+		"bodyCrc32":  crc32.ChecksumIEEE(message.Body),
 	}
 	var seq int
 	if json.Unmarshal([]byte(message.GetProperty("seq")), &seq) == nil {
