@@ -1,4 +1,4 @@
-"""Consumption by key: the messages of one queue at once, those of one sharding key in order (docs/order.md 4).
+"""Consumption by key: the messages of one queue at once, those of one key in order (docs/order.md 4).
 
 Beyond RocketMQ. As with ConsumeMessageOrderlyService the broker's lock guards a queue, the calls of two generations of
 a process queue never meet (`QueueGate`), and a rebalance waits for running calls (`listener_running`). Unlike there,
@@ -23,6 +23,7 @@ from lockstep.client.lane_workers import LaneWorkers
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_gate import QueueGate
+from lockstep.client.trace import TraceWriter
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
@@ -161,8 +162,7 @@ class ConsumeByKeyService:
                             continue
                         work.totals.consumed(len(messages), now_ms - start.began_ms, status is _SUSPEND)
                         if trace is not None:
-                            period = work.process_queue.period
-                            trace.handled(work.queue, period, messages, status.name, start.begin, ordering="key")
+                            self._note(trace, lane, work, messages, status, start.begin)
                         if status is _SUCCESS and context.auto_commit:
                             has_more = work.lanes.handled(lane)
                         else:
@@ -180,6 +180,18 @@ class ConsumeByKeyService:
                 lane = workers.next_now() or await workers.rest()
         finally:
             workers.left()
+
+    def _note(
+        self,
+        trace: TraceWriter,
+        lane: Lane,
+        work: _Work,
+        messages: Sequence[MessageExt],
+        status: ConsumeOrderlyStatus,
+        begin: tuple[int, int],
+    ) -> None:
+        period, key = work.process_queue.period, lane.key
+        trace.handled(work.queue, period, messages, status.name, begin, ordering="key", key_of=lambda _: key)
 
     def _may_start(self, lane: Lane, work: _Work, now_ms: int) -> bool:
         """Without the lock or the gate the lane is kept until it can be had."""

@@ -1,8 +1,8 @@
-"""The messages of one owned queue, parted by sharding key: each key in order, one key not behind another. Synchronous.
+"""The messages of one owned queue, parted by key: each key in order, one key not behind another. Synchronous.
 
 A *lane* is what is in hand of one key. At most one call of the listener works on a lane, so a key stays in order; any
-number of lanes may be at work, so a slow or failing key holds up itself alone. Messages without a sharding key share a
-lane of their own. Beyond RocketMQ, whose orderly consumption is one call at a time per queue (docs/order.md 4).
+number of lanes may be at work, so a slow or failing key holds up itself alone. Messages without a key share a lane of
+their own. Beyond RocketMQ, whose orderly consumption is one call at a time per queue (docs/order.md 4).
 
 A lane whose listener failed is *parked*: what is in it waits, and does not count in `ready_count`, until an attempt
 succeeds.
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from lockstep.client.message_key import SHARDING_KEY_OF, KeyOf
 from lockstep.protocol.message import MessageExt
 
 __all__ = ["KeyLanes", "Lane"]
@@ -46,13 +47,15 @@ class Lane:
 
 
 class KeyLanes:
-    """`span_max`: the highest pulled offset may lie that far above the lowest that is not handled, and no further.
+    """`key_of` names the lane of a message. `span_max`: the highest pulled offset may lie that far above the lowest
+    that is not handled, and no further.
 
     What was pulled beyond it waits until the lowest is handled. Everything costs O(1) per message, amortised.
     """
 
-    def __init__(self, span_max: int) -> None:
+    def __init__(self, span_max: int, key_of: KeyOf = SHARDING_KEY_OF) -> None:
         self.span_max = span_max
+        self._key_of = key_of
         self.highest = -1  # pulled
         self.ready_count = 0  # messages not handled and not in a parked lane
         self.message_bytes = 0  # of all that are not handled
@@ -87,10 +90,10 @@ class KeyLanes:
         return self._put_in_lanes(within)
 
     def _put_in_lanes(self, messages: Sequence[MessageExt]) -> list[Lane]:
-        lanes, ready_count = self._lanes, 0
+        lanes, key_of, ready_count = self._lanes, self._key_of, 0
         started: list[Lane] = []
         for message in messages:
-            key = message.sharding_key
+            key = key_of(message)
             lane = lanes.get(key)
             if lane is None:
                 lane = lanes[key] = Lane(key)

@@ -1,8 +1,9 @@
-"""The process queue of `ordering="key"`: its content lies in lanes, one a sharding key."""
+"""The process queue of `ordering="key"`: its content lies in lanes, one a key."""
 
 from collections.abc import Sequence
 
 from lockstep.client.key_lanes import KeyLanes, Lane
+from lockstep.client.message_key import SHARDING_KEY_OF, KeyOf
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.client_bodies import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
@@ -26,9 +27,10 @@ class KeyedProcessQueue(ProcessQueue):
         locked_ms: int | None = None,
         needs_lock: bool = True,
         span_max: int,
+        key_of: KeyOf = SHARDING_KEY_OF,
     ) -> None:
         super().__init__(queue, period, now_ms, locked_ms=locked_ms, needs_lock=needs_lock)
-        self.lanes = KeyLanes(span_max)
+        self.lanes = KeyLanes(span_max, key_of)
 
     def put_in_lanes(self, messages: Sequence[MessageExt]) -> list[Lane]:
         """The lanes that may be started for what was pulled."""

@@ -12,6 +12,7 @@ from lockstep.client.consume_service import ConsumeService, ServiceParts
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.keyed_process_queue import KeyedProcessQueue
 from lockstep.client.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
+from lockstep.client.message_key import KeyOf
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.send_back import SendBack
 
@@ -30,7 +31,9 @@ class OrderingRow(NamedTuple):
     needs_lock: bool
     checks_span: bool
     new_service: Callable[[ServiceParts], ConsumeService]
-    process_queues: Callable[[ConsumerConfig], Callable[..., ProcessQueue]] = lambda _config: ProcessQueue
+    process_queues: Callable[[ConsumerConfig, KeyOf], Callable[..., ProcessQueue]] = lambda _config, _key_of: (
+        ProcessQueue
+    )
 
 
 def _dead_letters(parts: ServiceParts) -> DeadLetters:
@@ -50,8 +53,8 @@ def _concurrent(parts: ServiceParts) -> ConsumeService:
     return ConsumeMessageConcurrentlyService(parts, send_back)
 
 
-def _keyed_process_queues(config: ConsumerConfig) -> Callable[..., ProcessQueue]:
-    return partial(KeyedProcessQueue, span_max=config.key_span_max)
+def _keyed_process_queues(config: ConsumerConfig, key_of: KeyOf) -> Callable[..., ProcessQueue]:
+    return partial(KeyedProcessQueue, span_max=config.key_span_max, key_of=key_of)
 
 
 ORDERINGS: Final[Mapping[OrderingName, OrderingRow]] = {

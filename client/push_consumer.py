@@ -9,6 +9,7 @@ from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.listener import AnyListener
+from lockstep.client.message_key import MessageKey, key_function
 from lockstep.client.message_selector import Expression, check_at_brokers, subscription_of
 from lockstep.client.orderings import ORDERINGS, OrderingName
 from lockstep.client.push_engine import PushEngine, PushOptions
@@ -29,10 +30,11 @@ class PushConsumer(Lifecycle):
 
     The listener is `listener(messages, context) -> status`, `async def` or plain; plain ones run on threads of the
     consumer's own. `ordering` says what is kept in order, and which statuses there are: "queue" is RocketMQ's orderly
-    consumption, "none" its concurrent one. In `message_model` BROADCASTING every consumer of the group gets every
-    message; not given, it is the config's. `namespace` parts the topics and groups of tenants, as a Producer's.
-    `name_server` is "host:port[;host:port]" or the environment's NAMESRV_ADDR. `trace` names a file that gets a JSON
-    line for everything that matters to order.
+    consumption, "none" its concurrent one; with "key" each sharding key is in order, or what `key` says instead: a
+    function of the message, or a property's name, as "KEYS". In `message_model` BROADCASTING every consumer of the
+    group gets every message; not given, it is the config's. `namespace` parts the topics and groups of tenants, as a
+    Producer's. `name_server` is "host:port[;host:port]" or the environment's NAMESRV_ADDR. `trace` names a file that
+    gets a JSON line for everything that matters to order.
     """
 
     error = ConsumerError
@@ -46,6 +48,7 @@ class PushConsumer(Lifecycle):
         config: ConsumerConfig | None = None,
         listener: AnyListener | None = None,
         ordering: OrderingName = "queue",
+        key: MessageKey | None = None,
         message_model: MessageModel | None = None,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
         trace: str | None = None,
@@ -60,13 +63,16 @@ class PushConsumer(Lifecycle):
         check_group(self.group)
         self.config = config or ConsumerConfig()
         self.ordering = ordering
+        if key is not None and ordering != "key":
+            raise ConsumerError(f"key is for ordering='key', not {ordering!r}")
+        self._log = log or StdlibLog("lockstep.client")
+        self._key_of = key_function(key, self._log)
         self.message_model = message_model or self.config.message_model
         self._name_servers = name_server_addresses(name_server, self.config)
         self._listener = listener
         self._strategy = strategy
         self._trace_path = trace
         self._given_runtime = runtime
-        self._log = log or StdlibLog("lockstep.client")
         self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._trace: TraceWriter | None = None
@@ -152,6 +158,7 @@ class PushConsumer(Lifecycle):
                 config=self.config,
                 listener=self._listener,
                 ordering=ORDERINGS[self.ordering],
+                key_of=self._key_of,
                 message_model=self.message_model,
                 strategy=self._strategy,
                 hooks=self._hooks,

@@ -16,6 +16,7 @@ from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.listener import AnyListener, ListenerCall
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
+from lockstep.client.message_key import KeyOf
 from lockstep.client.offset_reset import OffsetReset
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.orderings import OrderingRow
@@ -44,6 +45,7 @@ class PushOptions(NamedTuple):
     config: ConsumerConfig
     listener: AnyListener
     ordering: OrderingRow
+    key_of: KeyOf  # counts with ordering "key" alone
     message_model: MessageModel
     strategy: AllocateMessageQueueStrategy
     hooks: ConsumeHooks
@@ -133,7 +135,7 @@ class PushEngine:
             topics=lambda: list(self._subscriptions),
             on_added=self._start_pulling,
             on_changed=self._queues_changed,
-            new_process_queue=options.ordering.process_queues(self._config),
+            new_process_queue=options.ordering.process_queues(self._config, options.key_of),
             trace=self._trace,
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lockstep.client.errors import SendOutcome
+from lockstep.client.message_key import SHARDING_KEY_OF, KeyOf
 from lockstep.client.send_request import Outgoing
 from lockstep.client.send_result import SendResult
 from lockstep.protocol.message import MessageExt
@@ -47,10 +48,12 @@ class TraceWriter:
         begin: tuple[int, int],
         *,
         ordering: str | None = None,
+        key_of: KeyOf = SHARDING_KEY_OF,
     ) -> None:
         """One record a message of a listener call; `begin` is (wall_ms, mono_ns) before the call.
 
-        `ordering` is what the call keeps in order, "key" or "none"; None is the whole queue.
+        `ordering` is what the call keeps in order, "key" or "none"; None is the whole queue. `key_of` is what
+        it takes for a message's key.
         """
         head = {**self._head("handled"), **_queue(queue), "period": period, "status": status}
         if ordering is not None:
@@ -60,7 +63,7 @@ class TraceWriter:
             {
                 **head,
                 "offset": message.queue_offset,
-                "key": message.sharding_key,
+                "key": key_of(message),
                 "msg_id": message.msg_id,
                 "reconsume_times": message.reconsume_times,
             }

@@ -9,6 +9,7 @@ from lockstep.client.consume_by_key import ConsumeByKeyService
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.keyed_process_queue import KeyedProcessQueue
 from lockstep.client.listener import BY_KEY
+from lockstep.client.message_key import KeyOf
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.properties import SHARDING_KEY
 from tests.client.consume_service import SUSPEND, S
@@ -235,8 +236,8 @@ async def test_a_trace_that_cannot_be_written_commits_nothing(stage: Stage) -> N
         def now(self) -> tuple[int, int]:
             return 0, 0
 
-        def handled(self, *_: object, ordering: str) -> None:
-            assert ordering == "key"
+        def handled(self, *_: object, ordering: str, key_of: KeyOf) -> None:
+            assert (ordering, key_of(keyed(9, "other"))) == ("key", "a")  # the lane's
             if self.broken:
                 raise OSError("disk full")
 

@@ -45,13 +45,13 @@ from lockstep.simulation.checkers import Cause, Kind, OrderReport, Record, check
 from tests.scenarios.calls import Answer, Calls
 from tests.scenarios.heard import Heard
 
-__all__ = ["GROUP", "TOPIC", "Cluster", "LogLine", "take_all"]
+__all__ = ["GROUP", "TOPIC", "TRACE", "Cluster", "LogLine", "take_all"]
 
 Client = PushConsumer | Producer | PullConsumer | LitePullConsumer
 C = TypeVar("C", bound=Client)
 TOPIC, GROUP = "Aircraft", "tower"
 BROKER, PRODUCER = "broker", "producer"
-_TRACE = "trace.jsonl"
+TRACE = "trace.jsonl"
 
 
 def take_all(_group: str, _client: str, queues: Collection[MessageQueue], _clients: object) -> list[MessageQueue]:
@@ -237,7 +237,7 @@ class Cluster:
             listener=listener or self.seen.listener(runtime, work_ms, works_ms or {}, answer, ordering=ordering),
             ordering=ordering,
             strategy=strategy,
-            trace=_TRACE,
+            trace=TRACE,
             runtime=runtime,
             log=self._log(name),
         )
@@ -269,7 +269,7 @@ class Cluster:
         runtime = self.world.host(name)
         config = ProducerConfig(serialize_type=self.serialize_type, **settings)
         producer = Producer(
-            f"{name}s", name_server=self.name_server, config=config, trace=_TRACE, runtime=runtime, log=self._log(name)
+            f"{name}s", name_server=self.name_server, config=config, trace=TRACE, runtime=runtime, log=self._log(name)
         )
         self._clients[name] = producer
         self._traced[name] = None
@@ -363,7 +363,7 @@ class Cluster:
 
     def records(self, name: str) -> list[Record]:
         """A host's trace so far. All hosts share one monotonic clock, so calls may be compared as if on one."""
-        lines = self.world.disk(name).read(_TRACE).splitlines()
+        lines = self.world.disk(name).read(TRACE).splitlines()
         return [{**json.loads(line), "host": "simulation"} for line in lines]
 
     async def end(self, *, judge: bool = True) -> OrderReport:
@@ -390,7 +390,7 @@ class Cluster:
     def _record_evidence(self, report: OrderReport) -> None:
         """Traces and logs become part of the run's hash."""
         for name in self._traced:
-            self.world.record(f"trace of {name} {zlib.crc32(self.world.disk(name).read(_TRACE)):08x}")
+            self.world.record(f"trace of {name} {zlib.crc32(self.world.disk(name).read(TRACE)):08x}")
         self.world.record(f"log {zlib.crc32(repr(self.log).encode()):08x}")
         for line in report.lines():
             self.world.record(line)

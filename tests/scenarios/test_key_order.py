@@ -1,12 +1,24 @@
 """`ordering="key"`: keys of one queue side by side, each in order, and what a failing one costs the others: nothing."""
 
+import asyncio
 from collections import defaultdict
 from itertools import pairwise
 
-from lockstep.client import ConsumeFromWhere, ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
+from lockstep.client import (
+    ConsumeFromWhere,
+    ConsumeOrderlyContext,
+    ConsumeOrderlyStatus,
+    ConsumerConfig,
+    Message,
+    MessageExt,
+    MessageQueue,
+    PushConsumer,
+)
+from lockstep.remoting.logs import EventLog
+from lockstep.simulation import SimRuntime
 from lockstep.simulation.checkers import Cause
 from tests.scenarios.calls import Answer
-from tests.scenarios.cluster import BROKER, GROUP, Cluster, take_all
+from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, TRACE, Cluster, take_all
 from tests.scenarios.scenario import INSTANT, scenario
 
 SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
@@ -52,6 +64,42 @@ async def test_keys_of_a_queue_are_handled_at_once(cluster: Cluster) -> None:
     assert by_key(cluster) == {f"key{key}": in_turn(key, 8, 40) for key in range(8)}
     await cluster.leave("c1")
     assert cluster.committed() == 40
+
+
+@scenario(INSTANT)
+async def test_the_key_that_a_consumer_names(cluster: Cluster) -> None:
+    """Messages of a Java 4.9 producer, in one queue, without a sharding key: with key="KEYS" four keys are handled at
+    once, each in order, and the trace has that key."""
+    await cluster.broker(queues=1)
+    producer = await cluster.producer()
+    texts: dict[str | None, list[bytes]] = defaultdict(list)
+
+    async def listen(messages: list[MessageExt], _: ConsumeOrderlyContext) -> None:
+        await asyncio.sleep(1)
+        texts[messages[0].keys].append(messages[0].body)
+
+    def consumer(runtime: SimRuntime, log: EventLog) -> PushConsumer:
+        config = ConsumerConfig(consume_from_where=FIRST)
+        made = PushConsumer(
+            "by-keys", name_server=cluster.name_server, config=config, listener=listen, ordering="key", key="KEYS",
+            trace=TRACE, runtime=runtime, log=log,
+        )  # fmt: skip
+        made.subscribe(TOPIC)
+        return made
+
+    for number in range(20):
+        message = Message(TOPIC, b"%d" % number, keys=f"k{number % 4}")
+        await cluster.world.host(PRODUCER).run(producer.send(message, queue=MessageQueue(TOPIC, BROKER, 0)))
+    began_ms = cluster.world.elapsed_ms
+    await cluster.start_client("c9", consumer)
+    cluster._traced["c9"] = None  # its trace is judged
+    await cluster.world.until(lambda: sum(map(len, texts.values())) == 20)
+    assert cluster.world.elapsed_ms - began_ms < 10_000
+    assert texts == {f"k{key}": [b"%d" % number for number in range(key, 20, 4)] for key in range(4)}
+    handled = [record for record in cluster.records("c9") if record["event"] == "handled"]
+    assert {record["key"] for record in handled} == {"k0", "k1", "k2", "k3"}
+    report = await cluster.end()
+    assert (report.handled, report.keys) == (20, 4)
 
 
 @scenario(INSTANT)
