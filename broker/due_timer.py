@@ -34,6 +34,11 @@ class DueTimer:
         if self._due.next_due_ms != self._armed_ms and not self._closed:
             self._arm()
 
+    def look_again(self) -> None:
+        """The machine slept: timers did not count that, and the clock did."""
+        if not self._closed:
+            self._arm()
+
     def close(self) -> None:
         self._closed = True
         if self._timer is not None:

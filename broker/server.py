@@ -94,6 +94,7 @@ class BrokerServer:
         self._all_closed: asyncio.Future[None] | None = None
         self._stopping = False
         self._due_timers: tuple[DueTimer, ...] = ()
+        self._end_of_watch: Callable[[], object] = lambda: None
         self._settings = EndpointSettings(
             server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max
         )
@@ -168,6 +169,7 @@ class BrokerServer:
         )
         for due_timer in self._due_timers:
             due_timer.check()
+        self._end_of_watch = self._runtime.on_wake(self._woke)
         self._every(config.scan_interval_ms, "scan clients", broker.scan)
         self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.stats.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
@@ -230,6 +232,7 @@ class BrokerServer:
         if self._stopping:
             return
         self._stopping = True
+        self._end_of_watch()
         for timer in self._timers.values():
             timer.cancel()
         for due_timer in self._due_timers:
@@ -321,6 +324,12 @@ class BrokerServer:
             action(self._runtime.now_ms())
 
         self._timers[name] = self._runtime.call_later_ms(interval_ms, fire)
+
+    def _woke(self, slept_ms: int) -> None:
+        """What became due in the sleep, which may be hours, is due now; what is repeated is so within seconds."""
+        self._log.warning("machine_slept", slept_ms=slept_ms)
+        for due_timer in self._due_timers:
+            due_timer.look_again()
 
     def _soon(self, callback: Callable[[], None]) -> None:
         self._runtime.call_later_ms(0, callback)

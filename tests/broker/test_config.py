@@ -51,10 +51,11 @@ def test_settings_that_cannot_work_are_refused_with_the_reason(changes: dict[str
 def test_settings_that_default_clients_cannot_work_with_are_named(name: str) -> None:
     """They are legal, for clients may have settings to match; the broker logs what the others need."""
     assert BrokerConfig().too_short_for_default_clients() == []
-    ((named, above, why),) = replace(BrokerConfig(), **{name: 30_000}).too_short_for_default_clients()
+    short: dict[str, Any] = {name: 30_000}
+    ((named, above, why),) = replace(BrokerConfig(), **short).too_short_for_default_clients()
     assert (named, above) == (name, 30_000)
     assert "30000 ms" in why
-    assert replace(BrokerConfig(), **{name: 30_001}).too_short_for_default_clients() == []
+    assert replace(BrokerConfig(), **(short | {name: 30_001})).too_short_for_default_clients() == []
 
 
 def test_rocketmqs_own_names_are_known() -> None:

@@ -123,3 +123,21 @@ def test_a_closed_one_stays_silent() -> None:
     work.dues_ms = [3000]
     timer.check()
     assert runtime.waiting_ms == []
+
+
+def test_a_sleep_of_the_machine_is_counted() -> None:
+    """The timer was set for two hours, of which the machine slept one: it is set anew for what is left."""
+    runtime, work, timer = new_timer()
+    work.dues_ms = [7_201_000]
+    timer.check()
+    assert runtime.waiting_ms == [7_201_000]
+    runtime.timers[0].due_ms += 3_600_000  # it stood still for an hour
+    runtime.at_ms += 3_600_000
+    timer.look_again()
+    assert runtime.waiting_ms == [7_201_000]
+    runtime.advance(7_201_000)
+    assert work.ran_at_ms == [7_201_000]
+    timer.close()
+    work.dues_ms = [7_300_000]
+    timer.look_again()
+    assert runtime.waiting_ms == []

@@ -1,9 +1,9 @@
-"""A machine that sleeps: its locks run out though its timers stand still (docs/order.md 2)."""
+"""A machine that sleeps, and one whose wall clock is set: locks run out though timers stand still (docs/order.md 2)."""
 
-from lockstep.client import ConsumeOrderlyStatus, MessageExt
+from lockstep.client import ConsumeOrderlyStatus, Message, MessageExt, MessageQueue
 from lockstep.client.orderings import OrderingName
 from lockstep.simulation.checkers import Cause
-from tests.scenarios.cluster import BROKER, TOPIC, Cluster, take_all
+from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster, take_all
 from tests.scenarios.scenario import scenario
 
 SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
@@ -95,3 +95,55 @@ async def test_a_broker_that_slept_gives_away_what_expired(cluster: Cluster) -> 
     await cluster.at(22_500 + ASLEEP_MS)
     cluster.world.wake(BROKER)
     assert await cluster.lock("rival")
+
+
+@scenario()
+async def test_a_broker_that_slept_delivers_what_is_due(cluster: Cluster) -> None:
+    """A message delayed by 2 h comes at its time though the broker slept for an hour of them, and one of a minute
+    within a second of the waking."""
+    cluster.expected.possible = {Cause.TAKEOVER}
+    await cluster.broker(queues=1)
+    producer = await cluster.producer()
+    sent_ms = cluster.world.elapsed_ms
+    for text, level in (("0", 18), ("1", 5)):
+        message = Message(TOPIC, text.encode(), delay_level=level)
+        await cluster.world.host(PRODUCER).run(producer.send(message, queue=MessageQueue(TOPIC, BROKER, 0)))
+    await cluster.at(30_000)
+    cluster.world.suspend_for(BROKER, 3_600_000)
+    await cluster.at(3_630_000 + WAKE_SEEN_MS + RECEIVED_MS)
+    assert [message.body for message in cluster.stored()] == [b"1"]
+    [line] = cluster.events("machine_slept", host=BROKER)
+    assert line.fields["slept_ms"] == 3_600_000
+    await cluster.at(sent_ms + 7_200_000 - 10)
+    assert len(cluster.stored()) == 1
+    await cluster.at(sent_ms + 7_200_000 + RECEIVED_MS)
+    assert [message.body for message in cluster.stored()] == [b"1", b"0"]
+    await cluster.end(judge=False)  # nobody consumes
+
+
+@scenario()
+async def test_a_clock_that_was_ahead_delays_nothing_for_long(cluster: Cluster) -> None:
+    """A broker whose clock was an hour ahead restarts with the right one: what it had delayed by 10 s comes at once,
+    later messages as ever, and the locks of a client that ran through it are renewed."""
+    cluster.world.set_clock(BROKER, 3_600_000)
+    await cluster.broker(queues=1, data_dir="data")
+    producer = await cluster.producer()
+    await cluster.consumer("c1")
+    await cluster.send(3)
+    queue = MessageQueue(TOPIC, BROKER, 0)
+    await cluster.world.host(PRODUCER).run(producer.send(Message(TOPIC, b"3", delay_level=3), queue=queue))
+    await cluster.at(5_000)
+    cluster.world.set_clock(BROKER, 0)
+    await cluster.at(6_000)
+    await cluster.stop_broker()
+    cluster.world.crash(BROKER)
+    await cluster.broker(queues=1, data_dir="data")
+    assert cluster.world.host(BROKER).now_ms() == cluster.world.now_ms
+    await cluster.world.until(lambda: len(cluster.seen.texts()) == 4, timeout_ms=20_000)
+    cluster.sent += [str(number) for number in range(4, 7)]
+    for number in range(4, 7):
+        message = Message(TOPIC, str(number).encode())
+        await cluster.world.host(PRODUCER).run(producer.send(message, queue=queue))
+    await cluster.all_seen()
+    assert cluster.seen.texts() == [str(number) for number in range(7)]
+    assert cluster.owner() == cluster.world.host("c1").address
