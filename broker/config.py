@@ -70,6 +70,7 @@ class BrokerConfig:
     segment_bytes: int = setting(0, name="mappedFileSizeCommitLog")  # 0: an eighth of the limit, at most 64 MiB
     data_dir: str = setting("", name="storePathRootDir")  # where messages are kept; empty: in memory alone
     flush_sync: bool = False  # a send is answered only when it is on disk
+    trace: str = ""  # a file where a start after a crash tells the order checker where groups stand; empty: none
     queue_file_bytes: int = setting(6_000_000, name="mappedFileSizeConsumeQueue")
     index_slot_count: int = setting(5_000_000, name="maxHashSlotNum")
     index_item_count: int = setting(20_000_000, name="maxIndexNum")

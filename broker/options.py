@@ -99,6 +99,8 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="keep everything here, in RocketMQ's layout, over a restart (default: in memory alone)")  # fmt: skip
     add("--flush", choices=("async", "sync"), default="async",
         help="sync: a send is answered only when it is on disk (default %(default)s: a moment before)")  # fmt: skip
+    add("--trace", metavar="FILE",
+        help="with --data-dir: after a crash, tell the order checker here what offsets may have gone back")  # fmt: skip
     add("--lock-live-ms", metavar="MS", type=int, default=defaults.lock_max_live_time_ms,
         help="life of a queue lock that is not renewed (default %(default)s)")  # fmt: skip
     add("--lock-mode", metavar="MODE", default=defaults.lock_mode, help="faithful: RocketMQ's locks (default)")
@@ -134,6 +136,8 @@ def parse_options(arguments: list[str]) -> Options:
         parser.error("--data-dir: must name a folder; without the option everything is in memory")
     if given.data_dir and not serve_broker:
         parser.error("--data-dir: a name server alone has nothing to keep")
+    if given.trace and not given.data_dir:
+        parser.error("--trace: a broker in memory has no offsets after a crash; it needs --data-dir")
     try:
         config = replace(
             defaults,
@@ -151,6 +155,7 @@ def parse_options(arguments: list[str]) -> Options:
             memory_limit_bytes=given.memory_limit,
             data_dir=given.data_dir or defaults.data_dir,
             flush_sync=given.flush == "sync",
+            trace=given.trace or defaults.trace,
             lock_max_live_time_ms=given.lock_live_ms,
             lock_mode=given.lock_mode,
             log_debug=given.log_level == "debug",

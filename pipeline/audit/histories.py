@@ -8,7 +8,7 @@ history give every rule what it needs, so that what follows looks at the excepti
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as fn
 
-__all__ = ["ORDER", "facts", "period_names", "present_generation", "queue_names", "queue_records"]
+__all__ = ["ORDER", "facts", "of_clients", "period_names", "present_generation", "queue_names", "queue_records"]
 
 _STATUS = {"SUSPEND_CURRENT_QUEUE_A_MOMENT": "S", "RECONSUME_LATER": "L", "ROLLBACK": "R", "COMMIT": "C"}
 _ORDERING = {"key": "K", "none": "N"}
@@ -16,6 +16,14 @@ ORDER = ("time_ns", "source", "line")
 _QUEUE = ("history", "group", "topic", "broker", "queue_id")
 _OF_PERIOD = ("acquired", "positioned", "handled", "committed", "lock_lost", "dropped")
 _OF_QUEUE = (*_OF_PERIOD, "stored", "reset", "dead_lettered", "sent_back")
+
+
+def of_clients(events: DataFrame) -> DataFrame:
+    """The records about queues, but of groups and topics that no client's record names: a broker tells of them all."""
+    place = ["history", "group", "topic"]
+    records = events.where(fn.col("event").isin(*_OF_QUEUE))
+    took_part = records.where("client_id is not null").select(*place).distinct()
+    return records.join(fn.broadcast(took_part), place, "left_semi")
 
 
 def queue_records(events: DataFrame, restarts: DataFrame | None) -> DataFrame:

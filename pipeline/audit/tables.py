@@ -9,7 +9,7 @@ from pyspark.sql import functions as fn
 
 from lockstep.pipeline.audit.content import Content, content, exists_of
 from lockstep.pipeline.audit.evidence import violations
-from lockstep.pipeline.audit.histories import facts, period_names, queue_names, queue_records
+from lockstep.pipeline.audit.histories import facts, of_clients, period_names, queue_names, queue_records
 from lockstep.pipeline.audit.lanes import lane_repeats
 from lockstep.pipeline.audit.losses import loss_findings, losses
 from lockstep.pipeline.audit.measures import latency, owners, rates
@@ -93,7 +93,8 @@ def _judge(
     numbers = work.small(line_numbers(spans, files))
     events = work.large("events", timed(lines, spans, numbers))
     stock = content(events, topic, work)
-    records = queue_records(events, stock.restarts)
+    judged = events if spans.where("has_brokers").isEmpty() else of_clients(events)
+    records = queue_records(judged, stock.restarts)
     rows = work.large("facts", facts(records))
     exists = exists_of(stock, work.small(queue_names(records)))
     queues = work.small(exists.queues)

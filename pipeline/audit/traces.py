@@ -39,9 +39,9 @@ def read_traces(spark: SparkSession, *paths: str) -> DataFrame:
 def blocks(lines: DataFrame) -> DataFrame:
     """A row a block of a file and host in it: what must be known of all files before their lines can be read.
 
-    (history, file, line_block, host, first_row, last_row, clock, has_lanes). `clock`: of the first record with a
-    monotonic time, its (line_row, clock_ns), what to add to it for the wall clock's. `has_lanes`: some do not keep
-    queue order.
+    (history, file, line_block, host, first_row, last_row, clock, has_lanes, has_brokers). `clock`: of the first record
+    with a monotonic time, its (line_row, clock_ns), what to add to it for the wall clock's. `has_lanes`: some do not
+    keep queue order. `has_brokers`: some are of no client.
     """
     is_record = fn.col("broken").isNull()
     clock = fn.struct("line_row", (fn.col("wall_ms") * 1_000_000 - fn.col("mono_ns")).alias("clock_ns"))
@@ -51,6 +51,9 @@ def blocks(lines: DataFrame) -> DataFrame:
         fn.max("line_row").alias("last_row"),
         fn.min(fn.when(is_record & fn.col("mono_ns").isNotNull(), clock)).alias("clock"),
         fn.coalesce(fn.bool_or(fn.col("ordering") != "queue"), fn.lit(False)).alias("has_lanes"),
+        fn.coalesce(fn.bool_or((fn.col("event") == "reset") & fn.col("client_id").isNull()), fn.lit(False)).alias(
+            "has_brokers"
+        ),
     )
 
 

@@ -28,7 +28,8 @@ fields `topic`, `broker`, `queue_id`:
                                        Optional: ordering, "key" or "none": what the call keeps in order
     committed      Q, period, offset   about to be sent to the broker; the next offset to consume
     stored         Q, offset           optional: the broker has stored it
-    reset          Q, offset           the offset was moved on purpose, or because it was illegal
+    reset          Q, offset           the offset was moved on purpose, or because it was illegal. Without a client
+                                       it is a broker's after a crash: where the group stands, for commits may be lost
     lock_lost      Q, period           the lock is gone; it may be won back
     dropped        Q, period, why      the period is over
     dead_lettered  Q, offset, key, msg_id
@@ -45,6 +46,8 @@ of each of its queues: sends belong to it by their time, what a consumer does by
 born. A period that reads on across the restart without noticing is judged by the old store; a reset that it
 writes passes over messages of the new one. Without the marker
 the repeats of old offsets count as caused by the `reset` that the broker's rule writes.
+
+A broker does not know who is judged: a group and topic that no client's record names takes no part.
 
 Tag filters are unknown to a trace: check a filtering group with a topic whose messages it all wants.
 """
@@ -98,6 +101,7 @@ class OrderChecker:
         self._shared = Shared()
         self._restarts: Counter[str | None] = Counter()  # by broker; None: of every broker
         self._owned: dict[tuple[str, str, str, int], OwnedQueue] = {}
+        self._took_part: set[tuple[str, str]] = set()  # group, topic: of some client's records
         self._sent: dict[tuple[str, str, int, int], OffsetSet] = {}  # topic, broker, queue id, restarts before
         self._send_failures: Counter[str] = Counter()
 
@@ -128,6 +132,8 @@ class OrderChecker:
     def report(self, torn_lines: int = 0) -> OrderReport:
         """The verdict. Call it once, after the last record."""
         findings = self._shared.findings
+        for unjudged in [name for name in self._owned if name[:2] not in self._took_part]:
+            del self._owned[unjudged]  # known by a broker's records alone
         histories = [history for owned in self._owned.values() for history in owned.histories.values()]
         losses = Losses()
         for name, sent in self._sent.items():
@@ -172,6 +178,8 @@ class OrderChecker:
         """The history a consumer's record belongs to: that of its period's birth, or the present one."""
         broker = record["broker"]
         name = (record["group"], record["topic"], broker, record["queue_id"])
+        if "client_id" in record:
+            self._took_part.add(name[:2])
         owned = self._owned.get(name)
         if owned is None:
             owned = self._owned[name] = OwnedQueue(record["group"], MessageQueue(*name[1:]), self._shared)

@@ -286,3 +286,36 @@ def test_the_report_reads_as_a_table() -> None:
     text = "\n".join(story.report().lines())
     assert "unexplained-repeat: a (period 1) went back from offset 1 to 0" in text
     assert "keys checked" in text
+
+
+def _told_by_the_broker(story: Story, offset: int, group: str = "g") -> None:
+    """After a crash: no client, no clock but the wall's."""
+    record = story.record("broker", "reset", offset=offset, group=group)
+    del record["client_id"], record["mono_ns"]
+
+
+def test_commits_that_a_killed_broker_lost_are_no_violation() -> None:
+    """It says where the group stands when it is back: what is handled again from there on has a cause."""
+    story = Story()
+    story.sent(*range(6))
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 1, 2, 3)
+    story.commit("a", 1, 4)
+    _told_by_the_broker(story, 1)
+    story.own("b", 1, 1)
+    story.handle("b", 1, 1, 2, 3, 4, 5)
+    story.commit("b", 1, 6)
+    report = story.report()
+    assert (kinds(report), report.lost, report.duplicates) == ([], 0, {Cause.RESET: 3})
+
+
+def test_a_group_that_a_broker_alone_knows_takes_no_part() -> None:
+    """It tells of all its groups, and who is judged it does not know: nothing is missed by those without a trace."""
+    story = Story()
+    story.sent(*range(3))
+    story.own("a", 1, 0)
+    _told_by_the_broker(story, 1, group="another")
+    story.handle("a", 1, 0, 1, 2)
+    story.commit("a", 1, 3)
+    report = story.report()
+    assert (kinds(report), report.lost, report.handled, report.queues) == ([], 0, 3, 1)

@@ -7,7 +7,7 @@ told by tests/scenarios/test_broker_restart.py.
 import asyncio
 import json
 import random
-import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from lockstep.client.store_check import StoreCheck
 from lockstep.client.store_files import Damage, FileRun, read_config, scan_log
 from lockstep.protocol.config_bodies import ConsumerOffsetTable
 from lockstep.protocol.message import decode_messages
+from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.clocks import boot_ns
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.os_storage import OsStorage
@@ -84,16 +85,16 @@ class Crashes:
 
     @property
     def _witness(self) -> Path:
-        return self.processes.folder / "witness.trace"
+        """What each start leaves of offsets that went back with the end before it."""
+        return self.processes.folder / "broker.trace"
 
     async def _broker(self, like: BrokerProcess | None = None) -> BrokerProcess:
         settings = [*SMALL_FILES, f"flushConsumerOffsetInterval={self.offsets_interval_ms}"]
         options = [word for setting in settings for word in ("-D", setting)]
         topics = [] if like else ["--topic", f"{TOPIC}:{QUEUES}", "--topic", f"{LATER}:1"]
         self._born_ns = boot_ns()
-        return await self.processes.broker(
-            "--data-dir", str(self.folder), "--flush", "sync", *SHORT_BROKER_LOCKS, *options, *topics, like=like
-        )
+        kept = ("--data-dir", str(self.folder), "--flush", "sync", "--trace", str(self._witness))
+        return await self.processes.broker(*kept, *SHORT_BROKER_LOCKS, *options, *topics, like=like)
 
     async def _consumer(self, broker: BrokerProcess, number: int) -> ConsumerProcess:
         config = {**SHORT_LOCKS, "persist_consumer_offset_interval_ms": 200}
@@ -129,16 +130,6 @@ class Crashes:
         for queue_id, offset in self._recovered.items():
             assert found.get(queue_id, -1) >= offset, f"queue {queue_id} went back from {offset} to {found}"
         self._recovered = found
-        with (self.processes.folder / "producer.trace").open(encoding="utf-8") as sent:
-            first = sent.readline()
-        if not first.endswith("\n"):
-            return  # nothing was sent yet
-        reset = {"event": "reset", "wall_ms": time.time_ns() // 1_000_000, "mono_ns": boot_ns()}
-        with self._witness.open("a", encoding="utf-8") as witness:
-            for queue_id in range(QUEUES):
-                offset = found.get(queue_id, 0)
-                place = {"topic": TOPIC, "broker": "broker-a", "queue_id": queue_id, "group": GROUP, "offset": offset}
-                witness.write(json.dumps({**reset, **place, "host": json.loads(first)["host"]}) + "\n")
 
     def _committed_on_disk(self) -> dict[int, int]:
         try:
@@ -194,3 +185,6 @@ class Crashes:
         assert not wrong, f"acknowledged, and not there: {wrong[:10]}"
         missing = [text for text in self.later if text not in delivered]
         assert not missing, f"acknowledged with a delay, and never delivered: {missing[:10]}"
+        waited = Counter(text for topic, text, _ in self._log() if topic == SCHEDULE_TOPIC)
+        came = Counter(text for topic, text, _ in self._log() if topic == LATER)
+        assert came == waited, f"delivered again over a kill: {(came - waited).most_common(10)}"

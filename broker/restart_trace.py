@@ -1,0 +1,67 @@
+"""What a start after a crash leaves for the order checker (docs/order.md 1): offsets that may have gone back.
+
+Up to `flushConsumerOffsetInterval` of commits are gone with a killed broker, and it cannot know which. So it says where
+each group stands now, as records `reset`: what is handled again from there on is no violation.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from lockstep.broker.core import Broker
+from lockstep.broker.store.errors import StoreUnusable
+from lockstep.protocol.names import RESERVED_TOPICS, is_retry_topic, retry_topic
+from lockstep.protocol.subscription_group import BUILT_IN_GROUPS
+from lockstep.remoting.storage import Storage
+
+__all__ = ["leave_resets"]
+
+_RECORDS_MAX: Final = 100_000
+_WRITTEN_AT_ONCE: Final = 1000
+
+
+def leave_resets(broker: Broker, storage: Storage, now_ms: int) -> None:
+    """Add the records to the file of `--trace`, if the broker's last life was a crash.
+
+    Raises:
+        StoreUnusable: The file cannot be written to; the broker's folder is free again then.
+    """
+    kept, path = broker.kept, broker.config.trace
+    if not path or kept is None:
+        return
+    queues = [(topic, queue_id) for topic, queue_id in kept.store.queues if topic not in RESERVED_TOPICS]
+    groups = [group.group_name for group in broker.groups.groups if group.group_name not in BUILT_IN_GROUPS]
+    head = {"event": "reset", "wall_ms": now_ms, "broker": broker.config.broker_name}
+    places = _places(broker.offsets.all(), queues, groups) if kept.data_dir.crashed else iter(())
+    try:
+        file = storage.open_append(path)
+        try:
+            for _ in range(0, _RECORDS_MAX, _WRITTEN_AT_ONCE):
+                records = [{**head, **place} for place in islice(places, _WRITTEN_AT_ONCE)]
+                file.write("".join([json.dumps(record) + "\n" for record in records]).encode())
+        finally:
+            file.close()
+    except OSError as error:
+        kept.abandon()
+        raise StoreUnusable(f"--trace {path}: {error.strerror or error}") from None
+    if next(places, None) is not None:
+        broker.log.warning("reset_records_left_out", file=path, records_max=_RECORDS_MAX)
+
+
+def _places(
+    offsets: dict[tuple[str, str], dict[int, int]], queues: Iterable[tuple[str, int]], groups: Iterable[str]
+) -> Iterator[dict[str, Any]]:
+    """Where each group stands in each queue; a queue of which nothing is known may have been at any offset."""
+    queue_ids: dict[str, set[int]] = {}
+    for topic, queue_id in queues:
+        queue_ids.setdefault(topic, set()).add(queue_id)
+    for (topic, group), known in offsets.items():
+        for queue_id in sorted({*known, *queue_ids.get(topic, ())}):
+            yield {"group": group, "topic": topic, "queue_id": queue_id, "offset": max(0, known.get(queue_id, 0))}
+    for group in groups:
+        for topic, ids in queue_ids.items():
+            others = is_retry_topic(topic) and topic != retry_topic(group)
+            if (topic, group) not in offsets and not others:
+                for queue_id in sorted(ids):
+                    yield {"group": group, "topic": topic, "queue_id": queue_id, "offset": 0}
