@@ -14,7 +14,7 @@ from lockstep.protocol.codes import (
 )
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
-from lockstep.protocol.names import DEFAULT_CLUSTER, check_topic
+from lockstep.protocol.names import DEFAULT_CLUSTER, TRACE_TOPIC, check_topic
 from lockstep.protocol.store_layout import ENTRY_BYTES, FILE_END_BYTES
 from lockstep.remoting.settings import Address, SettingError, parse_addresses, setting
 
@@ -94,6 +94,8 @@ class BrokerConfig:
     auto_create_groups: bool = setting(True, name="autoCreateSubscriptionGroup")
     broker_permission: int = setting(6, name="brokerPermission", live=True)  # 4: may be read, 2: may be written to
     delay_levels: str = setting(DELAY_LEVELS, name="messageDelayLevel")
+    trace_topic_enable: bool = setting(False, name="traceTopicEnable")  # the broker has a topic for clients' traces
+    trace_topic: str = setting(TRACE_TOPIC, name="msgTraceTopicName")
     reject_transactions: bool = setting(False, name="rejectTransactionMessage", live=True)
     transaction_check_interval_ms: int = setting(60_000, name="transactionCheckInterval", live=True)
     transaction_timeout_ms: int = setting(6000, name="transactionTimeOut", live=True)
@@ -234,7 +236,7 @@ class BrokerConfig:
             "advertise",
             f"{self.advertised_host!r} is neither a host name nor an IPv4 address",
         )
-        for name in ("broker_name", "cluster"):
+        for name in ("broker_name", "cluster", "trace_topic"):
             try:
                 check_topic(getattr(self, name))
             except LocalProtocolError as error:

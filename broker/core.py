@@ -97,6 +97,7 @@ class Broker:
             broker_name=config.broker_name,
             auto_create=config.auto_create_topics,
             default_queue_nums=config.default_topic_queue_nums,
+            trace_topic=config.trace_topic if config.trace_topic_enable else None,
             topics_max=config.topics_max,
             on_full=self.limits.met,
             on_change=self._on_topics_changed,

@@ -43,6 +43,7 @@ class TopicConfigManager:
         broker_name: str,
         auto_create: bool,
         default_queue_nums: int,
+        trace_topic: str | None = None,
         topics_max: int,
         on_full: Callable[[str, int, int], None],
         on_change: Callable[[Sequence[TopicConfig]], None],
@@ -52,7 +53,8 @@ class TopicConfigManager:
         self._on_change = on_change
         self._table: dict[str, TopicConfig] = {}
         self._version = DataVersion(0, 0)
-        self._own = frozenset({cluster, broker_name, reply_topic(cluster)})
+        traces = [] if trace_topic is None else [trace_topic]
+        self._own = frozenset({cluster, broker_name, reply_topic(cluster), *traces})
         full = _READ_WRITE | _INHERIT
         built_in = [
             ("SELF_TEST_TOPIC", 1, _READ_WRITE),
@@ -63,6 +65,7 @@ class TopicConfigManager:
             ("OFFSET_MOVED_EVENT", 1, _READ_WRITE),
             ("SCHEDULE_TOPIC_XXXX", _SCHEDULE_QUEUE_NUMS, _READ_WRITE),
             (reply_topic(cluster), 1, _READ_WRITE),
+            *[(topic, 1, _READ_WRITE) for topic in traces],
         ]
         for topic, queue_nums, perm in built_in:
             self._table[topic] = TopicConfig(topic, queue_nums, queue_nums, perm)

@@ -6,15 +6,18 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from lockstep.client.admin import AdminClient, NotLockstepError
+from lockstep.client.cli_explain import ConsumeLog, Explainer
 from lockstep.client.cli_format import format_json, parse_format
 from lockstep.client.cli_options import configured
-from lockstep.client.cli_output import CliError, StderrLog, counted, note, progress, seconds, write_out
+from lockstep.client.cli_output import CliError, counted, note, progress, write_out
 from lockstep.client.cli_time import moment_ms
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
+from lockstep.client.first_offset import DEFAULT_LOOK_BACK_MS
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
+from lockstep.client.profiles import profiled
 from lockstep.client.push_consumer import PushConsumer
-from lockstep.protocol.heartbeat import ConsumeFromWhere, SubscriptionData
+from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic
@@ -24,7 +27,6 @@ from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 __all__ = ["ConsumeOptions", "consume"]
 
 _BATCH = 32  # messages handed to the printer at once, where no --count asks for an exact end
-_EXPLAIN_AFTER_S = 2.0
 _LOOK_EVERY_S, _LOOK_AT_BROKER_EVERY = 0.1, 10
 
 _FROM = {
@@ -44,6 +46,7 @@ class ConsumeOptions:
     begin: str  # first, last or a time
     format: str | None
     lock_live_ms: int | None
+    profile: str
     properties: list[str] | None
     verbose: bool
 
@@ -56,7 +59,7 @@ async def consume(options: ConsumeOptions) -> None:
     runtime = AsyncioRuntime()
     config = _config(options, runtime.now_ms())
     printer = _Printer(options, asyncio.get_running_loop())
-    log = StderrLog(verbose=options.verbose)
+    log = ConsumeLog(runtime, verbose=options.verbose)
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(
             AdminClient(name_server=options.name_server, config=ClientConfig(), runtime=runtime, log=log)
@@ -77,7 +80,16 @@ async def consume(options: ConsumeOptions) -> None:
         )
         consumer.subscribe(options.topic, options.tags)
         await stack.enter_async_context(consumer)
-        session = _Session(options, runtime, admin, consumer, printer, ends)
+        explainer = Explainer(
+            options.topic,
+            admin,
+            consumer,
+            log,
+            runtime,
+            printed=lambda: printer.printed,
+            writing=lambda: printer.writing,
+        )
+        session = _Session(options, runtime, admin, consumer, printer, ends, explainer)
         await session.run()
     printer.raise_failure()
 
@@ -92,12 +104,21 @@ def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
         consume_timestamp_ms=begin_ms,
         consume_message_batch_max_size=_BATCH,
     )
+    config, changed = profiled(config, options.profile)
+    if changed:
+        shown = ", ".join([f"{name} = {value} (4.9.8: {usual})" for name, usual, value in changed])
+        note(f"profile {options.profile}: {shown}")
     if options.lock_live_ms is not None:
         config = _with_lock_life(config, options.lock_live_ms)
+    threads = config.consume_threads
     config = configured(config, options.properties)
     if options.count:
         config = replace(config, consume_message_batch_max_size=1)
-    return replace(config, consume_thread_count=1)
+    if config.consume_threads != threads:
+        note("messages are printed by one thread, whatever consumeThreadMin and consumeThreadMax are")
+    if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and config.consume_timestamp_ms is None:
+        config = replace(config, consume_timestamp_ms=now_ms - DEFAULT_LOOK_BACK_MS)
+    return replace(config, consume_thread_count=1, consume_thread_min=0)
 
 
 def _with_lock_life(config: ConsumerConfig, live_ms: int) -> ConsumerConfig:
@@ -131,7 +152,8 @@ async def _place_new_group(
     By RocketMQ's rule a new group begins at 0 as long as a queue's first message is at hand, whatever it asks for
     (wire.md 8.1). A Lockstep broker tells whether it knows the group; of others the rule is taken.
     """
-    if options.begin == "first":
+    where = config.consume_from_where
+    if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET or config.message_model is MessageModel.BROADCASTING:
         return
     try:
         known = await admin.groups()
@@ -141,7 +163,8 @@ async def _place_new_group(
         return
     for queue in queues:
         timestamp = config.consume_timestamp_ms
-        offset = await (admin.max_offset(queue) if timestamp is None else admin.search_offset(queue, timestamp))
+        by_time = where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and timestamp is not None
+        offset = await (admin.search_offset(queue, timestamp or 0) if by_time else admin.max_offset(queue))
         await admin.update_consumer_offset(options.group, queue, offset)
 
 
@@ -155,11 +178,14 @@ class _Printer:
         self._failure: Exception | None = None
         self.done = asyncio.Event()
         self.printed = 0
+        self.writing = False
 
     def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
         if self._failure is None and self.printed != self._count:
             try:
+                self.writing = True
                 write_out(b"".join([self._format(message) for message in messages]))
+                self.writing = False
             except Exception as error:
                 self._failure = error
                 self._loop.call_soon_threadsafe(self.done.set)
@@ -196,6 +222,7 @@ class _Session:
         consumer: PushConsumer,
         printer: _Printer,
         ends: Mapping[MessageQueue, int],
+        explainer: Explainer,
     ) -> None:
         self._options = options
         self._runtime = runtime
@@ -203,9 +230,10 @@ class _Session:
         self._consumer = consumer
         self._printer = printer
         self._left = dict(ends)
+        self._explainer = explainer
 
     async def run(self) -> None:
-        explaining = self._runtime.create_task(self._explain(), name="explain")
+        explaining = self._runtime.create_task(self._explainer.run(), name="explain")
         try:
             if self._options.exit_at_end:
                 await self._until_the_end()
@@ -234,23 +262,3 @@ class _Session:
             return await self._admin.consumer_offset(self._options.group, queue)
         except (RemotingError, NoRouteError):
             return None  # asked again in the next round
-
-    async def _explain(self) -> None:
-        """A consumer that has got no queue after two seconds says why."""
-        await asyncio.sleep(_EXPLAIN_AFTER_S)
-        topic, group = self._options.topic, self._options.group
-        if any(queue.topic == topic for queue in self._consumer.assigned_queues):
-            return
-        try:
-            rows = await self._admin.list_locks(group)
-        except (NotLockstepError, RemotingError, NoRouteError):
-            rows = []
-        held = [row for row in rows if row.queue.topic == topic and row.remaining_ms > 0]
-        if held:
-            longest = max(held, key=lambda row: row.remaining_ms)
-            note(
-                f"waiting for a queue of {topic}: group {group} has {len(held)} locked, {longest.client_id} for "
-                f"{seconds(longest.remaining_ms)} more unless it renews (`lockstep lock list -g {group}` shows all)"
-            )
-        else:
-            note(f"waiting for a queue of {topic}; group {group} has none for this consumer yet")

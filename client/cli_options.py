@@ -1,6 +1,7 @@
 """The options that several commands have, and how their texts are read."""
 
 from collections.abc import Callable, Coroutine
+from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from lockstep.client.cli_output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
-__all__ = ["Group", "NameServer", "Output", "Properties", "Verbose", "Work", "configured"]
+__all__ = ["Group", "NameServer", "Output", "Profile", "Properties", "Verbose", "Work", "configured"]
 
 C = TypeVar("C")
 # What a command returns: what runs on the event loop, or plain work, which a signal ends as it ends any program.
@@ -36,6 +37,13 @@ Properties = Annotated[
     ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what the client does.")]
+
+
+class Profile(StrEnum):
+    """The names of `lockstep.client.profiles`, which a command imports only when it runs."""
+
+    ROCKETMQ = "rocketmq"
+    ARTICLES = "articles"
 
 
 def configured(config: C, properties: list[str] | None) -> C:

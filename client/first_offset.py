@@ -12,10 +12,10 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["FirstOffset"]
+__all__ = ["DEFAULT_LOOK_BACK_MS", "FirstOffset"]
 
 _FIRST, _TIMESTAMP = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
-_DEFAULT_LOOK_BACK_MS = 30 * 60 * 1000
+DEFAULT_LOOK_BACK_MS = 30 * 60 * 1000
 
 
 class FirstOffset:
@@ -32,7 +32,7 @@ class FirstOffset:
         self._timestamp_ms = (
             config.consume_timestamp_ms
             if config.consume_timestamp_ms is not None
-            else instance.runtime.now_ms() - _DEFAULT_LOOK_BACK_MS
+            else instance.runtime.now_ms() - DEFAULT_LOOK_BACK_MS
         )
 
     async def __call__(self, process_queue: ProcessQueue) -> int:

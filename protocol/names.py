@@ -18,6 +18,7 @@ __all__ = [
     "RETRY_PREFIX",
     "SCHEDULE_TOPIC",
     "SYSTEM_TOPICS",
+    "TRACE_TOPIC",
     "TRANSACTION_GIVEN_UP_TOPIC",
     "check_group",
     "check_topic",
@@ -49,7 +50,8 @@ RESERVED_TOPICS: Final = frozenset(
         OFFSET_MOVED_EVENT,
     }
 )
-SYSTEM_TOPICS: Final = RESERVED_TOPICS | {DEFAULT_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"  # where clients send what they did with messages
+SYSTEM_TOPICS: Final = RESERVED_TOPICS | {DEFAULT_TOPIC, "BenchmarkTest", TRACE_TOPIC}
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 

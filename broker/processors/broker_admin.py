@@ -20,10 +20,8 @@ _FACTS: Final = {
     "fileReservedTime": "0",
     "filterServerNums": "0",
     "flushDiskType": "ASYNC_FLUSH",
-    "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
     "slaveReadEnable": "false",
     "traceOn": "true",
-    "traceTopicEnable": "false",
     "useTLS": "false",
 }
 

@@ -1,9 +1,11 @@
 """The broker's settings, statistics and runtime info: codes 25, 26, 28, 306, 315, 316, 329 (wire.md 2.4, 2.6)."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pytest
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.protocol.admin_bodies import BrokerStatsData
 from lockstep.protocol.admin_headers import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
 from lockstep.protocol.bodies import TopicConfig
@@ -11,6 +13,7 @@ from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers import CreateTopicRequestHeader
 from lockstep.protocol.name_server_bodies import KvTable
+from lockstep.remoting.settings import SettingError, with_properties
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer
 
 R, C = RequestCode, ResponseCode
@@ -88,6 +91,24 @@ def test_settings_hold_what_an_export_asks_for(peer: Peer) -> None:
     wanted += " maxMessageSize messageDelayLevel msgTraceTopicName slaveReadEnable traceOn traceTopicEnable useTLS"
     wanted += " autoCreateTopicEnable autoCreateSubscriptionGroup"
     assert set(wanted.split()) <= set(settings(peer))
+
+
+def test_the_topic_of_traces(peer: Peer) -> None:
+    """Off by default, as in RocketMQ; on, it has a route though sends make no topics."""
+    assert (settings(peer)["traceTopicEnable"], settings(peer)["msgTraceTopicName"]) == ("false", "RMQ_SYS_TRACE_TOPIC")
+    assert peer.broker.topics.get("RMQ_SYS_TRACE_TOPIC") is None
+    properties = {"traceTopicEnable": "true", "msgTraceTopicName": "traces", "autoCreateTopicEnable": "false"}
+    tracing = Peer(**asdict(with_properties(BrokerConfig(), properties)))
+    assert {name: settings(tracing)[name] for name in properties} == properties
+    assert tracing.send(topic="traces").code == 0
+    assert tracing.send(topic="RMQ_SYS_TRACE_TOPIC").code == C.TOPIC_NOT_EXIST
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 128])
+def test_a_topic_of_traces_has_a_topics_name(name: str) -> None:
+    """Refused at the start, by the name of the setting."""
+    with pytest.raises(SettingError, match="trace_topic: "):
+        BrokerConfig(trace_topic=name)
 
 
 def test_a_live_setting_takes_effect_and_the_version_moves(peer: Peer) -> None:

@@ -11,7 +11,7 @@ from tests.broker.helpers import NOW_MS
 
 
 class Topics:
-    def __init__(self, *, auto_create: bool = True, topics_max: int = 100) -> None:
+    def __init__(self, *, auto_create: bool = True, topics_max: int = 100, trace_topic: str | None = None) -> None:
         self.changes = 0
         self.told: list[str] = []
         self.full: list[tuple[str, int, int]] = []
@@ -20,6 +20,7 @@ class Topics:
             broker_name="b",
             auto_create=auto_create,
             default_queue_nums=4,
+            trace_topic=trace_topic,
             topics_max=topics_max,
             on_full=lambda *facts: self.full.append(facts),
             on_change=self._count,
@@ -31,6 +32,16 @@ class Topics:
 
     def create(self, topic: str, default_topic: str = "TBW102", queue_nums: int = 4) -> TopicConfig | None:
         return self.manager.create_by_send(topic, default_topic, queue_nums, 1, NOW_MS)
+
+
+def test_the_topic_of_traces_is_there_when_it_is_wanted() -> None:
+    """One queue, under the name that is set, and nobody's to change or delete (wire.md 8.4)."""
+    assert Topics().manager.get("RMQ_SYS_TRACE_TOPIC") is None
+    manager = Topics(trace_topic="traces").manager
+    assert manager.get("traces") == TopicConfig("traces", 1, 1, 6)
+    assert "traces" in manager.system_topics()
+    with pytest.raises(LocalProtocolError, match="'traces' is the broker's own"):
+        manager.check_name("traces")
 
 
 def test_the_built_in_topics() -> None:

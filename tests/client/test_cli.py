@@ -212,6 +212,54 @@ def test_a_reader_who_stops_reading_stops_the_printing_alone(lockstep: Lockstep)
     assert result.out == "".join(f"{n}\n{text}" for n in range(200)).removeprefix("0\n")
 
 
+def test_a_profile_says_what_it_changes(lockstep: Lockstep, orders: Result) -> None:
+    """The articles' numbers beside 4.9.8's, on stderr; messages come as always."""
+    result = lockstep("consume", "orders", "-g", "profile", "-e", "-f", "%o\n", "--profile", "articles")
+    assert (result.status, len(result.out.splitlines())) == (0, 30)
+    assert result.err.splitlines()[0] == (
+        "lockstep: profile articles: pull_delay_when_exception_ms = 3000 (4.9.8: 1000), rebalance_interval_ms = 10000 "
+        "(4.9.8: 20000), persist_consumer_offset_interval_ms = 10000 (4.9.8: 5000)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "count"),
+    [
+        (["consumeFromWhere=CONSUME_FROM_LAST_OFFSET"], 0),
+        (["consumeFromWhere=CONSUME_FROM_FIRST_OFFSET"], 30),
+        (["consumeFromWhere=CONSUME_FROM_TIMESTAMP"], 30),  # of the last 30 minutes
+        (["consumeFromWhere=CONSUME_FROM_TIMESTAMP", "consumeTimestamp=29990101000000"], 3),  # as RocketMQ: the last of each queue
+        (["consumeFromWhere=CONSUME_FROM_TIMESTAMP", "consumeTimestamp=20200101000000"], 30),
+    ],
+    ids=["last", "first", "half an hour", "later", "long ago"],
+)
+def test_where_a_new_group_begins_by_rocketmqs_names(
+    lockstep: Lockstep, orders: Result, tmp_path: Path, properties: list[str], count: int
+) -> None:
+    """-D wins over --from, on a young queue too."""
+    options = [word for text in properties for word in ("-D", text)]
+    result = lockstep("consume", "orders", "-g", tmp_path.name.replace(".", "-"), "-e", "-f", "%o\n", *options)
+    assert (result.status, len(result.out.splitlines())) == (0, count), result.err
+
+
+def test_broadcasting_by_its_property(lockstep: Lockstep, orders: Result, tmp_path: Path) -> None:
+    """Offsets lie in the folder that is named, and no broker has any; the next run begins where this one ended."""
+    options = ["-D", "messageModel=BROADCASTING", "-D", f"rocketmq.client.localOffsetStoreDir={tmp_path}"]
+    first = lockstep("consume", "orders", "-g", "broadcast", "-e", "-f", "%o\n", *options)
+    assert (first.status, len(first.out.splitlines())) == (0, 30), first.err
+    assert "broadcast" in {path.name for path in tmp_path.rglob("*")}
+    again = lockstep("consume", "orders", "-g", "broadcast", "-e", "-f", "%o\n", *options)
+    assert (again.status, again.out) == (0, "")
+    assert "no broker knows group 'broadcast'" in lockstep("offset", "show", "broadcast").err
+
+
+def test_one_thread_prints(lockstep: Lockstep, orders: Result) -> None:
+    """A number of threads is refused with a word, not ignored in silence."""
+    result = lockstep("consume", "orders", "-g", "threads", "-c", "1", "-D", "consumeThreadMax=5")
+    assert "messages are printed by one thread, whatever consumeThreadMin and consumeThreadMax are" in result.err
+    assert (result.status, len(result.rows)) == (0, 1)
+
+
 def test_a_consumer_without_a_queue_says_why(lockstep: Lockstep) -> None:
     """After two seconds one line names who holds the queues."""
     assert lockstep("topic", "create", "single", "--queues", "1").status == 0
