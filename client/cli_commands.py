@@ -12,7 +12,7 @@ import typer
 
 from lockstep.client.cli_message_commands import message
 from lockstep.client.cli_offset_commands import offset
-from lockstep.client.cli_options import Group, NameServer, Output, Profile, Properties, Verbose, Work
+from lockstep.client.cli_options import Group, NameServer, Output, Profile, ProfileOption, Properties, Verbose, Work
 from lockstep.client.cli_output import OutputFormat, UsageError, unbuffered
 from lockstep.client.cli_store_commands import store
 
@@ -153,10 +153,7 @@ def _consume(
             help="The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
         ),
     ] = None,
-    profile: Annotated[
-        Profile,
-        typer.Option(help="Intervals as RocketMQ 4.9.8 has them, or as the articles give them where they differ."),
-    ] = Profile.ROCKETMQ,
+    profile: ProfileOption = Profile.ROCKETMQ,
     properties: Properties = None,
     verbose: Verbose = False,
     name_server: NameServer = _LOCAL,

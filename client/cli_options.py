@@ -9,7 +9,7 @@ import typer
 from lockstep.client.cli_output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
-__all__ = ["Group", "NameServer", "Output", "Profile", "Properties", "Verbose", "Work", "configured"]
+__all__ = ["Group", "NameServer", "Output", "Profile", "ProfileOption", "Properties", "Verbose", "Work", "configured"]
 
 C = TypeVar("C")
 # What a command returns: what runs on the event loop, or plain work, which a signal ends as it ends any program.
@@ -44,6 +44,11 @@ class Profile(StrEnum):
 
     ROCKETMQ = "rocketmq"
     ARTICLES = "articles"
+
+
+ProfileOption = Annotated[
+    Profile, typer.Option(help="Intervals as RocketMQ 4.9.8 has them, or as the articles give them where they differ.")
+]
 
 
 def configured(config: C, properties: list[str] | None) -> C:

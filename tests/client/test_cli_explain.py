@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstep.client import AdminClient, PushConsumer
+from lockstep.client import AdminClient, ConsumeOrderlyContext, MessageExt, PushConsumer
 from lockstep.client.cli_explain import ConsumeLog, Explainer
 from lockstep.protocol.bodies import ConsumerIdList, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -38,7 +38,7 @@ class Command:
             writing=lambda: self.writing,
         )
 
-    async def _print(self, messages: list[object], _context: object) -> None:
+    async def _print(self, messages: list[MessageExt], _context: ConsumeOrderlyContext) -> None:
         self.printed += len(messages)
 
     async def run(self, duration_ms: int) -> None:

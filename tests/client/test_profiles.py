@@ -1,5 +1,7 @@
 """Profiles of settings: RocketMQ's own, and the articles' where they give other numbers (client/profiles.py)."""
 
+from typing import Any
+
 import pytest
 
 from lockstep.client import ConsumerConfig
@@ -39,7 +41,7 @@ def test_the_articles_numbers() -> None:
 @on_stage
 async def test_a_failed_pull_waits_as_the_articles_say(stage: Stage) -> None:
     """onException of article 4: 3 seconds later."""
-    it = await pulling(stage, **PROFILES["articles"])
+    it = await pulling(stage, **dict[str, Any](PROFILES["articles"]))
     times: list[int] = []
     answer = in_turn(lambda command: command.reply(ResponseCode.SYSTEM_ERROR, remark="no"), found(5))
 
