@@ -30,6 +30,7 @@ from lockstep.broker.processors import (
     topic_admin,
     transaction,
 )
+from lockstep.broker.processors.in_steps import give_fields
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import check_body_length
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -124,20 +125,6 @@ NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer]]] = {
     _R.UPDATE_NAMESRV_CONFIG: name_server_config.update_config,
 }
 
-# Replies to these have extFields, if empty ones, whatever they say: RocketMQ has a header class for them (wire.md 1.2).
-_WITH_FIELDS: Final = frozenset(
-    {
-        _R.PULL_MESSAGE,
-        _R.LITE_PULL_MESSAGE,
-        _R.UPDATE_CONSUMER_OFFSET,
-        _R.GET_ALL_TOPIC_CONFIG,
-        _R.UNREGISTER_CLIENT,
-        _R.GET_CONSUMER_LIST_BY_GROUP,
-        _R.GET_KV_CONFIG,
-        _R.REGISTER_BROKER,
-    }
-)
-
 
 def dispatch(
     handlers: Mapping[int, Handler[S]], server: S, connection: Connection, command: RemotingCommand, now_ms: int
@@ -152,6 +139,4 @@ def dispatch(
         reply = handler(server, connection, command, now_ms)
     except Refusal as refusal:
         reply = command.reply(refusal.code, remark=str(refusal))
-    if reply is not None and reply.header is None and reply.ext_fields is None and command.code in _WITH_FIELDS:
-        reply.ext_fields = {}
-    return reply
+    return give_fields(command, reply) if reply is not None else None

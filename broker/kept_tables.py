@@ -1,5 +1,6 @@
 """What a broker keeps beside its messages: topics, groups and offsets, in RocketMQ's own files (wire.md 8.4)."""
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
@@ -11,6 +12,7 @@ from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
 from lockstep.broker.table_writer import ChangingTable, Writing
 from lockstep.broker.topic_manager import TopicConfigManager
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.body_rows import BodySteps
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.config_bodies import (
     ConsumerOffsetTable,
@@ -135,7 +137,20 @@ class KeptTables:
         return SubscriptionGroupWrapper(self._tables.groups.data_version, tuple(self._tables.groups.groups))
 
     def _write(self, name: str, body: WireBody) -> None:
-        content = encode_body(body, SerializeType.JSON)
+        if isinstance(body, (TopicConfigWrapper, SubscriptionGroupWrapper, ConsumerOffsetTable)):
+            content = _in_steps(body.encode_in_steps(SerializeType.JSON, sys.maxsize))
+        else:
+            content = encode_body(body, SerializeType.JSON)
         if self._written.get(name) != content:
             self._data_dir.write_config(name, content)
             self._written[name] = content
+
+
+def _in_steps(steps: BodySteps) -> bytes:
+    """On a thread of its own, whose every step may keep the interpreter from the loop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            content: bytes = end.value
+            return content

@@ -11,10 +11,21 @@ NO_OFFSET: Final = -1
 class ConsumerOffsetManager:
     def __init__(self) -> None:
         self._table: dict[tuple[str, str], dict[int, int]] = {}
+        self._topics_of: dict[str, dict[str, None]] = {}  # group -> topics
+        self._groups_of: dict[str, dict[str, None]] = {}  # topic -> groups
+
+    def _offsets(self, topic: str, consumer_group: str) -> dict[int, int]:
+        """The offsets of a group's topic, to be written to."""
+        offsets = self._table.get((topic, consumer_group))
+        if offsets is None:
+            offsets = self._table[topic, consumer_group] = {}
+            self._topics_of.setdefault(consumer_group, {})[topic] = None
+            self._groups_of.setdefault(topic, {})[consumer_group] = None
+        return offsets
 
     def commit(self, consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
         """Store any value, also a lower one. Returns what was stored before, -1 if nothing."""
-        offsets = self._table.setdefault((topic, consumer_group), {})
+        offsets = self._offsets(topic, consumer_group)
         before = offsets.get(queue_id, NO_OFFSET)
         offsets[queue_id] = committed_offset
         return before
@@ -36,8 +47,8 @@ class ConsumerOffsetManager:
 
     def committed_below(self, topic: str, queue_id: int, offset: int) -> Iterator[tuple[str, int]]:
         """(group, committed offset) of the groups that have not consumed the queue up to `offset`."""
-        for (of_topic, consumer_group), offsets in self._table.items():
-            committed = offsets.get(queue_id, NO_OFFSET) if of_topic == topic else NO_OFFSET
+        for consumer_group in self._groups_of.get(topic, ()):
+            committed = self._table[topic, consumer_group].get(queue_id, NO_OFFSET)
             if 0 <= committed < offset:
                 yield consumer_group, committed
 
@@ -49,15 +60,20 @@ class ConsumerOffsetManager:
 
     def groups_of(self, topic: str) -> list[str]:
         """Groups that have offsets of a topic."""
-        return [consumer_group for of_topic, consumer_group in self._table if of_topic == topic]
+        return list(self._groups_of.get(topic, ()))
 
     def topics_of(self, consumer_group: str) -> list[str]:
         """Topics that a group has offsets of."""
-        return [topic for topic, of_group in self._table if of_group == consumer_group]
+        return list(self._topics_of.get(consumer_group, ()))
 
     def queues_of(self, consumer_group: str, topic: str) -> dict[int, int]:
         """Queue id -> committed offset, as stored."""
         return dict(self._table.get((topic, consumer_group), {}))
+
+    @property
+    def table(self) -> Mapping[tuple[str, str], Mapping[int, int]]:
+        """(topic, group) -> queue id -> committed offset, as it stands at any time."""
+        return self._table
 
     def all(self) -> dict[tuple[str, str], dict[int, int]]:
         """(topic, group) -> queue id -> committed offset."""
@@ -67,15 +83,19 @@ class ConsumerOffsetManager:
         """Give a group another's offsets of a topic, instead of its own."""
         offsets = self._table.get((topic, source_group))
         if offsets is not None:
-            self._table[topic, to_group] = dict(offsets)
+            copied = dict(offsets)
+            own = self._offsets(topic, to_group)
+            own.clear()
+            own.update(copied)
 
     def remove_group(self, consumer_group: str) -> None:
-        for key in [key for key in self._table if key[1] == consumer_group]:
-            del self._table[key]
+        for topic in self._topics_of.pop(consumer_group, ()):
+            del self._table[topic, consumer_group]
+            groups = self._groups_of[topic]
+            del groups[consumer_group]
+            if not groups:
+                del self._groups_of[topic]
 
-    def groups(self) -> dict[str, list[str]]:
-        """Group -> the topics it has offsets of."""
-        result: dict[str, list[str]] = {}
-        for topic, consumer_group in self._table:
-            result.setdefault(consumer_group, []).append(topic)
-        return result
+    def groups(self) -> list[str]:
+        """Groups that have offsets."""
+        return list(self._topics_of)

@@ -29,6 +29,7 @@ __all__ = [
     "as_texts",
     "decode_body",
     "encode_body",
+    "encode_part",
     "take",
 ]
 
@@ -49,14 +50,18 @@ T = TypeVar("T")
 
 def encode_body(body: WireBody, serialize_type: int) -> bytes:
     """Raises LocalProtocolError for values that have no form on the wire."""
-    wire = body.to_wire()
+    return encode_part(body.to_wire(), serialize_type, type(body).__name__)
+
+
+def encode_part(wire: Any, serialize_type: int, what: str = "body") -> bytes:
+    """A value out of plain dicts and lists. Raises LocalProtocolError, naming `what`."""
     try:
         if serialize_type == _MSGPACK:
             packed: bytes = msgpack.packb(wire, default=_entries)
             return packed
         return dumps(wire).encode("utf-8")
     except (ValueError, TypeError, OverflowError) as error:
-        raise LocalProtocolError(f"a {type(body).__name__} cannot be written: {error}") from None
+        raise LocalProtocolError(f"a {what} cannot be written: {error}") from None
 
 
 def _entries(value: Any) -> Any:

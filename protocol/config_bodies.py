@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from lockstep.protocol.bodies import DataVersion, TopicConfig
 from lockstep.protocol.body_codec import as_int, as_object, as_table
+from lockstep.protocol.body_rows import BODY_ROWS_BYTES_MAX, BodySteps, encode_table
 from lockstep.protocol.errors import BodyError, shown
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 
@@ -29,6 +30,12 @@ class TopicConfigWrapper(NamedTuple):
         table = {config.topic_name: config.to_wire() for config in self.topics}
         return {"dataVersion": self.data_version.to_wire(), "topicConfigTable": table}
 
+    def encode_in_steps(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> BodySteps:
+        """As `encode_body`."""
+        rows = ((config.topic_name, config) for config in self.topics)
+        wire = {"dataVersion": self.data_version.to_wire()}
+        return encode_table(wire, "topicConfigTable", rows, serialize_type, bytes_max)
+
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "topic configs")
@@ -45,6 +52,12 @@ class SubscriptionGroupWrapper(NamedTuple):
     def to_wire(self) -> dict[str, Any]:
         table = {config.group_name: config.to_wire() for config in self.groups}
         return {"dataVersion": self.data_version.to_wire(), "subscriptionGroupTable": table}
+
+    def encode_in_steps(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> BodySteps:
+        """As `encode_body`."""
+        rows = ((config.group_name, config) for config in self.groups)
+        wire = {"dataVersion": self.data_version.to_wire()}
+        return encode_table(wire, "subscriptionGroupTable", rows, serialize_type, bytes_max)
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
@@ -73,10 +86,24 @@ class ConsumerOffsetTable(NamedTuple):
     def to_wire(self) -> dict[str, Any]:
         return {"offsetTable": {key: _by_text(offsets) for key, offsets in self.offset_table.items()}}
 
+    def encode_in_steps(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> BodySteps:
+        """As `encode_body`."""
+        rows = ((key, _Offsets(offsets)) for key, offsets in self.offset_table.items())
+        return encode_table({}, "offsetTable", rows, serialize_type, bytes_max)
+
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         table = as_table(as_object(value, "consumer offsets").get("offsetTable") or {}, "offsetTable")
         return cls({key: _by_number(offsets, "an entry of offsetTable") for key, offsets in table.items()})
+
+
+class _Offsets(NamedTuple):
+    """One row of a ConsumerOffsetTable."""
+
+    of_queues: Mapping[int, int]
+
+    def to_wire(self) -> dict[str, int]:
+        return _by_text(self.of_queues)
 
 
 class DelayOffsetTable(NamedTuple):

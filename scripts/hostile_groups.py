@@ -11,10 +11,27 @@ from lockstep.protocol.codes import RequestCode
 __all__ = ["GROUP_ATTACKS"]
 
 GROUPS = 4000
+GROUPS_ALLOWED = 1000
+ALL_GROUPS = 40_000
+SUBSCRIPTIONS_ALLOWED = 5000
+QUEUES = 16_384
+ROUTES = 8000
 SUBSCRIPTIONS = 40_000
 PRODUCER_GROUPS = 300_000
 CLOSINGS = 300
-OFFSET_GROUPS = 20_000
+CONNECTIONS = 48
+ABOUT_ALL = (
+    RequestCode.GET_BROKER_CONSUME_STATS,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.GET_ALL_TOPIC_CONFIG,
+)
+ABOUT_QUEUES = (
+    RequestCode.GET_TOPIC_STATS_INFO,
+    RequestCode.GET_CONSUME_STATS,
+    RequestCode.QUERY_CONSUME_TIME_SPAN,
+    RequestCode.GET_BROKER_CONSUME_STATS,
+)
 
 
 def consumer(group: str, subscriptions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -48,24 +65,51 @@ async def heartbeat_of_subscriptions(target: Target) -> str:
     return await target.ask(heartbeat([consumer("many", [subscription(f"topic-{n}") for n in range(SUBSCRIPTIONS)])]))
 
 
-async def stats_of_all_groups(target: Target) -> str:
+async def groups_by_heartbeats(target: Target, count: int) -> str:
+    """Each in as many heartbeats as it takes, from connections of their own: as many a heartbeat as are allowed."""
+    made = []
+    for start in range(0, count, GROUPS_ALLOWED):
+        names = range(start, start + GROUPS_ALLOWED)
+        made.append(await target.ask(heartbeat([consumer(f"group-{number}", []) for number in names])))
+    return f"{len(made)} times {made[-1]}"
+
+
+async def about_all_groups(target: Target) -> str:
+    answers = [await groups_by_heartbeats(target, ALL_GROUPS)]
     peer = await target.connect()
     fields = {"topic": "probe", "queueId": 0, "commitOffset": 0}
-    commits = (
+    await peer.ask_all(
         json_request(RequestCode.UPDATE_CONSUMER_OFFSET, fields | {"consumerGroup": f"group-{number}"})
-        for number in range(OFFSET_GROUPS)
+        for number in range(ALL_GROUPS)
     )
-    stored = await peer.ask_all(commits)
-    return f"{stored}, then {await target.ask(json_request(RequestCode.GET_BROKER_CONSUME_STATS, {'isOrder': False}))}"
+    for code in ABOUT_ALL:
+        fields = {"isOrder": "false"} if code == RequestCode.GET_BROKER_CONSUME_STATS else {}
+        answers.append(f"{int(code)}: {await target.ask(json_request(code, fields))}")
+    return ", ".join(answers)
 
 
-async def configs_of_all_groups(target: Target) -> str:
-    peer = await target.connect()
-    made = []
-    for start in range(0, OFFSET_GROUPS, GROUPS):
-        names = range(start, start + GROUPS)
-        made.append(outcome_of(await peer.ask(heartbeat([consumer(f"group-{number}", []) for number in names]))))
-    return f"{made[-1]}, then {await target.ask(json_request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}))}"
+async def groups_on_a_disk(target: Target) -> str:
+    return await groups_by_heartbeats(target, ALL_GROUPS)
+
+
+async def subscriptions_allowed(target: Target) -> str:
+    subscriptions = [subscription(f"topic-{number}") for number in range(SUBSCRIPTIONS_ALLOWED)]
+    return await target.ask(heartbeat([consumer("many", subscriptions)]))
+
+
+async def stats_of_many_queues(target: Target) -> str:
+    fields: dict[str, Any] = {
+        "topic": "wide", "defaultTopic": "TBW102", "readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6,
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
+    }  # fmt: skip
+    answers = [await target.ask(json_request(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))]
+    commit = {"topic": "wide", "queueId": 0, "commitOffset": 0, "consumerGroup": "g"}
+    await target.ask(json_request(RequestCode.UPDATE_CONSUMER_OFFSET, commit))
+    await target.ask(heartbeat([consumer("g", [])]))
+    for code in ABOUT_QUEUES:
+        about = {"topic": "wide", "consumerGroup": "g", "group": "g", "isOrder": "false"}
+        answers.append(f"{int(code)}: {await target.ask(json_request(code, about))}")
+    return ", ".join(answers)
 
 
 async def closings_with_many_groups(target: Target) -> str:
@@ -86,14 +130,73 @@ async def unregister_the_broker(target: Target) -> str:
     return f"{answer}; a route then: {await target.ask(route, name_server=True)}"
 
 
+async def closings_allowed(target: Target) -> str:
+    """As many groups as a connection may be in, of as many connections as may be members; all end at once."""
+    peers = [await target.connect() for _ in range(CONNECTIONS)]
+    answer = ""
+    for number, peer in enumerate(peers):
+        for part in range(2):
+            names = [f"p{number}-{part}-{member}" for member in range(GROUPS_ALLOWED)]
+            answer = outcome_of(await peer.ask(heartbeat(producers=names)))
+    for peer in peers:
+        peer.abort()
+    return answer
+
+
+async def consumers_end(target: Target) -> str:
+    """Members of the same thousand groups: who ends is told to those that stay."""
+    peers = [await target.connect() for _ in range(10)]
+    groups = [consumer(f"group-{number}", []) for number in range(GROUPS_ALLOWED)]
+    answers = [outcome_of(await peer.ask(heartbeat(groups))) for peer in peers]
+    for peer in peers[1:]:
+        peer.abort()
+    return answers[-1]
+
+
+async def registrations(target: Target) -> str:
+    """Of brokers that there are not, with as many topics as a request has room for; then they end."""
+    peers = [await target.connect(name_server=True) for _ in range(10)]
+    answers = []
+    for number, peer in enumerate(peers):
+        name = f"broker-{number}"
+        topics = {
+            topic: {"topicName": topic, "readQueueNums": 8, "writeQueueNums": 8, "perm": 6, "topicSysFlag": 0}
+            for topic in (f"t{number}-{count}" for count in range(ROUTES))
+        }
+        wrapper = {"dataVersion": {"counter": 1, "timestamp": 1}, "topicConfigTable": topics}
+        body = json.dumps({"topicConfigSerializeWrapper": wrapper, "filterServerList": []}, separators=(",", ":"))
+        fields = {
+            "brokerName": name,
+            "brokerAddr": "127.0.0.1:9",
+            "clusterName": "C",
+            "haServerAddr": "",
+            "brokerId": 0,
+        }
+        answers.append(outcome_of(await peer.ask(json_request(RequestCode.REGISTER_BROKER, fields, body.encode()))))
+    listed = await target.ask(json_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), name_server=True)
+    for peer in peers:
+        peer.abort()
+    return f"{answers[-1]}, list: {listed}"
+
+
 GROUP_ATTACKS = (
     Attack("heartbeat-groups", 12, f"a heartbeat with {GROUPS:,} new consumer groups", heartbeat_of_groups),
-    Attack("stats-of-groups", 16, f"{OFFSET_GROUPS:,} groups by commits, then request 317", stats_of_all_groups, 60.0),
-    Attack("configs-of-groups", 16, f"{OFFSET_GROUPS:,} groups by heartbeats, then request 201", configs_of_all_groups,
-           60.0),
+    Attack("groups-on-a-disk", 12, f"{ALL_GROUPS:,} groups, {GROUPS_ALLOWED:,} a heartbeat; the broker keeps them",
+           groups_on_a_disk, 120.0, ("--data-dir", "{folder}/data")),
+    Attack("registrations", 12, f"10 registrations of {ROUTES:,} topics, their list, then the brokers end",
+           registrations, 60.0),
+    Attack("about-all-groups", 16, f"{ALL_GROUPS:,} groups and offsets, then requests 317, 201, 43 and 21",
+           about_all_groups, 120.0),
+    Attack("stats-of-queues", 16, f"a topic of {QUEUES:,} queues, then requests 202, 208, 303 and 317",
+           stats_of_many_queues),
     Attack("closings", 17, f"a heartbeat with {PRODUCER_GROUPS:,} producer groups, then {CLOSINGS} connections end",
            closings_with_many_groups),
+    Attack("closings-allowed", 17, f"{CONNECTIONS} connections end, each in {2 * GROUPS_ALLOWED:,} producer groups",
+           closings_allowed, 60.0),
+    Attack("consumers-end", 17, f"9 of 10 members of {GROUPS_ALLOWED:,} consumer groups end", consumers_end, 60.0),
     Attack("unregister-broker", 18, "request 104 with the broker's own name and address", unregister_the_broker),
     Attack("heartbeat-subscriptions", 20, f"a heartbeat with {SUBSCRIPTIONS:,} subscriptions",
            heartbeat_of_subscriptions),
+    Attack("subscriptions-allowed", 20, f"a heartbeat with {SUBSCRIPTIONS_ALLOWED:,} subscriptions",
+           subscriptions_allowed),
 )  # fmt: skip

@@ -30,7 +30,7 @@ class Attack:
     """`name` and `point`: which attack, of which point of the list; `sends`: what it sends, for the table.
 
     `run` does it once and returns what was answered in a few words. It is ended after `seconds`. `options` are given to
-    the broker.
+    the broker; in them {folder} is one that goes when the attack has ended.
     """
 
     name: str
@@ -64,7 +64,7 @@ async def run_attack(attack: Attack) -> Findings:
     """Starts a broker and the probe, lets the attack run, ends both."""
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
         log = Path(folder) / "stderr"
-        async with _broker(log, attack.options) as (pid, ports):
+        async with _broker(log, tuple(option.format(folder=folder) for option in attack.options)) as (pid, ports):
             idle = _memory(pid, "VmRSS")
             async with _probe(ports[0], pid) as probe:
                 await asyncio.sleep(_QUIET_S)

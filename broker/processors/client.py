@@ -1,16 +1,17 @@
 """Who is there: codes 34, 35, 38, 46 and our LIST_CONSUMER_GROUPS (wire.md 9)."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_filters import compiled
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
-from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.processors.refusal import check_filters_by, check_limit
 from lockstep.broker.processors.request_body import read_body
-from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList
+from lockstep.protocol.bodies import ConsumerIdList
 from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.body_rows import encode_table
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
@@ -125,13 +126,22 @@ def list_consumers(broker: Broker, connection: Connection, command: RemotingComm
 
 def list_consumer_groups(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+) -> RemotingCommand | None:
     """Groups that are online or have offsets, each with the topics of either."""
-    topics: dict[str, set[str]] = {group: set(known) for group, known in broker.offsets.groups().items()}
-    for group, members in broker.consumers.groups.items():
-        topics.setdefault(group, set()).update(members.subscriptions)
-    body = ConsumerGroupList({group: tuple(sorted(topics[group])) for group in sorted(topics)})
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+    groups = dict.fromkeys((*broker.offsets.groups(), *broker.consumers.groups))
+    rows = [(group, _Topics(broker, group)) for group in groups]
+    return reply_in_steps(broker, connection, command, encode_table({}, "groups", rows, command.serialize_type))
+
+
+class _Topics(NamedTuple):
+    """A row of a ConsumerGroupList, as the group is when it is written."""
+
+    broker: Broker
+    group: str
+
+    def to_wire(self) -> list[str]:
+        members = self.broker.consumers.groups.get(self.group)
+        return sorted({*self.broker.offsets.topics_of(self.group), *(members.subscriptions if members else ())})
 
 
 def check_client_config(

@@ -1,17 +1,13 @@
 """How far groups are: codes 43, 45, 208, 303, 308, 314, 317 (wire.md 2.4)."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
+from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.admin_bodies import (
-    ConsumeStats,
-    ConsumeStatsList,
-    OffsetWrapper,
-    QueryConsumeTimeSpanBody,
-    QueueTimeSpan,
-)
+from lockstep.protocol.admin_bodies import ConsumeStats, OffsetWrapper, QueueTimeSpan
 from lockstep.protocol.admin_headers import (
     CloneGroupOffsetRequestHeader,
     ConsumeStatsRequestHeader,
@@ -19,11 +15,15 @@ from lockstep.protocol.admin_headers import (
     QueryConsumeTimeSpanRequestHeader,
     QueryCorrectionOffsetRequestHeader,
 )
+from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.config_bodies import ConsumerOffsetTable, DelayOffsetTable, QueryCorrectionOffsetBody
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.queue_tables import queue_table
+from lockstep.protocol.records import record_to_wire
 
 __all__ = [
     "all_consume_stats",
@@ -37,6 +37,7 @@ __all__ = [
 
 _INT64_MAX: Final = 2**63 - 1
 _NO_TIME: Final = -1
+_GROUPS_A_STEP: Final = 16
 
 
 # Offsets as they are stored ---------------------------------------------------------------------------------------
@@ -44,9 +45,10 @@ _NO_TIME: Final = -1
 
 def all_consumer_offsets(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
-    table = {f"{topic}@{group}": offsets for (topic, group), offsets in broker.offsets.all().items()}
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(ConsumerOffsetTable(table), command.serialize_type))
+) -> RemotingCommand | None:
+    table = {f"{topic}@{group}": offsets for (topic, group), offsets in broker.offsets.table.items()}
+    body = ConsumerOffsetTable(table)
+    return reply_in_steps(broker, connection, command, body.encode_in_steps(command.serialize_type))
 
 
 def all_delay_offsets(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -95,64 +97,94 @@ def correction_offsets(
 # How far a group is -----------------------------------------------------------------------------------------------
 
 
-def consume_stats(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def consume_stats(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """Of one topic, or of all that the group has offsets of; the rates of its topics are summed."""
     group, only_topic = command.decode_header(ConsumeStatsRequestHeader)
-    table: dict[MessageQueue, OffsetWrapper] = {}
-    tps = 0.0
-    for topic in [only_topic] if only_topic else broker.offsets.topics_of(group):
-        config = broker.topics.get(topic)
-        if config is None or _unsubscribed(broker, group, topic):
-            continue
-        table |= _progress(broker, group, topic, config.read_queue_nums)
-        tps += broker.stats.group_get_tps(topic, group)
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(ConsumeStats(table, tps), command.serialize_type))
+    topics = tuple(_topics_of(broker, group, only_topic))
+    return reply_in_steps(broker, connection, command, _stats(broker, group, topics, command.serialize_type))
 
 
-def all_consume_stats(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def _stats(broker: Broker, group: str, topics: tuple[TopicConfig, ...], serialize_type: int) -> BodySteps:
+    body, tps = BodyRows(serialize_type), 0.0
+    for topic in topics:
+        for table in _progress(broker, group, topic.topic_name, topic.read_queue_nums):
+            body.add(queue_table(table, record_to_wire))
+            yield None
+        tps += broker.stats.group_get_tps(topic.topic_name, group)
+    return body.finish({"consumeTps": tps}, "offsetTable")
+
+
+def all_consume_stats(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """Every group that has a configuration, also those without offsets."""
     (is_order,) = command.decode_header(GetBrokerConsumeStatsRequestHeader)
-    rows = []
-    for config in broker.groups.groups:
+    return reply_in_steps(broker, connection, command, _all_stats(broker, is_order, command.serialize_type))
+
+
+def _all_stats(broker: Broker, is_order: bool, serialize_type: int) -> BodySteps:
+    body, total_diff = BodyRows(serialize_type), 0
+    for number, config in enumerate(tuple(broker.groups.groups), 1):
         group = config.group_name
-        rows.append((group, tuple(_stats_by_topic(broker, group, is_order))))
-    total_diff = sum(stats.total_diff for _, topics in rows for stats in topics)
-    body = ConsumeStatsList(tuple(rows), broker.address, total_diff)
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+        of_group = BodyRows(serialize_type)
+        for topic in _topics_of(broker, group):
+            if is_order and not topic.order:
+                continue
+            of_topic = BodyRows(serialize_type)
+            for table in _progress(broker, group, topic.topic_name, topic.write_queue_nums):
+                of_topic.add(queue_table(table, record_to_wire))
+                total_diff += ConsumeStats(table).total_diff
+                yield None
+            tps = broker.stats.group_get_tps(topic.topic_name, group)
+            of_group.add_written(of_topic.finish({"consumeTps": tps}, "offsetTable"))
+        body.add_written(of_group.finish({}, group, as_list=True))
+        if number % _GROUPS_A_STEP == 0:
+            yield None
+    wire = {"brokerAddr": broker.address, "totalDiff": total_diff}
+    return body.finish(wire, "consumeStatsList", as_list=True)
 
 
-def _stats_by_topic(broker: Broker, group: str, is_order: bool) -> list[ConsumeStats]:
-    result = []
-    for topic in broker.offsets.topics_of(group):
+def _topics_of(broker: Broker, group: str, only_topic: str | None = None) -> Iterator[TopicConfig]:
+    """Those that a group has offsets of and still wants, or the one that is asked for."""
+    for topic in [only_topic] if only_topic else broker.offsets.topics_of(group):
         config = broker.topics.get(topic)
-        if config is None or (is_order and not config.order) or _unsubscribed(broker, group, topic):
-            continue
-        table = _progress(broker, group, topic, config.write_queue_nums)
-        result.append(ConsumeStats(table, broker.stats.group_get_tps(topic, group)))
-    return result
+        if config is not None and not _unsubscribed(broker, group, topic):
+            yield config
 
 
-def _progress(broker: Broker, group: str, topic: str, queue_nums: int) -> dict[MessageQueue, OffsetWrapper]:
+def _progress(broker: Broker, group: str, topic: str, queue_nums: int) -> Iterator[dict[MessageQueue, OffsetWrapper]]:
+    """How far a group is in each queue, some queues at a time."""
     store, name = broker.store, broker.config.broker_name
-    table = {}
-    for queue_id in range(queue_nums):
-        committed = max(0, broker.offsets.query(group, topic, queue_id))
-        last_ms = store.store_timestamp(topic, queue_id, committed - 1) if committed > 0 else None
-        high = store.max_offset(topic, queue_id)
-        table[MessageQueue(topic, name, queue_id)] = OffsetWrapper(high, committed, last_ms or 0)
-    return table
+    for start in range(0, queue_nums, ROWS_A_STEP):
+        table = {}
+        for queue_id in range(start, min(start + ROWS_A_STEP, queue_nums)):
+            committed = max(0, broker.offsets.query(group, topic, queue_id))
+            last_ms = store.store_timestamp(topic, queue_id, committed - 1) if committed > 0 else None
+            high = store.max_offset(topic, queue_id)
+            table[MessageQueue(topic, name, queue_id)] = OffsetWrapper(high, committed, last_ms or 0)
+        yield table
 
 
-def consume_time_span(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def consume_time_span(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """Times of each queue's first, last and last consumed message; -1 where there is none."""
     topic, group = command.decode_header(QueryConsumeTimeSpanRequestHeader)
     config = broker.topics.get(topic)
     if config is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
-    spans = tuple(_time_span(broker, group, topic, queue_id, now_ms) for queue_id in range(config.write_queue_nums))
-    return command.reply(
-        ResponseCode.SUCCESS, body=encode_body(QueryConsumeTimeSpanBody(spans), command.serialize_type)
-    )
+
+    def steps() -> BodySteps:
+        body = BodyRows(command.serialize_type)
+        for queue_id in range(config.write_queue_nums):
+            body.add([_time_span(broker, group, topic, queue_id, now_ms).to_wire()])
+            if queue_id % ROWS_A_STEP == 0:
+                yield None
+        return body.finish({}, "consumeTimeSpanSet", as_list=True)
+
+    return reply_in_steps(broker, connection, command, steps())
 
 
 def _time_span(broker: Broker, group: str, topic: str, queue_id: int, now_ms: int) -> QueueTimeSpan:

@@ -1,11 +1,12 @@
 """Groups and who is in them: codes 200, 201, 203, 204, 207, 328, 352 (wire.md 2.4)."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
+from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
 from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
@@ -17,7 +18,8 @@ from lockstep.protocol.admin_headers import (
     ProducerGroupRequestHeader,
 )
 from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.client_bodies import ConsumerConnection, ProducerConnection, ProducerInfo, ProducerTable
+from lockstep.protocol.body_rows import encode_table
+from lockstep.protocol.client_bodies import ConsumerConnection, ProducerConnection, ProducerInfo
 from lockstep.protocol.codes import LanguageCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
@@ -57,9 +59,11 @@ def put_group(broker: Broker, connection: Connection, command: RemotingCommand, 
     return command.reply(ResponseCode.SUCCESS)
 
 
-def group_configs(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def group_configs(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     body = SubscriptionGroupWrapper(broker.groups.data_version, tuple(broker.groups.groups))
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+    return reply_in_steps(broker, connection, command, body.encode_in_steps(command.serialize_type))
 
 
 def group_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -112,18 +116,24 @@ def producer_connections(
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 
-def producers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def producers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
     """Every producer of every group."""
-    data = {
-        group: tuple(
+    rows = [(group, _Producers(channels)) for group, channels in broker.producers.groups.items()]
+    return reply_in_steps(broker, connection, command, encode_table({}, "data", rows, command.serialize_type))
+
+
+class _Producers(NamedTuple):
+    """A row of a ProducerTable, as the group is when it is written."""
+
+    channels: Mapping[Connection, ClientChannel]
+
+    def to_wire(self) -> list[dict[str, Any]]:
+        return [
             ProducerInfo(
                 channel.client_id, f"/{peer.address}", _language(channel), channel.version, channel.last_update_ms
-            )
-            for peer, channel in channels.items()
-        )
-        for group, channels in broker.producers.groups.items()
-    }
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(ProducerTable(data), command.serialize_type))
+            ).to_wire()
+            for peer, channel in self.channels.items()
+        ]
 
 
 def _connections(channels: Mapping[Connection, ClientChannel]) -> tuple[client_bodies.Connection, ...]:

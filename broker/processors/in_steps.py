@@ -7,12 +7,29 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.sliced_work import Steps, Wait
-from lockstep.protocol.codes import ResponseCode, request_name
+from lockstep.protocol.body_rows import BodySteps
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import LocalProtocolError
 
-__all__ = ["AnswerSteps", "answer_in_steps"]
+__all__ = ["AnswerSteps", "answer_in_steps", "give_fields", "reply_in_steps"]
 
+_LARGE_UNDER_WAY_MAX: Final = 2  # each may have as many bytes as a frame
 _UNDER_WAY_MAX: Final = 32  # of one connection; clients wait for an answer before they ask again
+
+# Replies to these have extFields, if empty ones, whatever they say: RocketMQ has a header class for them (wire.md 1.2).
+_WITH_FIELDS: Final = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.UNREGISTER_CLIENT,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        RequestCode.GET_KV_CONFIG,
+        RequestCode.REGISTER_BROKER,
+    }
+)
 
 AnswerSteps = Generator[Wait | None, None, RemotingCommand]
 
@@ -38,7 +55,14 @@ class _UnderWay:
             self._log.error("request failed", peer=self._connection.address, reason=remark, exc_info=True)
             self.reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         if self.late and not command.is_one_way:
-            self._connection.reply(self.reply)
+            self._connection.reply(give_fields(command, self.reply))
+
+
+def give_fields(command: RemotingCommand, reply: RemotingCommand) -> RemotingCommand:
+    """The reply with extFields, if empty ones, where RocketMQ's has them."""
+    if reply.header is None and reply.ext_fields is None and command.code in _WITH_FIELDS:
+        reply.ext_fields = {}
+    return reply
 
 
 def answer_in_steps(
@@ -55,3 +79,20 @@ def answer_in_steps(
     broker.work.start(connection, under_way.steps(answer))
     under_way.late = True
     return under_way.reply
+
+
+def reply_in_steps(
+    broker: Broker, connection: Connection, command: RemotingCommand, body: BodySteps
+) -> RemotingCommand | None:
+    """The answer with a large body, of which a connection may ask for few at a time."""
+
+    def answer() -> AnswerSteps:
+        try:
+            written = yield from body
+        except LocalProtocolError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{error}; ask for one at a time") from None
+        return command.reply(ResponseCode.SUCCESS, body=written)
+
+    if broker.work.count_of(connection) >= _LARGE_UNDER_WAY_MAX:
+        raise Refusal(ResponseCode.SYSTEM_BUSY, "a large answer to this connection is still worked on; wait for it")
+    return answer_in_steps(broker, connection, command, answer())

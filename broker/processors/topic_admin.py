@@ -4,17 +4,21 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
+from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.admin_bodies import GroupList, TopicOffset, TopicStatsTable
+from lockstep.protocol.admin_bodies import GroupList, TopicOffset
 from lockstep.protocol.admin_headers import DeleteTopicRequestHeader, TopicRequestHeader
 from lockstep.protocol.bodies import TopicConfig, TopicList
 from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.config_bodies import TopicConfigWrapper
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers import CreateTopicRequestHeader
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.queue_tables import queue_table
+from lockstep.protocol.records import record_to_wire
 
 __all__ = [
     "create_topic",
@@ -66,9 +70,11 @@ def delete_topic(broker: Broker, connection: Connection, command: RemotingComman
     return command.reply(ResponseCode.SUCCESS)
 
 
-def topic_configs(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def topic_configs(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     body = TopicConfigWrapper(broker.topics.data_version, tuple(broker.topics.topics))
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
+    return reply_in_steps(broker, connection, command, body.encode_in_steps(command.serialize_type))
 
 
 def topic_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -85,15 +91,24 @@ def _known(broker: Broker, command: RemotingCommand) -> TopicConfig:
     return config
 
 
-def topic_stats(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def topic_stats(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """The bounds of every queue that can be written to, and when its last message came: 0 when there is none."""
-    config = _known(broker, command)
-    topic, name = config.topic_name, broker.config.broker_name
-    table = {
-        MessageQueue(topic, name, queue_id): _bounds(broker, topic, queue_id)
-        for queue_id in range(config.write_queue_nums)
-    }
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(TopicStatsTable(table), command.serialize_type))
+    steps = _stats_of(broker, _known(broker, command), command.serialize_type)
+    return reply_in_steps(broker, connection, command, steps)
+
+
+def _stats_of(broker: Broker, config: TopicConfig, serialize_type: int) -> BodySteps:
+    topic, name, body = config.topic_name, broker.config.broker_name, BodyRows(serialize_type)
+    for start in range(0, config.write_queue_nums, ROWS_A_STEP):
+        table = {
+            MessageQueue(topic, name, queue_id): _bounds(broker, topic, queue_id)
+            for queue_id in range(start, min(start + ROWS_A_STEP, config.write_queue_nums))
+        }
+        body.add(queue_table(table, record_to_wire))
+        yield None
+    return body.finish({}, "offsetTable")
 
 
 def _bounds(broker: Broker, topic: str, queue_id: int) -> TopicOffset:

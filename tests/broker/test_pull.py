@@ -103,7 +103,7 @@ def test_what_may_not_be_pulled(peer: Peer, fields: dict[str, Any], code: Respon
     assert reply is not None
     assert (reply.code, reply.body) == (code, b"")
     assert reply.remark
-    assert peer.broker.offsets.groups() == {}
+    assert peer.broker.offsets.groups() == []
 
 
 def test_a_group_that_may_not_be_made_by_use_does_not_pull() -> None:

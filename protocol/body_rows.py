@@ -1,0 +1,106 @@
+"""Bodies of one large table, written a few rows at a time: whoever writes them can do other things in between.
+
+The bytes are those of `encode_body`.
+"""
+
+import heapq
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+import msgpack
+
+from lockstep.protocol.body_codec import encode_part
+from lockstep.protocol.codes import FRAME_BYTES_MAX, SerializeType
+from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.fastjson import ObjectKeyed, dumps
+
+__all__ = ["BODY_ROWS_BYTES_MAX", "ROWS_A_STEP", "BodyRows", "BodySteps", "encode_table"]
+
+R = TypeVar("R")
+
+BODY_ROWS_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # a frame also holds its header
+ROWS_A_STEP: Final = 64  # up to a millisecond
+_SORTED_A_STEP: Final = 2048
+_HERE: Final = "\u0001rows\u0001"  # no name of a peer's: it stands only in what we write around the rows
+_MSGPACK: Final = int(SerializeType.MSGPACK)
+
+BodySteps = Generator[None, None, bytes]
+
+
+class BodyRows:
+    """Rows as they come, then what stands around them. Raises LocalProtocolError for more than `bytes_max`."""
+
+    def __init__(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> None:
+        self._msgpack = serialize_type == _MSGPACK
+        self._serialize_type = serialize_type
+        self._bytes_max = bytes_max
+        self._pieces: list[bytes] = []
+        self._bytes = 0
+        self._count = 0
+
+    def add(self, rows: dict[str, Any] | list[Any] | ObjectKeyed) -> None:
+        """Some rows: members of an object, in alphabetical order, or of one with objects as names, or items of a
+        list.
+        """
+        members = rows.entries if isinstance(rows, ObjectKeyed) else rows
+        if not members:
+            return
+        if self._msgpack:
+            values = members if isinstance(members, list) else [part for row in members.items() for part in row]
+            piece = b"".join(encode_part(value, self._serialize_type) for value in values)
+        else:
+            piece = encode_part(rows, self._serialize_type)[1:-1]
+        self.add_written(piece, len(members))
+
+    def add_written(self, piece: bytes, count: int = 1) -> None:
+        """Rows as `finish` gives them."""
+        self._pieces.append(piece)
+        self._count += count
+        self._bytes += len(piece) + 1
+        if self._bytes > self._bytes_max:
+            raise LocalProtocolError(f"the body has over {self._bytes_max} bytes, more than a frame can carry")
+
+    def finish(self, wire: dict[str, Any], member: str, *, as_list: bool = False) -> bytes:
+        """`wire` with the rows as one more member."""
+        if self._msgpack:
+            packer = msgpack.Packer()
+            head = packer.pack_array_header(self._count) if as_list else packer.pack_map_header(self._count)
+            table = head + b"".join(self._pieces)
+            parts = [packer.pack_map_header(len(wire) + 1)]
+            for name in sorted((*wire, member)):
+                parts.append(encode_part(name, self._serialize_type))
+                parts.append(table if name == member else encode_part(wire[name], self._serialize_type))
+            return b"".join(parts)
+        before, _, after = dumps({**wire, member: _HERE}).encode("utf-8").partition(dumps(_HERE).encode("utf-8"))
+        opening, closing = (b"[", b"]") if as_list else (b"{", b"}")
+        return b"".join((before, opening, b",".join(self._pieces), closing, after))
+
+
+def encode_table(
+    wire: dict[str, Any],
+    member: str,
+    rows: Iterable[tuple[str, Any]],
+    serialize_type: int,
+    bytes_max: int = BODY_ROWS_BYTES_MAX,
+) -> BodySteps:
+    """A table of rows by name, each with a `to_wire`."""
+    body = BodyRows(serialize_type, bytes_max)
+    by_name = yield from _sorted(list(rows))
+    while some := list(islice(by_name, ROWS_A_STEP)):
+        body.add({name: row.to_wire() for name, row in some})
+        yield None
+    return body.finish(wire, member)
+
+
+def _sorted(rows: Sequence[tuple[str, R]]) -> Generator[None, None, Iterator[tuple[str, R]]]:
+    """By name."""
+    parts = []
+    for start in range(0, len(rows), _SORTED_A_STEP):
+        parts.append(sorted(rows[start : start + _SORTED_A_STEP], key=_name))
+        yield None
+    return heapq.merge(*parts, key=_name)
+
+
+def _name(row: tuple[str, Any]) -> str:
+    return row[0]

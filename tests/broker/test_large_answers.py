@@ -1,0 +1,133 @@
+"""Answers about all groups, topics and queues: in steps between which others are served, and never longer than a frame
+(wire.md 2.4)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from lockstep.broker.consumer_manager import ClientChannel
+from lockstep.broker.sliced_work import STEPS_A_TURN
+from lockstep.protocol.admin_bodies import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from lockstep.protocol.admin_headers import (
+    ConsumeStatsRequestHeader,
+    GetBrokerConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    TopicRequestHeader,
+)
+from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.subscription_group import BUILT_IN_GROUPS
+from tests.broker.helpers import NOW_MS, Peer
+
+R = RequestCode
+GROUPS = 2000
+LARGE = {
+    R.GET_BROKER_CONSUME_STATS: GetBrokerConsumeStatsRequestHeader(False),
+    R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: None,
+    R.GET_ALL_CONSUMER_OFFSET: None,
+    R.GET_ALL_TOPIC_CONFIG: None,
+    R.GET_ALL_PRODUCER_INFO: None,
+    R.LIST_CONSUMER_GROUPS: None,
+    R.GET_TOPIC_STATS_INFO: TopicRequestHeader("T"),
+    R.GET_CONSUME_STATS: ConsumeStatsRequestHeader("G7", "T"),
+    R.QUERY_CONSUME_TIME_SPAN: QueryConsumeTimeSpanRequestHeader("T", "G7"),
+}
+
+
+class Turns:
+    """The turns of a loop, run by the test."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._soon: list[Callable[[], None]] = []
+        peer.broker.work.soon = self._soon.append
+
+    def run(self) -> int:
+        """How many there were until nothing was left to do."""
+        count = 0
+        while self._soon:
+            count += 1
+            self._soon.pop(0)()
+        return count
+
+
+def filled() -> Peer:
+    """With many groups, each with an offset, a producer and a topic, and a topic of many queues."""
+    peer = Peer()
+    broker = peer.broker
+    broker.topics.put(TopicConfig("T", 2000, 2000), NOW_MS)
+    for number in range(GROUPS):
+        group = f"G{number}"
+        broker.groups.find(group, NOW_MS)
+        broker.topics.ensure_retry_topic(group, 1, NOW_MS)
+        broker.offsets.commit(group, f"%RETRY%{group}", 0, number)
+    return peer
+
+
+@pytest.mark.parametrize("code", LARGE)
+def test_a_large_answer_takes_many_turns_of_the_loop(code: RequestCode) -> None:
+    """None of them has more than its few steps; the answer is that of a broker without a loop."""
+    peer = filled()
+    for number in range(GROUPS):
+        peer.broker.producers.register(f"P{number}", peer.connection, peer_channel())
+    whole = peer.answer(code, LARGE[code])
+    turns = Turns(peer)
+    assert peer.call(code, LARGE[code]) is None
+    assert turns.run() >= 2000 // 64 // STEPS_A_TURN
+    (late,) = peer.connection.replies
+    assert (late.code, late.body, late.ext_fields) == (ResponseCode.SUCCESS, whole.body, whole.ext_fields)
+
+
+def peer_channel() -> ClientChannel:
+    return ClientChannel("p", 0, 409, NOW_MS)
+
+
+def test_a_peer_has_two_large_answers_under_way_at_most() -> None:
+    """The third is refused at once; after them it may ask again. Another peer is answered."""
+    peer = filled()
+    turns, other = Turns(peer), peer.beside()
+    for _ in range(2):
+        assert peer.call(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG) is None
+    assert peer.answer(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).code == ResponseCode.SYSTEM_BUSY
+    assert other.call(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG) is None
+    turns.run()
+    assert (len(peer.connection.replies), len(other.connection.replies)) == (2, 1)
+    assert peer.call(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG) is None
+
+
+def test_an_answer_longer_than_a_frame_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a remark that says so, on the way."""
+    peer = filled()
+    turns = Turns(peer)
+    monkeypatch.setattr("lockstep.protocol.body_rows.BodyRows.__init__.__defaults__", (10_000,))
+    assert peer.call(R.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequestHeader(False)) is None
+    turns.run()
+    (late,) = peer.connection.replies
+    assert late.code == ResponseCode.SYSTEM_ERROR
+    assert "over 10000 bytes, more than a frame can carry" in (late.remark or "")
+
+
+@pytest.mark.parametrize("encoding", [SerializeType.JSON, SerializeType.MSGPACK])
+def test_the_statistics_of_all_groups_are_what_their_body_says(encoding: SerializeType) -> None:
+    """Byte for byte as if they were written at once, groups without offsets too."""
+    peer = Peer(encoding)
+    peer.send_many(3, "T", queue_id=1)
+    peer.broker.groups.find("G", NOW_MS)
+    peer.broker.offsets.commit("G", "T", 1, 2)
+    reply = peer.answer(R.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequestHeader(False))
+    table = {MessageQueue("T", "broker-a", number): OffsetWrapper() for number in range(4)}
+    table[MessageQueue("T", "broker-a", 1)] = OffsetWrapper(3, 2, NOW_MS)
+    stats = ((group, ()) for group in BUILT_IN_GROUPS)
+    body = ConsumeStatsList((*stats, ("G", (ConsumeStats(table),))), peer.broker.address, 1)
+    assert decode_body(ConsumeStatsList, reply.body, encoding) == body
+    if encoding is SerializeType.JSON:
+        assert reply.body == encode_body(body, encoding)
+
+
+def test_configs_of_groups_come_whole() -> None:
+    """Two thousand and those that are built in."""
+    reply = filled().answer(R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    body = decode_body(SubscriptionGroupWrapper, reply.body, SerializeType.JSON)
+    assert len(body.groups) == GROUPS + len(BUILT_IN_GROUPS)
