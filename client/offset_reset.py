@@ -1,5 +1,6 @@
 """Queues that begin anew at an offset somebody else chose: an administrator's reset, or a broker's correction."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -13,7 +14,7 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["OffsetReset"]
 
-_LISTENER_WAIT_MS: Final = 10_000  # RocketMQ sleeps that long, whether a listener runs or not (wire.md 12.9)
+_LISTENER_WAIT_MS: Final = 10_000  # then the log says that a listener holds a reset up
 
 
 class OffsetReset:
@@ -38,11 +39,14 @@ class OffsetReset:
         self._rebalance = rebalance
         self._done = done
         self._trace = trace
-        self._wanted: dict[ProcessQueue, int] = {}
+        self._wanted: dict[ProcessQueue, int] = {}  # of those that are `resetting`
+        self._waiting: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     def stop(self) -> None:
         self._stopped = True
+        for task in self._waiting:
+            task.cancel()
 
     def start(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Drop those of these queues that this client has, and begin again at the offsets; negative ones are 0.
@@ -53,43 +57,82 @@ class OffsetReset:
         for queue, process_queue in self._table.items():
             if queue.topic != topic or queue not in offsets:
                 continue
-            if process_queue in self._wanted:
+            if process_queue.resetting:
                 self._wanted[process_queue] = max(offsets[queue], 0)
             elif not process_queue.dropped:
-                self._wanted[process_queue] = max(offsets[queue], 0)
+                self._want(process_queue, max(offsets[queue], 0))
                 self._rebalance.drop(process_queue, "its offset is reset")
                 begun.append(process_queue)
         if begun:
-            self._runtime.create_task(self._when_idle(begun), name="reset offsets")
+            task = self._runtime.create_task(self._when_idle(begun), name="reset offsets")
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+
+    async def correct(self, process_queue: ProcessQueue, delay_ms: int) -> None:
+        """Begin again at the offset that a broker corrected the next pull to, after `delay_ms` (wire.md 12.6).
+
+        A reset that comes meanwhile wins over it; one that waits already goes on instead.
+        """
+        if not process_queue.resetting:
+            self._want(process_queue, process_queue.next_offset)
+            await asyncio.sleep(delay_ms / 1000)
+            await self._when_idle([process_queue])
+
+    async def restart(self, offsets: Mapping[ProcessQueue, int]) -> None:
+        """Begin again at these offsets, when no listener of these queues runs any more."""
+        for process_queue, offset in offsets.items():
+            self._want(process_queue, offset)
+        await self._when_idle(list(offsets))
+
+    def _want(self, process_queue: ProcessQueue, offset: int) -> None:
+        process_queue.resetting = True  # a rebalance leaves it to us: it would commit what was handled
+        self._wanted[process_queue] = offset
 
     async def _when_idle(self, process_queues: list[ProcessQueue]) -> None:
-        """What a running listener still handles is from before the reset, and must not follow it."""
+        """Wait for running listeners as long as they run, as a rebalance does.
+
+        What they handle is from before the reset, and an unlock under them would let the next owner begin beside
+        them. RocketMQ sleeps 10 s, whether a listener runs or not (wire.md 12.9).
+        """
         deadline_ms = self._runtime.now_ms() + _LISTENER_WAIT_MS
-        for process_queue in process_queues:
-            if not await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0)):
-                self._instance.log.warning("listener still runs: reset all the same", queue=str(process_queue.queue))
+        running = [
+            process_queue
+            for process_queue in process_queues
+            if not await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))
+        ]
+        for process_queue in running:
+            self._instance.log.warning("reset_waits_for_listener", queue=str(process_queue.queue))
+        idle = [process_queue for process_queue in process_queues if process_queue not in running]
+        await asyncio.gather(self._begin_anew(idle), *[self._when_ended(process_queue) for process_queue in running])
+
+    async def _when_ended(self, process_queue: ProcessQueue) -> None:
+        while not await process_queue.listener_idle(_LISTENER_WAIT_MS):
+            pass
+        await self._begin_anew([process_queue])
+
+    async def _begin_anew(self, process_queues: list[ProcessQueue]) -> None:
+        """Dropped queues leave the table, and the brokers hear where the next owner shall begin."""
+        # Nobody renewed their locks meanwhile, and only the owner of a queue may reset it.
+        left = [pq for pq in process_queues if not self._stopped and self._table.get(pq.queue) is pq]
         try:
-            await self.restart({process_queue: self._wanted[process_queue] for process_queue in process_queues})
+            owned = await self._locks.lock([process_queue.queue for process_queue in left]) if left else {}
+            for process_queue in left:
+                if not self._stopped and self._table.get(process_queue.queue) is process_queue:
+                    self._leave_table(process_queue, owned=process_queue.queue in owned)
         finally:
             for process_queue in process_queues:
                 del self._wanted[process_queue]
-
-    async def restart(self, offsets: Mapping[ProcessQueue, int]) -> None:
-        """Dropped queues leave the table, and the brokers hear where the next owner shall begin."""
-        # Nobody renewed their locks meanwhile, and only the owner of a queue may reset it.
-        left = [pq.queue for pq in offsets if not self._stopped and self._table.get(pq.queue) is pq]
-        owned = await self._locks.lock(left)
-        for process_queue, offset in offsets.items():
-            queue = process_queue.queue
-            if self._stopped or self._table.get(queue) is not process_queue:
-                continue
-            if queue in owned:
-                self._offsets.update(queue, offset)
-                if self._trace is not None:
-                    self._trace.queue_event("reset", queue, period=process_queue.period, offset=offset)
-                self._rebalance.persist([process_queue])
-            else:
-                self._instance.log.warning("lock refused: offset not reset", queue=str(queue), offset=offset)
-            del self._table[queue]
-            self._locks.unlock_later(queue)  # unless the next round asks for it
+                process_queue.resetting = False
         self._done()
+
+    def _leave_table(self, process_queue: ProcessQueue, *, owned: bool) -> None:
+        queue, offset = process_queue.queue, self._wanted[process_queue]
+        if owned:
+            self._offsets.update(queue, offset)
+            if self._trace is not None:
+                self._trace.queue_event("reset", queue, period=process_queue.period, offset=offset)
+            self._rebalance.persist([process_queue])
+        else:
+            self._instance.log.warning("lock refused: offset not reset", queue=str(queue), offset=offset)
+        del self._table[queue]
+        self._locks.unlock_later(queue)  # unless the next round asks for it

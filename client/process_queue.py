@@ -35,6 +35,7 @@ class ProcessQueue:
         self.queue = queue
         self.period = period
         self.dropped = False
+        self.resetting = False  # its offset is reset or corrected, and that takes it out of the table
         self.outlived_lock = False  # it was lost, or may have been, and won back
         self.needs_lock = needs_lock
         self.locked = locked_ms is not None and needs_lock

@@ -298,8 +298,7 @@ class PushEngine:
 
     async def _offset_illegal(self, process_queue: ProcessQueue) -> None:
         """10 s later the broker's offset is taken and stored, and the queue may be acquired again (wire.md 12.6)."""
-        await asyncio.sleep(self._config.offset_illegal_delay_ms / 1000)
-        await self._reset.restart({process_queue: process_queue.next_offset})
+        await self._reset.correct(process_queue, self._config.offset_illegal_delay_ms)
 
     async def _sample(self) -> None:
         self._stats.sample(self._runtime.now_ms())

@@ -171,9 +171,14 @@ class Rebalance:
     async def _remove(self, queue: MessageQueue, process_queue: ProcessQueue, why: str, *, stays: bool = False) -> bool:
         """Drop a queue; False when its listener still runs, and the next round must try again.
 
+        One whose offset is reset is left to the reset, which waits for the listener too: the offset of what was handled
+        must not follow the one that was chosen.
+
         One that `stays` is locked anew in this round. An unlock right before that would be a race on a broker that
         handles requests side by side, and the lock that is lost in it is one that this client believes in.
         """
+        if process_queue.resetting:
+            return False
         self.drop(process_queue, why)
         if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             process_queue.try_unlock_times += 1

@@ -1,9 +1,11 @@
 """Queues that begin anew at an offset somebody else chose (wire.md 12.9): whose locks are asked for, and until when."""
 
+import pytest
+
 from lockstep.client.offset_reset import OffsetReset
 from lockstep.client.process_queue import ProcessQueue
-from tests.client.rebalancing import LOCK, UNLOCK, Rebalancing, rebalancing
-from tests.client.stage import Stage, on_stage, queue_at
+from tests.client.rebalancing import FIRST, LOCK, UNLOCK, Rebalancing, rebalancing
+from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 
 def reset_of(it: Rebalancing) -> OffsetReset:
@@ -42,3 +44,84 @@ async def test_what_left_the_table_meanwhile_is_not_asked_for(stage: Stage) -> N
     ending.stop()
     await ending.restart({gone: 7})
     assert (it.asked(LOCK), it.committed()) == (asked, [])
+
+
+@on_stage
+async def test_a_reset_waits_for_the_running_listener(stage: Stage) -> None:
+    """However long it runs: an unlock under it would let the next owner begin beside it."""
+    it, busy = await owner_of_one(stage)
+    asked = it.asked(LOCK)
+    busy.listener_running = True
+    reset_of(it).start(TOPIC, {queue_at(0): 7})
+    await stage.world.sleep_ms(100_000)
+    assert (it.asked(LOCK), it.asked(UNLOCK), it.committed()) == (asked, [], [])
+    assert it.table == {queue_at(0): busy}
+    assert stage.events("warning") == ["reset_waits_for_listener"]
+    busy.listener_returned()
+    await stage.world.sleep_ms(100)
+    assert (it.table, it.committed()) == ({}, [(0, 7)])
+
+
+@on_stage
+async def test_a_stuck_listener_does_not_hold_other_resets_up(stage: Stage) -> None:
+    """After 10 s the queues whose listener has ended begin anew."""
+    it = await rebalancing(stage, 2)
+    await it.run()
+    stuck, busy = it.table[queue_at(0)], it.table[queue_at(1)]
+    stuck.listener_running = busy.listener_running = True
+    reset = reset_of(it)
+    reset.start(TOPIC, {queue_at(0): 7, queue_at(1): 8})
+    await stage.world.sleep_ms(5_000)
+    busy.listener_returned()
+    await stage.world.sleep_ms(6_000)
+    assert (list(it.table), it.committed()) == ([queue_at(0)], [(1, 8)])
+    reset.stop()
+    await stage.world.sleep_ms(1)
+
+
+@on_stage
+async def test_a_rebalance_leaves_a_queue_to_its_reset(stage: Stage) -> None:
+    """What was handled before must not be committed over the offset that was chosen; then the queue is given back."""
+    it, busy = await owner_of_one(stage)
+    it.offsets.update(queue_at(0), 100)
+    busy.listener_running = True
+    reset_of(it).start(TOPIC, {queue_at(0): 7})
+    it.members = [FIRST, it.me]
+    await it.run()
+    assert it.table == {queue_at(0): busy}
+    busy.listener_returned()
+    await it.run()
+    assert (it.table, it.committed()) == ({}, [(0, 7)])
+    await stage.world.sleep_ms(20_000)
+    assert it.asked(UNLOCK) == [(queue_at(0),)]
+
+
+@on_stage
+async def test_a_corrected_offset_waits_for_the_running_listener(stage: Stage) -> None:
+    """As a reset does; a reset that comes meanwhile wins over it."""
+    it, busy = await owner_of_one(stage)
+    busy.dropped, busy.next_offset, busy.listener_running = True, 5, True
+    reset = reset_of(it)
+    correcting = stage.client.create_task(reset.correct(busy, 10_000), name="correct")
+    await stage.world.sleep_ms(5_000)
+    reset.start(TOPIC, {queue_at(0): 7})
+    await stage.world.sleep_ms(60_000)
+    assert (it.asked(UNLOCK), it.committed(), list(it.table)) == ([], [], [queue_at(0)])
+    busy.listener_returned()
+    await correcting
+    await stage.world.sleep_ms(100)
+    assert (it.table, it.committed()) == ({}, [(0, 7)])
+
+
+@on_stage
+async def test_a_reset_that_fails_leaves_the_queue_to_the_rebalance(stage: Stage) -> None:
+    """A trace that cannot be written, say: the queue must not stay dropped for ever."""
+    it, busy = await owner_of_one(stage)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no space")
+
+    it.trace.queue_event = fail  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no space"):
+        await reset_of(it).restart({busy: 7})
+    assert not busy.resetting
