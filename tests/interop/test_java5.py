@@ -51,8 +51,8 @@ class Compressed:
     async def write(self, topic: str, kind: CompressionType) -> list[Content]:
         """What was sent."""
         if self.part is not None:
-            producer = await self.java(self.part, kind).produce(topic, COUNT, keys=KEYS, body_bytes=BODY_BYTES)
-            return contents(producer.of("sent"))
+            driver = await self.java(self.part, kind).produce(topic, COUNT, keys=KEYS, body_bytes=BODY_BYTES)
+            return contents(driver.of("sent"))
         sent = []
         config = ProducerConfig(compress_type=kind)
         async with Producer("interop-producers", name_server=self.server.name_server, config=config) as producer:
