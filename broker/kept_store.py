@@ -102,7 +102,7 @@ class KeptStore:
 
     def _open(self, now_ms: int) -> None:
         tables, store = self._broker_tables, self.store
-        self.tables.load()
+        self.tables.load(self._config.offset_entries_max)
         known = {config.topic_name for config in tables.topics.topics} if self.tables.topics_known else None
         if known is not None:
             known |= _MADE_WHEN_NEEDED  # they are never deleted

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from lockstep.broker.delay_service import DelayService
-from lockstep.broker.offset_manager import ConsumerOffsetManager
+from lockstep.broker.offset_manager import NO_OFFSET, ConsumerOffsetManager
 from lockstep.broker.store.data_dir import DataDir
 from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
 from lockstep.broker.table_writer import ChangingTable, Writing
@@ -20,7 +20,8 @@ from lockstep.protocol.config_bodies import (
     SubscriptionGroupWrapper,
     TopicConfigWrapper,
 )
-from lockstep.protocol.errors import BodyError
+from lockstep.protocol.errors import BodyError, LocalProtocolError
+from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["BrokerTables", "KeptTables"]
@@ -64,7 +65,7 @@ class KeptTables:
 
     # Reading -------------------------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, offset_entries_max: int) -> None:
         """Raises OSError."""
         tables = self._tables
         topics = self._read(TOPICS, TopicConfigWrapper)
@@ -76,14 +77,24 @@ class KeptTables:
             tables.groups.restore(groups.groups, groups.data_version)
         offsets = self._read(OFFSETS, ConsumerOffsetTable)
         if offsets is not None:
-            for key, of_queue in offsets.offset_table.items():
-                topic, _, group = key.partition("@")
-                for queue_id, offset in of_queue.items():
-                    tables.offsets.commit(group, topic, queue_id, offset)
+            self._restore_offsets(offsets, offset_entries_max)
         delays = self._read(DELAYS, DelayOffsetTable)
         if delays is not None:
             tables.delays.restore(delays.offset_table)
             self.delays_log_offset = delays.log_offset
+
+    def _restore_offsets(self, read: ConsumerOffsetTable, entries_max: int) -> None:
+        """Offsets that no commit could have stored are left out. Their topics may have been deleted meanwhile."""
+        offsets, left_out_count = self._tables.offsets, 0
+        for key, of_queue in read.offset_table.items():
+            topic, _, group = key.partition("@")
+            for queue_id, offset in of_queue.items():
+                if _is_lawful(topic, group, queue_id, offset) and len(offsets) < entries_max:
+                    offsets.commit(group, topic, queue_id, offset)
+                else:
+                    left_out_count += 1
+        if left_out_count:
+            self._log.warning("offsets_left_out", file=OFFSETS, count=left_out_count, kept=len(offsets))
 
     def _read(self, name: str, body_class: type[B]) -> B | None:
         found = self._data_dir.read_config(name)
@@ -154,3 +165,12 @@ def _in_steps(steps: BodySteps) -> bytes:
         except StopIteration as end:
             content: bytes = end.value
             return content
+
+
+def _is_lawful(topic: str, group: str, queue_id: int, offset: int) -> bool:
+    try:
+        check_topic(topic)
+        check_group(group)
+    except LocalProtocolError:
+        return False
+    return queue_id >= 0 and offset >= NO_OFFSET

@@ -1,9 +1,9 @@
 """Committed offsets: (topic, group) -> queue id -> next offset to consume (wire.md 8.1 and 8.2)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-__all__ = ["ConsumerOffsetManager"]
+__all__ = ["NO_OFFSET", "ConsumerOffsetManager"]
 
 NO_OFFSET: Final = -1
 
@@ -13,6 +13,11 @@ class ConsumerOffsetManager:
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._topics_of: dict[str, dict[str, None]] = {}  # group -> topics
         self._groups_of: dict[str, dict[str, None]] = {}  # topic -> groups
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Offsets of all groups, topics and queues."""
+        return self._count
 
     def _offsets(self, topic: str, consumer_group: str) -> dict[int, int]:
         """The offsets of a group's topic, to be written to."""
@@ -23,12 +28,36 @@ class ConsumerOffsetManager:
             self._groups_of.setdefault(topic, {})[consumer_group] = None
         return offsets
 
+    def _remove(self, topic: str, consumer_group: str) -> None:
+        self._count -= len(self._table.pop((topic, consumer_group)))
+        for index, name, other in (
+            (self._topics_of, consumer_group, topic),
+            (self._groups_of, topic, consumer_group),
+        ):
+            del index[name][other]
+            if not index[name]:
+                del index[name]
+
     def commit(self, consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
         """Store any value, also a lower one. Returns what was stored before, -1 if nothing."""
         offsets = self._offsets(topic, consumer_group)
-        before = offsets.get(queue_id, NO_OFFSET)
+        before = offsets.get(queue_id)
+        if before is None:
+            self._count += 1
         offsets[queue_id] = committed_offset
-        return before
+        return NO_OFFSET if before is None else before
+
+    def knows(self, consumer_group: str, topic: str, queue_id: int) -> bool:
+        """Something is stored, so a commit adds nothing to the table."""
+        return queue_id in self._table.get((topic, consumer_group), ())
+
+    def forget_topics(self, is_gone: Callable[[str], bool]) -> int:
+        """Forget the offsets of topics that are not there any more. Returns how many."""
+        before = self._count
+        for topic in [topic for topic in self._groups_of if is_gone(topic)]:
+            for consumer_group in list(self._groups_of[topic]):
+                self._remove(topic, consumer_group)
+        return before - self._count
 
     def query(self, consumer_group: str, topic: str, queue_id: int) -> int:
         """The committed offset; -1 for none, and a stored negative one counts as none."""
@@ -85,16 +114,13 @@ class ConsumerOffsetManager:
         if offsets is not None:
             copied = dict(offsets)
             own = self._offsets(topic, to_group)
+            self._count += len(copied) - len(own)
             own.clear()
             own.update(copied)
 
     def remove_group(self, consumer_group: str) -> None:
-        for topic in self._topics_of.pop(consumer_group, ()):
-            del self._table[topic, consumer_group]
-            groups = self._groups_of[topic]
-            del groups[consumer_group]
-            if not groups:
-                del self._groups_of[topic]
+        for topic in list(self._topics_of.get(consumer_group, ())):
+            self._remove(topic, consumer_group)
 
     def groups(self) -> list[str]:
         """Groups that have offsets."""

@@ -1,9 +1,10 @@
 """The broker's log: structlog on stderr, imported only once we listen. What is logged before waits and is replayed."""
 
+import io
 from collections.abc import MutableMapping
 from typing import Any, TextIO
 
-from lockstep.remoting.logs import EventLog
+from lockstep.remoting.logs import EventLog, printable
 
 __all__ = ["StartLog"]
 
@@ -50,6 +51,22 @@ def _shorten(_logger: Any, _level: str, fields: MutableMapping[str, Any]) -> Mut
     return fields
 
 
+def _escape(_logger: Any, _level: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name, value in fields.items():
+        if isinstance(value, str):
+            fields[name] = printable(value)
+    return fields
+
+
+def _traceback(stream: TextIO, exc_info: Any) -> None:
+    """As Python prints it, with the characters of its messages escaped."""
+    from structlog.dev import plain_traceback
+
+    text = io.StringIO()
+    plain_traceback(text, exc_info)
+    stream.write("\n".join(map(printable, text.getvalue().split("\n"))))
+
+
 def _structlog(log_format: str, log_level: str, stream: TextIO) -> EventLog:
     import structlog
 
@@ -58,9 +75,8 @@ def _structlog(log_format: str, log_level: str, stream: TextIO) -> EventLog:
         renderer = structlog.processors.JSONRenderer()
         tail = [structlog.processors.format_exc_info, renderer]
     else:
-        plain = structlog.dev.plain_traceback
-        renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)
-        tail = [renderer]
+        renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=_traceback)
+        tail = [_escape, renderer]
     log: EventLog = structlog.wrap_logger(
         structlog.WriteLogger(stream),
         processors=[

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from lockstep.client.cli_output import UsageError, date_time, json_line
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
+from lockstep.remoting.logs import printable as printable_text
 
 __all__ = ["MessageFormat", "format_json", "format_line", "message_row", "parse_format", "printable"]
 
@@ -49,16 +50,13 @@ def format_json(message: MessageExt) -> bytes:
 def format_line(message: MessageExt) -> bytes:
     """When and where it was stored, its key and tag, and the body, for a person."""
     place = f"{message.broker_name}:{message.queue_id}  {message.queue_offset}"
-    words = f"{message.sharding_key or '-'}  {message.tags or '-'}  {printable(message.body)}"
-    return f"{date_time(message.store_timestamp)}  {place}  {words}\n".encode("utf-8", "replace")
+    words = printable_text(f"{place}  {message.sharding_key or '-'}  {message.tags or '-'}")
+    return f"{date_time(message.store_timestamp)}  {words}  {printable(message.body)}\n".encode("utf-8", "replace")
 
 
 def printable(body: bytes) -> str:
     """As text in which no character steers a terminal or ends the line."""
-    text = body.decode("utf-8", "backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join([letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text])
+    return printable_text(body.decode("utf-8", "backslashreplace"))
 
 
 def _text(value: str | None) -> bytes:

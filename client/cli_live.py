@@ -12,6 +12,7 @@ from lockstep.client.cli_lock_changes import Change, ChangeKind
 from lockstep.client.cli_output import clock, counted, seconds
 from lockstep.protocol.bodies import LockTableRow
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.logs import printable
 
 __all__ = ["LiveLocks"]
 
@@ -43,6 +44,8 @@ class LiveLocks:
         self._live.stop()
 
     def show(self, rows: list[LockTableRow], found: list[Change], now_ms: int) -> None:
+        rows = [_printable(row) for row in rows]
+        found = [change._replace(row=_printable(change.row)) for change in found]
         for change in found:
             self._recent[change.row.consumer_group, change.row.queue] = (change, now_ms)
         owners = len({row.client_id for row in rows})
@@ -108,3 +111,10 @@ def _left(row: LockTableRow) -> Text:
     full = round(_BAR * row.remaining_ms / life_ms)
     style = "green" if full > _BAR // 3 else "yellow"
     return Text.assemble(("█" * full + "·" * (_BAR - full), style), f"  {seconds(row.remaining_ms)}")
+
+
+def _printable(row: LockTableRow) -> LockTableRow:
+    """Clients choose these names, and the terminal obeys what stands in them."""
+    topic, broker_name, queue_id = row.queue
+    queue = MessageQueue(printable(topic), printable(broker_name), queue_id)
+    return row._replace(consumer_group=printable(row.consumer_group), queue=queue, client_id=printable(row.client_id))

@@ -13,6 +13,7 @@ from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies import LockTableRow
 from lockstep.protocol.names import check_group
 from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.logs import printable
 from lockstep.remoting.runtime import AsyncioRuntime
 
 __all__ = ["WatchOptions", "list_locks", "watch_locks"]
@@ -138,5 +139,5 @@ def _show_lines(_rows: list[LockTableRow], found: list[Change], now_ms: int) -> 
     for change in found:
         row = change.row
         owner = f"{change.previous_owner} -> {row.client_id}" if change.previous_owner else row.client_id
-        line = f"{clock(now_ms)}  {change.kind:<8}  {row.consumer_group}  {row.queue}  {owner}\n"
-        write_out(line.encode("utf-8", "replace"))
+        line = printable(f"{clock(now_ms)}  {change.kind:<8}  {row.consumer_group}  {row.queue}  {owner}")
+        write_out(f"{line}\n".encode("utf-8", "replace"))

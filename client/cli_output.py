@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, BinaryIO, cast
 
+from lockstep.remoting.logs import printable
 from lockstep.remoting.runtime import Runtime
 
 __all__ = [
@@ -54,7 +55,7 @@ class UsageError(CliError):
 
 def note(text: str) -> None:
     """One line on stderr."""
-    sys.stderr.write(f"lockstep: {' '.join(text.split())}\n")
+    sys.stderr.write(f"lockstep: {printable(' '.join(text.split()))}\n")
     sys.stderr.flush()
 
 
@@ -99,7 +100,7 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.2f}"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return printable(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:

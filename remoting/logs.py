@@ -7,12 +7,22 @@ raised is an error of the application, which nobody else reports: it is printed,
 import logging
 from typing import Any, Final, Protocol
 
-__all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "log_exception"]
+__all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "log_exception", "printable"]
 
 EXCEPTIONS: Final = "lockstep.exceptions"
 """The logger of events with a traceback. It has no handler: Python prints them on stderr where none is configured."""
 
 _TRACEBACK_EVERY_S: Final = 0.5
+
+
+def printable(text: str) -> str:
+    """Text in which no character steers a terminal, forges a line or turns the direction of writing.
+
+    Peers choose the names that logs and tables show. Other characters than these stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join([letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text])
 
 
 class EventLog(Protocol):
@@ -62,7 +72,7 @@ class StdlibLog:
         error = fields.pop("exc_info", None)
         logger = self._logger if error is None else _exceptions
         if logger.isEnabledFor(level):
-            facts = " ".join([f"{name}={value!s}" for name, value in fields.items()])
+            facts = " ".join([f"{name}={printable(str(value))}" for name, value in fields.items()])
             logger.log(level, "%s %s", event, facts, exc_info=error)
 
 

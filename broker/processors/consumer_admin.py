@@ -6,7 +6,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import reply_in_steps
-from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.processors.refusal import Refusal, check_limit
 from lockstep.protocol.admin_bodies import ConsumeStats, OffsetWrapper, QueueTimeSpan
 from lockstep.protocol.admin_headers import (
     CloneGroupOffsetRequestHeader,
@@ -21,7 +21,9 @@ from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.config_bodies import ConsumerOffsetTable, DelayOffsetTable, QueryCorrectionOffsetBody
+from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_group
 from lockstep.protocol.queue_tables import queue_table
 from lockstep.protocol.records import record_to_wire
 
@@ -59,9 +61,15 @@ def all_delay_offsets(broker: Broker, connection: Connection, command: RemotingC
 def clone_offsets(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """The destination starts where the source is, on one topic or on all that the source has offsets of."""
     header = command.decode_header(CloneGroupOffsetRequestHeader)
+    try:
+        check_group(header.dest_group)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     for topic in [header.topic] if header.topic else broker.offsets.topics_of(header.src_group):
         if broker.topics.get(topic) is None or (not header.offline and _unsubscribed(broker, header.src_group, topic)):
             continue
+        count = len(broker.offsets) + len(broker.offsets.queues_of(header.src_group, topic))
+        check_limit(broker, connection, "offset_entries_max", count, now_ms)
         broker.offsets.clone(header.src_group, header.dest_group, topic)
     return command.reply(ResponseCode.SUCCESS)
 

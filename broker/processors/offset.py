@@ -2,19 +2,25 @@
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
+from lockstep.broker.offset_manager import NO_OFFSET
+from lockstep.broker.processors.refusal import Refusal, check_limit
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import LocalProtocolError, shown
 from lockstep.protocol.headers import (
     OffsetResponseHeader,
+    PullMessageRequestHeader,
     QueryConsumerOffsetRequestHeader,
     QueueRequestHeader,
     SearchOffsetRequestHeader,
     TimestampResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from lockstep.protocol.names import check_group
 
 __all__ = [
     "commit_offset",
+    "commit_with_pull",
     "earliest_store_time",
     "max_offset",
     "min_offset",
@@ -38,11 +44,45 @@ def query_offset(broker: Broker, connection: Connection, command: RemotingComman
 
 
 def update_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Offsets of what is not there are refused, as since RocketMQ 5; 4.9 stores them for ever.
+
+    Java's and Go's clients commit one-way: those of a topic that was deleted meanwhile see no error.
+    """
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
-    commit_offset(broker, connection, header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    _check_place(broker, header)
+    _check_room(broker, connection, header, now_ms)
+    commit_offset(broker, connection, *header)
     reply = command.reply(ResponseCode.SUCCESS)
     reply.ext_fields = {}
     return reply
+
+
+def _check_place(broker: Broker, header: UpdateConsumerOffsetRequestHeader) -> None:
+    """Raises Refusal for a group that cannot be, a topic or queue that is not there, and an offset below -1."""
+    group, topic, queue_id, committed_offset = header
+    try:
+        check_group(group)
+    except LocalProtocolError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    config = broker.topics.get(topic)
+    if config is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {shown(topic)} not exist!")  # RocketMQ 5's words
+    queue_nums = max(config.read_queue_nums, config.write_queue_nums)
+    if not 0 <= queue_id < queue_nums:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic} has queues 0 to {queue_nums - 1}, but no {queue_id}")
+    if committed_offset < NO_OFFSET:  # -1 is what ali-ons writes for none (wire.md 8.1)
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"an offset is at least 0, or -1 for none, not {committed_offset}")
+
+
+def _check_room(broker: Broker, connection: Connection, header: UpdateConsumerOffsetRequestHeader, now_ms: int) -> None:
+    """Raises Refusal when the table is full. Offsets of topics that were deleted make room."""
+    group, topic, queue_id, _ = header
+    if broker.offsets.knows(group, topic, queue_id) or len(broker.offsets) < broker.config.offset_entries_max:
+        return
+    forgotten_count = broker.offsets.forget_topics(lambda topic: broker.topics.get(topic) is None)
+    if forgotten_count:
+        broker.log.info("offsets_of_deleted_topics_forgotten", count=forgotten_count)
+    check_limit(broker, connection, "offset_entries_max", len(broker.offsets) + 1, now_ms)
 
 
 def commit_offset(
@@ -60,6 +100,20 @@ def commit_offset(
             committed_offset=committed_offset,
             peer=connection.address,
         )
+
+
+def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
+    """The offset that a pull brings. One that cannot be stored is left out: the pull is answered all the same."""
+    place = UpdateConsumerOffsetRequestHeader(
+        header.consumer_group, header.topic, header.queue_id, header.commit_offset
+    )
+    try:
+        _check_place(broker, place)
+        _check_room(broker, connection, place, now_ms)
+    except Refusal as refusal:
+        broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
+        return
+    commit_offset(broker, connection, *place)
 
 
 def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

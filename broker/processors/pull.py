@@ -7,7 +7,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_filters import compiled
 from lockstep.broker.core import Broker
 from lockstep.broker.offset_moved import tell_offset_moved
-from lockstep.broker.processors.offset import commit_offset
+from lockstep.broker.processors.offset import commit_with_pull
 from lockstep.broker.processors.refusal import Refusal, check_filters_by
 from lockstep.broker.pull_hold import HeldPull
 from lockstep.broker.store import GetResult, GetStatus, Passes
@@ -55,7 +55,7 @@ def pull_message(
         return command.reply(refusal.code, remark=str(refusal))
     topic, queue_id, queue_offset, sys_flag = header.topic, header.queue_id, header.queue_offset, header.sys_flag
     if sys_flag & _COMMIT:  # before the outcome is known, so that a pull that is parked has committed too
-        commit_offset(broker, connection, header.consumer_group, topic, queue_id, header.commit_offset)
+        commit_with_pull(broker, connection, header, now_ms)
     result = broker.store.get(topic, queue_id, queue_offset, header.max_msg_nums, subscription, passes)
     code = _code_of(result, queue_offset)
     _count(broker, header.consumer_group, topic, queue_id, result)

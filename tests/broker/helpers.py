@@ -159,6 +159,10 @@ class Peer:
         assert reply is not None, "no answer"
         return reply
 
+    def make_topics(self, *topics: str, queue_nums: int = 4) -> None:
+        for topic in topics:
+            self.broker.topics.put(TopicConfig(topic, queue_nums, queue_nums), self.now_ms)
+
     def send(self, topic: str = "T", body: bytes = b"x", **fields: Any) -> RemotingCommand:
         return self.answer(RequestCode.SEND_MESSAGE_V2, send_header(topic, **fields), body)
 

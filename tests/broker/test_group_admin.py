@@ -76,6 +76,7 @@ def test_a_group_cannot_have_more_retry_queues_than_a_topic_may(peer: Peer) -> N
 @pytest.mark.parametrize("remove_offset", [False, True])
 def test_a_group_is_deleted_and_its_offsets_only_when_asked(peer: Peer, remove_offset: bool) -> None:
     """Other groups' stay in either case; deleting what is not there is no error."""
+    peer.make_topics("T")
     for group in ("G", "other"):
         peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig(group))
         peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, "T", 0, 7))

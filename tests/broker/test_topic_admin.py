@@ -99,6 +99,7 @@ def test_the_statistics_are_written_as_rocketmqs_tools_read_them() -> None:
 
 def test_who_consumes_a_topic_are_those_online_and_those_with_offsets(peer: Peer) -> None:
     """Each group once; nobody is an empty list."""
+    peer.make_topics("T")
     peer.heartbeat("a", consumer("online", SubscriptionData.parse("T", "*", 1)))
     for group in ("offline", "online"):
         peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, "T", 0, 1))

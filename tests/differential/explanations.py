@@ -26,6 +26,7 @@ class Explanation(NamedTuple):
 
 
 _NAMES: Final = "a group's name must be one that RocketMQ's own clients allow; its broker takes any"
+_NOT_THERE: Final = "an offset is of a topic and a queue that are there, as since RocketMQ 5; 4.9 stores any for ever"
 _TEXT: Final = "a text must be text; fastjson takes the JSON of anything else for it, and cuts numbers and bytes to fit"
 _NULL_BROKER: Final = "a broker must have a name, an address and a cluster; RocketMQ registers one that is called null"
 _ONE_WAY: Final = "a one-way request has no reply; RocketMQ writes these out of its log whatever was asked"
@@ -46,6 +47,10 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation(_OWN_ENCODING, path="encoding", codes=(12, 33), case="valid/binary-header"),
     Explanation("no failure but a refusal with two fields; RocketMQ fails", path=r"ext.*", codes=(10, 310),
                 case="invalid/delay-text"),
+    Explanation(_NAMES, codes=(15,), case="invalid/empty-group"),
+    Explanation(_NOT_THERE, codes=(15,),
+                case="valid/unknown-topic|invalid/(negative-queue|empty-topic-name|missing-topic)"),
+    Explanation(_NOT_THERE, codes=(14,), case="valid/after-unknown-topic"),
     Explanation("without a topic, offsets of every topic are cloned; RocketMQ clones none",
                 codes=(14,), case="valid/cloned-all"),
     Explanation("a permission is made of the three bits that there are", codes=(17,), case="valid/perm-unknown-bits"),

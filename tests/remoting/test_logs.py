@@ -72,3 +72,10 @@ def test_tracebacks_of_one_place_are_paced(caplog: pytest.LogCaptureFixture) -> 
     ]
     assert [shown(1001.1, line) for line in (1, 2)] == [False, True]
     assert shown(900, 1), "a wall clock that was set back hides nothing"
+
+
+def test_names_of_peers_do_not_steer_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    """Control characters of a fact are written as text: an application's handler may print them as they come."""
+    with caplog.at_level(logging.DEBUG, "lockstep.test"):
+        StdlibLog("lockstep.test").info("queue acquired", queue="\x1b[2JT\nforged", group="訂單")
+    assert caplog.records[0].getMessage() == "queue acquired queue=\\x1b[2JT\\nforged group=訂單"

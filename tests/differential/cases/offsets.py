@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from lockstep.protocol.codes import RequestCode as R
 from tests.differential.case import LAST, Ask, Case, Table, ask, not_numbers, without
-from tests.differential.cases.world import EMPTY, GROUP, NO_READ, OTHER, TAG_GROUP, TOPIC, stored_at
+from tests.differential.cases.world import EMPTY, GROUP, NO_READ, TAG_GROUP, TOPIC, stored_at
 
 __all__ = ["CASES"]
 
@@ -90,7 +90,7 @@ QUERY: Final = Table(
         "binary-header-no-queue": without("queueId", encoding=1),
     },
 )
-FREE: Final = {"consumerGroup": "DiffUpdates", "topic": OTHER, "queueId": "0"}
+FREE: Final = {"consumerGroup": "DiffUpdates", "topic": "BenchmarkTest", "queueId": "0"}  # a topic of 1024 queues
 UPDATE: Final = Table(
     R.UPDATE_CONSUMER_OFFSET,
     FREE | {"commitOffset": "7"},

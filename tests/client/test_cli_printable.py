@@ -1,0 +1,43 @@
+"""What a broker says is shown as text: it steers no terminal, in tables, notes, lines and live views."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from lockstep.client.cli_format import format_line
+from lockstep.client.cli_live import LiveLocks
+from lockstep.client.cli_output import OutputFormat, note, print_rows
+from lockstep.protocol.bodies import LockTableRow
+from lockstep.protocol.model import MessageQueue
+from tests.client.messages import message_at
+
+NAME = "\x1b]0;owned\x07\nforged"
+SHOWN = "\\x1b]0;owned\\x07\\nforged"
+
+
+def test_tables_and_notes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A cell and a list in a cell are on one line; so is what is said on stderr."""
+    print_rows(("group", "topics"), [{"group": NAME, "topics": [NAME]}], OutputFormat.TABLE)
+    note(f"the broker says {NAME}")
+    out, err = capfdbinary.readouterr()
+    assert out.decode().splitlines()[1].split() == [SHOWN, SHOWN]
+    assert err == b"lockstep: the broker says \\x1b]0;owned\\x07 forged\n"
+
+
+def test_a_line_of_a_message() -> None:
+    """Key and tags come from its sender, as its body does."""
+    message = message_at(0, b"\x1b[2J", TAGS=NAME, __SHARDINGKEY=NAME)
+    line = format_line(message).decode()
+    assert line.removesuffix("\n").isprintable()
+    assert line.count(SHOWN) == 2
+
+
+def test_the_live_view_of_locks() -> None:
+    """Group, queue and owner are names of clients."""
+    shown = io.StringIO()
+    view = LiveLocks(Console(file=shown, width=200))
+    with view:
+        view.show([LockTableRow(NAME, MessageQueue(NAME, NAME, 0), NAME, 0, 0, 0)], [], 1_700_000_000_000)
+    assert "\x07" not in shown.getvalue()
+    assert "owned" in shown.getvalue()
