@@ -20,9 +20,9 @@ def is_tag_type(expression_type: str | None) -> bool:
     return expression_type in (None, "", TAG)
 
 
-def java_string_hash(text: str) -> int:
-    """Java's String.hashCode on UTF-16 units, a signed 32-bit number."""
-    result = 0
+def java_string_hash(text: str, before: int = 0) -> int:
+    """Java's String.hashCode on UTF-16 units, a signed 32-bit number; `before` is that of what stands before it."""
+    result = before
     if text.isascii():
         for unit in text.encode("ascii"):
             result = (31 * result + unit) & 0xFFFFFFFF

@@ -1,6 +1,7 @@
 """A file of keys: a table of slots by the hash of `TOPIC#KEY`, each the head of a chain of items (docs/store.md)."""
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lockstep.protocol.filter import java_string_hash
@@ -11,6 +12,7 @@ INDEX_HEADER: Final = struct.Struct(">qqqqii")
 INDEX_SLOT: Final = struct.Struct(">i")
 INDEX_ITEM: Final = struct.Struct(">iqii")
 _INT_MAX: Final = 0x7FFFFFFF
+_OWN_UNITS: Final = 12  # of a UNIQ_KEY: its time and counter
 
 
 class IndexHeader(NamedTuple):
@@ -31,9 +33,15 @@ class IndexItem(NamedTuple):
     previous: int  # item of the same slot; 0 for none
 
 
+@lru_cache(maxsize=1024)
+def _hash_of_begin(topic: str, key_begin: str) -> int:
+    """The unique keys of one producer begin with the same 20 characters."""
+    return java_string_hash(f"{topic}#{key_begin}")
+
+
 def key_hash(topic: str, key: str) -> int:
     """The slot is this modulo the number of slots."""
-    found = abs(java_string_hash(f"{topic}#{key}"))
+    found = abs(java_string_hash(key[-_OWN_UNITS:], _hash_of_begin(topic, key[:-_OWN_UNITS])))
     return found if found <= _INT_MAX else 0
 
 
