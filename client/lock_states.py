@@ -86,7 +86,7 @@ _SEND, _STOP = (_A.UNLOCK,), (_A.STOP_TIMER,)
 TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.FREE, _E.ASK): _T(_S.ASKING),
     (_S.FREE, _E.UNLOCK): _T(_S.UNLOCKING, _SEND),
-    (_S.FREE, _E.UNLOCK_LATER): _T(_S.UNLOCK_DUE, _START),
+    (_S.FREE, _E.UNLOCK_LATER): _T(_S.FREE),
     (_S.FREE, _E.DOUBTS_LEFT): _T(_S.IN_DOUBT, _SETTLE),
     (_S.ASKING, _E.ASK): _T(_S.ASKING),
     (_S.ASKING, _E.KEPT): _T(_S.HELD),

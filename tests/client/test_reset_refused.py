@@ -1,0 +1,31 @@
+"""A reset of a queue whose lock another client has got meanwhile (client/offset_reset.py)."""
+
+from lockstep.client.offset_reset import OffsetReset
+from tests.client.rebalancing import UNLOCK, rebalancing
+from tests.client.stage import Stage, on_stage, queue_at
+
+
+@on_stage
+async def test_a_queue_that_is_not_ours_any_more_is_not_reset(stage: Stage) -> None:
+    """Its new owner's offset is not touched and its lock not freed; the queue leaves the table, and the next
+    rebalance asks for it as for any other. A queue that is still ours is reset beside it."""
+    it = await rebalancing(stage, 2)
+    await it.run()
+    lost, kept = it.table[queue_at(0)], it.table[queue_at(1)]
+    lost.dropped = kept.dropped = True
+    told: list[str] = []
+    reset = OffsetReset(
+        it.instance, it.table, it.locks, it.offsets, it.rebalance, done=lambda: told.append("done"), trace=it.trace
+    )
+    it.taken = [queue_at(0)]
+    await reset.restart({lost: 7, kept: 8})
+    await stage.world.sleep_ms(10)  # one-way requests arrive
+    assert (it.table, it.committed(), told) == ({}, [(1, 8)], ["done"])
+    assert stage.events("warning") == ["lock refused: offset not reset"]
+    await stage.world.sleep_ms(60_000)
+    assert [queues for queues in it.asked(UNLOCK) if queue_at(0) in queues] == []
+    assert it.offsets.in_memory(queue_at(0)) != 7
+    it.taken = []
+    await it.run()
+    assert it.owned == [0, 1]
+    assert it.table[queue_at(0)] is not lost
