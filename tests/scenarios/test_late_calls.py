@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from lockstep.client import AllocateMessageQueueStrategy, allocate_averagely
-from lockstep.simulation.checkers import Cause
+from lockstep.simulation.checkers import Cause, Kind
 from tests.scenarios.cluster import BROKER, Cluster, take_all
 from tests.scenarios.scenario import scenario
 
@@ -76,3 +76,45 @@ async def test_a_call_that_waits_long_is_told_of_and_made(cluster: Cluster) -> N
     handled = [record for record in cluster.records("c1") if record["event"] == "handled"]
     for record in handled:
         assert record["mono_ns"] - record["begin_mono_ns"] <= (WORK_MS + 100) * 1_000_000
+
+
+@scenario()
+async def test_a_shutdown_begins_no_call_that_waits(cluster: Cluster) -> None:
+    """The call at work is waited for and committed; those that wait for its thread are never made, and the next owner
+    has their messages once."""
+    listener = cluster.seen.plain_listener(cluster.world.host("c1"), 3_000)
+    await cluster.broker(queues=QUEUES)
+    await cluster.producer()
+    await cluster.consumer("c1", listener=listener, consume_thread_count=1)
+    await cluster.at(2_000)
+    for queue_id in range(QUEUES):
+        await cluster.send(1, queue_id=queue_id)
+    await cluster.at(3_000)
+    await cluster.leave("c1")
+    [only] = cluster.seen.of("c1")
+    assert only.good
+    assert cluster.committed(only.queue.queue_id) == 1
+    await cluster.consumer("c2")
+    await cluster.all_seen()
+    assert len(cluster.seen.all) == QUEUES
+    waiting = cluster.events("call_not_begun", host="c1")
+    assert {line.fields["why"] for line in waiting} == {"the consumer stops"}
+    assert {line.level for line in waiting} == {"info"}
+
+
+@scenario()
+async def test_a_call_that_slept_in_its_wait_never_begins(cluster: Cluster) -> None:
+    """The machine sleeps for 300 s while three calls wait for the only thread. Awake, that is busy for a moment more,
+    and then they are not made: the lock ran out in the sleep."""
+    cluster.expected.duplicates = {Cause.UNEXPLAINED}
+    cluster.expected.violations = {Kind.OVERLAP: 1, Kind.STALE_REPEAT: 1}  # the call that was at work when it slept
+    cluster.expected.overlaps = 1
+    await _one_thread(cluster, strategy=take_all)
+    await cluster.at(5_000)
+    await cluster.consumer("c2", strategy=take_all)
+    await cluster.at(51_900)
+    cluster.world.suspend_for("c1", 300_000)
+    await cluster.at(400_000)
+    assert len(cluster.seen.of("c1")) == 1
+    assert len(cluster.seen.of("c2")) == QUEUES
+    assert {line.fields["why"] for line in cluster.events("call_not_begun", host="c1")} == {"its lock had run out"}
