@@ -28,7 +28,9 @@ Answer = Callable[[list[MessageExt], ConsumeOrderlyContext], Any]
 class Service:
     """The service under test, one queue, and everything it touches. Calls are (offset, reconsume times, when)."""
 
-    def __init__(self, stage: Stage, answer: Answer, *, trace: TraceWriter | None = None, **config: Any) -> None:
+    def __init__(
+        self, stage: Stage, answer: Answer, *, trace: TraceWriter | None = None, plain: bool = False, **config: Any
+    ) -> None:
         self.stage = stage
         self.runtime: SimRuntime = stage.client
         self.config = ConsumerConfig(**config)
@@ -43,13 +45,13 @@ class Service:
         self.lock_asked: list[int] = []
         self.log = stage.log
         self.stats = ConsumeStats(0)
-        pool = stage.client.new_worker_pool("p", 1)
+        self.pool = stage.client.new_worker_pool("p", 1)
         parts = service_parts(
             stage,
-            self._listen,
+            self._answer if plain else self._listen,
             ORDERLY,
             self.config,
-            pool=pool,
+            pool=self.pool,
             locks=self,
             offsets=self,
             stats=self.stats,
@@ -62,10 +64,13 @@ class Service:
         now_ms = self.runtime.now_ms()
         return ProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms if locked else None)
 
-    async def _listen(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
+    def _answer(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
         self.calls.append(([message.queue_offset for message in messages], messages[0].reconsume_times))
         self.times.append(self.stage.world.elapsed_ms)
-        result = self.answer(messages, context)
+        return self.answer(messages, context)
+
+    async def _listen(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> Any:
+        result = self._answer(messages, context)
         return await result if asyncio.iscoroutine(result) else result
 
     # The fakes

@@ -21,6 +21,7 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.runtime import AsyncioRuntime, WorkerPool
 from lockstep.simulation import SimRuntime
 from tests.client.concurrent_service import SUCCESS, Concurrent
+from tests.client.consume_service import Service, answers
 from tests.client.messages import message_at, messages_at
 from tests.client.stage import Stage, on_stage, queue_at
 from tests.client.test_consume_by_key import Service as ByKey
@@ -33,6 +34,29 @@ def keep_busy(runtime: SimRuntime, pool: WorkerPool, threads: int) -> None:
     """Somebody else's jobs: an administrator's messages, say."""
     for _ in range(threads):
         pool.submit(lambda: runtime.block_ms(BUSY_MS))
+
+
+@on_stage
+async def test_in_order_a_call_looks_at_the_lock_when_its_thread_comes(stage: Stage) -> None:
+    """It waited 50 s, and the lock lives 30: its messages go back, the lock is asked for, and all come in order. While
+    it waits no listener runs, and while it works one does; the wait is no time of the listener's."""
+    service = Service(stage, answers(None), plain=True, consume_message_batch_max_size=2)
+    keep_busy(stage.client, service.pool, 1)
+    service.put(*range(4))
+    await service.quiet(BUSY_MS - 100)
+    assert service.calls == []
+    running = [service.queue.listener_running]
+    service.answer = lambda *_: stage.client.block_ms(2_000)
+    await service.quiet(1_000)
+    running.append(service.queue.listener_running)
+    assert running == [False, True]
+    await service.quiet(4_000)
+    assert service.lock_asked == [BUSY_MS + 10]
+    assert service.calls == [([0, 1], 0), ([2, 3], 0)]
+    assert service.offsets == [2, 4]
+    totals = service.stats.of(service.queue.queue.topic)
+    assert (totals.calls, totals.consume_ms) == (2, 4_000)
+    assert (service.stats.longest_wait_ms, service.stats.calls_not_begun) == (BUSY_MS, 1)
 
 
 @on_stage

@@ -40,10 +40,10 @@ CONSUMING: Final = (
         "handled-before-offset",
         "The offset may be committed before the trace says that the message was handled.",
         "client/consume_orderly.py",
-        "            self._trace.handled(queue, process_queue.period, messages, status.name, begin)\n"
+        "            self._trace.handled(queue, process_queue.period, messages, status.name, start.begin)\n"
         "        if context.auto_commit and status is _Status.SUCCESS:",
         "            self._runtime.call_later_ms(\n"
-        "                0, self._trace.handled, queue, process_queue.period, messages, status.name, begin\n"
+        "                0, self._trace.handled, queue, process_queue.period, messages, status.name, start.begin\n"
         "            )\n"
         "        if context.auto_commit and status is _Status.SUCCESS:",
         OWNERSHIP,
@@ -52,16 +52,17 @@ CONSUMING: Final = (
         "suspended-message-comes-again",
         "A message whose listener suspended its queue is skipped.",
         "client/consume_orderly.py",
-        "        process_queue.make_messages_to_consume_again(messages)\n",
-        "",
+        "        process_queue.make_messages_to_consume_again(messages)\n        self._suspend_queue",
+        "        self._suspend_queue",
         ("tests/client/test_consume_orderly.py",),
     ),
     Protection(
         "suspended-without-lock-comes-again",
         "A message is skipped when its lock was lost while its listener suspended the queue.",
         "client/consume_orderly.py",
-        "        process_queue.make_messages_to_consume_again(messages)\n",
-        "        if self._holds(process_queue):\n            process_queue.make_messages_to_consume_again(messages)\n",
+        "        process_queue.make_messages_to_consume_again(messages)\n        self._suspend_queue",
+        "        if self._holds(process_queue):\n            process_queue.make_messages_to_consume_again(messages)\n"
+        "        self._suspend_queue",
         OWNERSHIP,
     ),
     # Offsets

@@ -8,10 +8,11 @@ from typing import Final
 
 from tests.mutants.beside_order import BESIDE_ORDER
 from tests.mutants.consuming import CONSUMING
+from tests.mutants.late import LATE
 from tests.mutants.locks import LOCKS
 from tests.mutants.protection import ROOT, Protection
 from tests.mutants.sending import SENDING
 
 __all__ = ["PROTECTIONS", "ROOT", "Protection"]
 
-PROTECTIONS: Final[tuple[Protection, ...]] = (*LOCKS, *CONSUMING, *SENDING, *BESIDE_ORDER)
+PROTECTIONS: Final[tuple[Protection, ...]] = (*LOCKS, *CONSUMING, *LATE, *SENDING, *BESIDE_ORDER)

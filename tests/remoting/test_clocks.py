@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from inspect import signature
 
 import pytest
 
@@ -63,6 +64,7 @@ def test_the_clock_counts_sleep_where_it_can(monkeypatch: pytest.MonkeyPatch) ->
 async def test_a_process_reads_the_machine_s_boot_clock() -> None:
     """Both clocks of its Runtime, and of one whose clock was moved."""
     runtime = AsyncioRuntime()
+    assert signature(AsyncioRuntime).parameters["clock_ns"].default is boot_ns  # which may show the time of another
     for clocks in (runtime, MovableRuntime(runtime)):
         earliest_ns = boot_ns()
         now_ns = clocks.monotonic_ns()

@@ -1,0 +1,93 @@
+"""Protections against calls that begin late: after a wait for a thread, or after the machine slept."""
+
+from typing import Final
+
+from tests.mutants.protection import Protection
+
+__all__ = ["LATE"]
+
+WAITED: Final = ("tests/client/test_call_start.py", "tests/scenarios/test_late_calls.py")
+SLEPT: Final = ("tests/scenarios/test_sleep.py",)
+
+LATE: Final = (
+    Protection(
+        "lock-on-thread",
+        "A call that waited for a thread begins though its lock ran out meanwhile.",
+        "client/call_start.py",
+        "        elif not process_queue.holds_lock(now_ms, of.lock_live_ms):",
+        "        elif False:",
+        WAITED,
+    ),
+    Protection(
+        "ownership-on-thread",
+        "A call that waited for a thread begins though its queue was given away meanwhile.",
+        "client/call_start.py",
+        "        elif process_queue.dropped:",
+        "        elif False:",
+        WAITED,
+    ),
+    Protection(
+        "stop-on-thread",
+        "A call that waited for a thread begins though its consumer stopped meanwhile.",
+        "client/call_start.py",
+        "        if of.stopped:",
+        "        if False:",
+        WAITED,
+    ),
+    Protection(
+        "running-from-its-beginning",
+        "A rebalance does not see a plain listener that runs.",
+        "client/call_start.py",
+        "            process_queue.listener_running = True\n",
+        "            pass\n",
+        WAITED,
+    ),
+    Protection(
+        "given-back-comes-again",
+        "A message whose call was not begun is skipped.",
+        "client/consume_orderly.py",
+        "        if not begun:\n            process_queue.make_messages_to_consume_again(messages)\n",
+        "        if not begun:\n",
+        WAITED,
+    ),
+    Protection(
+        "given-back-comes-again-by-key",
+        "By key, a message whose call was not begun is skipped.",
+        "client/key_lanes.py",
+        "        self.running -= 1\n        lane.waiting.extendleft(reversed(lane.taken))\n",
+        "        self.running -= 1\n",
+        WAITED,
+    ),
+    Protection(
+        "direct-call-while-asked-for",
+        "An administrator's message is handled long after the administrator gave up.",
+        "client/consume_directly.py",
+        "        return self.began_ms - self.asked_ms <= _ASKER_WAITS_MS",
+        "        return True",
+        WAITED,
+    ),
+    Protection(
+        "due-on-waking",
+        "What became due while the machine slept waits for timers that stood still.",
+        "client/schedule.py",
+        "        for future in self._waiting:\n            self._go_on(future)\n",
+        "",
+        SLEPT,
+    ),
+    Protection(
+        "delayed-on-waking",
+        "A delayed message comes late by the time that the machine slept.",
+        "broker/server.py",
+        "            due_timer.look_again()\n",
+        "            pass\n",
+        SLEPT,
+    ),
+    Protection(
+        "clock-counts-sleep",
+        "Leases are measured by a clock that stands still while the machine sleeps.",
+        "remoting/runtime.py",
+        "clock_ns: ClockNs = boot_ns) -> None:",
+        "clock_ns: ClockNs = time.monotonic_ns) -> None:",
+        ("tests/remoting/test_clocks.py",),
+    ),
+)
