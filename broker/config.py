@@ -131,11 +131,11 @@ class BrokerConfig:
     heartbeat_subscriptions_max: int = setting(5000, live=True)  # of all its groups, and their tags
     groups_per_connection_max: int = setting(2000, live=True)  # that a connection is a member of
     memberships_max: int = setting(100_000, live=True)  # groups of all connections
-    groups_max: int = 50_000  # that have a configuration
+    groups_max: int = 20_000  # that have a configuration
     brokers_max: int = 1000  # that a name server knows
     routes_max: int = 200_000  # that a name server knows: topics of all its brokers
     kv_configs_max: int = 10_000  # that a name server keeps
-    topics_max: int = 100_000  # those of sends and administrators; with more, groups still get their retry topics
+    topics_max: int = 50_000  # those of sends and administrators; with more, groups still get their retry topics
 
     log_debug: bool = False
 

@@ -1,18 +1,23 @@
 """The name server: which brokers live, and where the queues of each topic are (wire.md 2.7)."""
 
-from collections.abc import Callable
+from bisect import bisect_left, insort
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.broker.config import NameServerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
 from lockstep.broker.limits import LimitLog
+from lockstep.broker.sliced_work import SlicedWork
 from lockstep.protocol.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfigs, TopicRouteData
 from lockstep.protocol.codes import MASTER_ID, Permission
 from lockstep.remoting.logs import EventLog, StdlibLog
 
 __all__ = ["BrokerIdentity", "NameServer", "NameServerFull"]
+
+
+_TOPICS_A_STEP: Final = 256
 
 
 class BrokerIdentity(NamedTuple):
@@ -46,11 +51,13 @@ class NameServer:
     def __init__(self, config: NameServerConfig | None = None, log: EventLog | None = None) -> None:
         self.config = config or NameServerConfig()
         self.log = log or StdlibLog("lockstep.broker")
+        self.work = SlicedWork()
         self._limits = LimitLog(self.log)
         self.kv_configs = KvConfigManager()
         self._brokers: dict[str, _BrokerRecord] = {}  # by broker name
         self._live: dict[tuple[str, int], _LiveBroker] = {}  # by broker name and id
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
+        self._names: list[str] = []  # of all topics, sorted
         self._topics_of: dict[str, dict[str, None]] = {}  # broker name -> its topics
         self._routes_count = 0  # queues of a topic on a broker count as one
 
@@ -60,6 +67,18 @@ class NameServer:
         self, identity: BrokerIdentity, configs: TopicConfigs, connection: Connection | None, now_ms: int
     ) -> str | None:
         """A registration. Returns the address of the name's master, when there is one. Raises NameServerFull."""
+        steps = self.register_in_steps(identity, configs, connection, now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                master_addr: str | None = end.value
+                return master_addr
+
+    def register_in_steps(
+        self, identity: BrokerIdentity, configs: TopicConfigs, connection: Connection | None, now_ms: int
+    ) -> Generator[None, None, str | None]:
+        """As `register`, some topics a step."""
         _, name, broker_id, addr = identity
         if connection is not None:
             self._check_room(identity, configs, now_ms, connection)
@@ -70,14 +89,15 @@ class NameServer:
             self._live.pop((name, other_id), None)
         record.addrs[broker_id] = addr
         before = self._live.get((name, broker_id))
-        self._live[name, broker_id] = _LiveBroker(identity, configs.data_version, now_ms, connection)
+        live = self._live[name, broker_id] = _LiveBroker(identity, configs.data_version, now_ms, connection)
         known = before is not None and before.identity == identity and before.data_version == configs.data_version
-        if broker_id == MASTER_ID and not known:
-            for topic in configs.topics:
-                queues = QueueData(
-                    name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag
-                )
-                self._put_route(topic.topic_name, queues)
+        for number, topic in enumerate(configs.topics if broker_id == MASTER_ID and not known else (), 1):
+            queues = QueueData(name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
+            self._put_route(topic.topic_name, queues)
+            if number % _TOPICS_A_STEP == 0:
+                yield None
+                if self._live.get((name, broker_id)) is not live:
+                    break  # it has gone, or registered again
         return record.addrs.get(MASTER_ID)
 
     def _check_room(self, identity: BrokerIdentity, configs: TopicConfigs, now_ms: int, connection: Connection) -> None:
@@ -103,16 +123,33 @@ class NameServer:
             raise NameServerFull(f"no more are kept: the name server's setting {setting} is {maximum}")
 
     def _put_route(self, topic: str, queues: QueueData) -> None:
-        brokers = self._topics.setdefault(topic, {})
+        brokers = self._topics.get(topic)
+        if brokers is None:
+            brokers = self._topics[topic] = {}
+            insort(self._names, topic)
         self._routes_count += queues.broker_name not in brokers
         brokers[queues.broker_name] = queues
         self._topics_of.setdefault(queues.broker_name, {})[topic] = None
+
+    def _drop_routes(self, broker_name: str) -> None:
+        """All of a broker's: the table of names is made anew, for one out of thousands is not found thousands of
+        times.
+        """
+        topics = self._topics_of.pop(broker_name, {})
+        for topic in topics:
+            brokers = self._topics[topic]
+            del brokers[broker_name]
+            if not brokers:
+                del self._topics[topic]
+        self._routes_count -= len(topics)
+        self._names = [name for name in self._names if name in self._topics]
 
     def _drop_route(self, topic: str, broker_name: str) -> None:
         brokers = self._topics[topic]
         del brokers[broker_name]
         if not brokers:
             del self._topics[topic]
+            del self._names[bisect_left(self._names, topic)]
         of_broker = self._topics_of[broker_name]
         del of_broker[topic]
         if not of_broker:
@@ -174,8 +211,7 @@ class NameServer:
         if record.addrs:
             return
         del self._brokers[name]
-        for topic in list(self._topics_of.get(name, ())):
-            self._drop_route(topic, name)
+        self._drop_routes(name)
 
     # Questions -----------------------------------------------------------------------------------------------
 
@@ -193,7 +229,7 @@ class NameServer:
         return ClusterInfo(tuple(self._data(name) for name in sorted(self._brokers)))
 
     def topics(self) -> tuple[str, ...]:
-        return tuple(sorted(self._topics))
+        return tuple(self._names)
 
     def topics_where(self, wanted: Callable[[int], bool]) -> tuple[str, ...]:
         """Topics whose topicSysFlag is as wanted; one broker's word counts, as in RocketMQ."""

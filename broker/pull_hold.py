@@ -36,6 +36,7 @@ class HeldPull(NamedTuple):
 class PullHold:
     def __init__(self, held_per_connection_max: int) -> None:
         self._held: dict[QueueKey, list[HeldPull]] = {}
+        self._keys: dict[Connection, dict[QueueKey, int]] = {}  # how many pulls of a queue a connection has parked
         self._counts: dict[Connection, int] = {}
         self._held_per_connection_max = held_per_connection_max
         self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}  # (queue offset, tag hash) since take_arrived
@@ -49,7 +50,10 @@ class PullHold:
         if count >= self._held_per_connection_max:
             return False
         self._counts[pull.connection] = count + 1
-        self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
+        key = (pull.topic, pull.queue_id)
+        keys = self._keys.setdefault(pull.connection, {})
+        keys[key] = keys.get(key, 0) + 1
+        self._held.setdefault(key, []).append(pull)
         return True
 
     def on_arrival(self, topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
@@ -99,20 +103,24 @@ class PullHold:
 
     def on_closed(self, connection: Connection) -> None:
         """Forget the pulls of a connection that has gone."""
-        if self._counts.pop(connection, 0):
-            for key in list(self._held):
-                kept = [pull for pull in self._held[key] if pull.connection is not connection]
-                if kept:
-                    self._held[key] = kept
-                else:
-                    del self._held[key]
+        self._counts.pop(connection, None)
+        for key in self._keys.pop(connection, ()):
+            kept = [pull for pull in self._held[key] if pull.connection is not connection]
+            if kept:
+                self._held[key] = kept
+            else:
+                del self._held[key]
 
     def _forget(self, pull: HeldPull) -> HeldPull:
-        left = self._counts[pull.connection] - 1
-        if left:
-            self._counts[pull.connection] = left
-        else:
-            del self._counts[pull.connection]
+        connection, key = pull.connection, (pull.topic, pull.queue_id)
+        keys = self._keys[connection]
+        self._counts[connection] -= 1
+        keys[key] -= 1
+        if not keys[key]:
+            del keys[key]
+        if not keys:
+            del self._keys[connection]
+            del self._counts[connection]
         return pull
 
 

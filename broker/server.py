@@ -100,6 +100,8 @@ class BrokerServer:
         )
         self._broker_port = self._name_server_port = 0
         self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None
+        if self.name_server is not None:
+            self.name_server.work.soon = self._soon
         self.broker: Broker | None = None
         self._keeping: Keeping | None = None
         self._registration: Registration | None = None

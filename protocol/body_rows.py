@@ -4,7 +4,7 @@ The bytes are those of `encode_body`.
 """
 
 import heapq
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -84,20 +84,20 @@ def encode_table(
     serialize_type: int,
     bytes_max: int = BODY_ROWS_BYTES_MAX,
 ) -> BodySteps:
-    """A table of rows by name, each with a `to_wire`."""
+    """A table of rows by name, each with a `to_wire`. What `rows` comes from must not change its size meanwhile."""
     body = BodyRows(serialize_type, bytes_max)
-    by_name = yield from _sorted(list(rows))
+    by_name = yield from _sorted(iter(rows))
     while some := list(islice(by_name, ROWS_A_STEP)):
         body.add({name: row.to_wire() for name, row in some})
         yield None
     return body.finish(wire, member)
 
 
-def _sorted(rows: Sequence[tuple[str, R]]) -> Generator[None, None, Iterator[tuple[str, R]]]:
+def _sorted(rows: Iterator[tuple[str, R]]) -> Generator[None, None, Iterator[tuple[str, R]]]:
     """By name."""
     parts = []
-    for start in range(0, len(rows), _SORTED_A_STEP):
-        parts.append(sorted(rows[start : start + _SORTED_A_STEP], key=_name))
+    while part := list(islice(rows, _SORTED_A_STEP)):
+        parts.append(sorted(part, key=_name))
         yield None
     return heapq.merge(*parts, key=_name)
 

@@ -13,6 +13,7 @@ __all__ = [
     "ConsumerOffsetTable",
     "DelayOffsetTable",
     "QueryCorrectionOffsetBody",
+    "QueueOffsets",
     "SubscriptionGroupWrapper",
     "TopicConfigWrapper",
 ]
@@ -88,7 +89,7 @@ class ConsumerOffsetTable(NamedTuple):
 
     def encode_in_steps(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> BodySteps:
         """As `encode_body`."""
-        rows = ((key, _Offsets(offsets)) for key, offsets in self.offset_table.items())
+        rows = ((key, QueueOffsets(offsets)) for key, offsets in self.offset_table.items())
         return encode_table({}, "offsetTable", rows, serialize_type, bytes_max)
 
     @classmethod
@@ -97,7 +98,7 @@ class ConsumerOffsetTable(NamedTuple):
         return cls({key: _by_number(offsets, "an entry of offsetTable") for key, offsets in table.items()})
 
 
-class _Offsets(NamedTuple):
+class QueueOffsets(NamedTuple):
     """One row of a ConsumerOffsetTable."""
 
     of_queues: Mapping[int, int]

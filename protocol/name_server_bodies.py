@@ -1,11 +1,15 @@
 """Bodies of what administrators ask of a name server (wire.md 2.7); routes are in bodies.py."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Generator, Mapping
+from typing import Any, Final, NamedTuple, Self
 
+from lockstep.protocol.bodies import DataVersion, TopicConfig, TopicConfigs
 from lockstep.protocol.body_codec import as_object, as_table, as_texts, take
 
-__all__ = ["KvTable", "SystemTopicList"]
+__all__ = ["KvTable", "SystemTopicList", "UnreadRegistration"]
+
+_TOPICS_A_STEP: Final = 128
+_NO_TOPICS: Final[dict[str, Any]] = {"dataVersion": {}, "topicConfigTable": {}}
 
 
 class KvTable(NamedTuple):
@@ -36,3 +40,30 @@ class SystemTopicList(NamedTuple):
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "the body")
         return cls(as_texts(wire.get("topicList"), "topicList"), take(wire, "brokerAddr", str, ""))
+
+
+class UnreadRegistration(NamedTuple):
+    """A request body of REGISTER_BROKER of which no topic was read yet."""
+
+    wire: Any
+
+    def to_wire(self) -> dict[str, Any]:
+        return as_object(self.wire, "a registration")
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        return cls(value)
+
+    def read_in_steps(self) -> Generator[None, None, TopicConfigs]:
+        """Some topics a step. Raises BodyError."""
+        member = "topicConfigSerializeWrapper"
+        wrapper = as_object(self.to_wire().get(member) or _NO_TOPICS, member)
+        table = as_table(wrapper.get("topicConfigTable"), "topicConfigTable")
+        version, topics = wrapper.get("dataVersion"), list[TopicConfig]()
+        names = sorted(table)
+        for start in range(0, len(names), _TOPICS_A_STEP):
+            some = {name: table[name] for name in names[start : start + _TOPICS_A_STEP]}
+            part = {member: {"dataVersion": version, "topicConfigTable": some}}
+            topics += TopicConfigs.from_wire(part).topics
+            yield None
+        return TopicConfigs(DataVersion.from_wire(version), tuple(topics))

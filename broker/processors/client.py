@@ -57,8 +57,10 @@ def _heartbeat_steps(
             yield None
     if changed and broker.when_told is not None:
         yield broker.when_told
-    for group in changed:
+    for number, group in enumerate(changed, 1):
         yield from broker.notices(group)
+        if number % _GROUPS_A_STEP == 0:
+            yield None
     return command.reply(ResponseCode.SUCCESS)
 
 
@@ -129,7 +131,7 @@ def list_consumer_groups(
 ) -> RemotingCommand | None:
     """Groups that are online or have offsets, each with the topics of either."""
     groups = dict.fromkeys((*broker.offsets.groups(), *broker.consumers.groups))
-    rows = [(group, _Topics(broker, group)) for group in groups]
+    rows = ((group, _Topics(broker, group)) for group in groups)
     return reply_in_steps(broker, connection, command, encode_table({}, "groups", rows, command.serialize_type))
 
 

@@ -17,10 +17,10 @@ from lockstep.protocol.admin_headers import (
 )
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps
+from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps, encode_table
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.config_bodies import ConsumerOffsetTable, DelayOffsetTable, QueryCorrectionOffsetBody
+from lockstep.protocol.config_bodies import DelayOffsetTable, QueryCorrectionOffsetBody, QueueOffsets
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
@@ -48,9 +48,9 @@ _GROUPS_A_STEP: Final = 16
 def all_consumer_offsets(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    table = {f"{topic}@{group}": offsets for (topic, group), offsets in broker.offsets.table.items()}
-    body = ConsumerOffsetTable(table)
-    return reply_in_steps(broker, connection, command, body.encode_in_steps(command.serialize_type))
+    table = tuple(broker.offsets.table.items())
+    rows = ((f"{topic}@{group}", QueueOffsets(offsets)) for (topic, group), offsets in table)
+    return reply_in_steps(broker, connection, command, encode_table({}, "offsetTable", rows, command.serialize_type))
 
 
 def all_delay_offsets(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

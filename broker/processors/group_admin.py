@@ -118,7 +118,7 @@ def producer_connections(
 
 def producers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
     """Every producer of every group."""
-    rows = [(group, _Producers(channels)) for group, channels in broker.producers.groups.items()]
+    rows = ((group, _Producers(channels)) for group, channels in tuple(broker.producers.groups.items()))
     return reply_in_steps(broker, connection, command, encode_table({}, "data", rows, command.serialize_type))
 
 

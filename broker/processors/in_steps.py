@@ -1,18 +1,19 @@
 """Answers that take longer than others may wait: they are worked out in steps (sliced_work), and sent at the end."""
 
 from collections.abc import Generator
-from typing import Final
+from typing import Final, Protocol
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.broker.sliced_work import Steps, Wait
+from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
 from lockstep.protocol.body_rows import BodySteps
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.errors import LocalProtocolError, RemoteProtocolError
+from lockstep.remoting.logs import EventLog
 
-__all__ = ["AnswerSteps", "answer_in_steps", "give_fields", "reply_in_steps"]
+__all__ = ["AnswerSteps", "Worker", "answer_in_steps", "give_fields", "reply_in_steps"]
 
 _LARGE_UNDER_WAY_MAX: Final = 2  # each may have as many bytes as a frame
 _UNDER_WAY_MAX: Final = 32  # of one connection; clients wait for an answer before they ask again
@@ -34,14 +35,22 @@ _WITH_FIELDS: Final = frozenset(
 AnswerSteps = Generator[Wait | None, None, RemotingCommand]
 
 
+class Worker(Protocol):
+    """A broker or a name server."""
+
+    log: EventLog
+    work: SlicedWork
+
+
 class _UnderWay:
     """`reply`: the answer, once it is there; `late`: the handler has returned without it."""
 
-    def __init__(self, broker: Broker, connection: Connection, command: RemotingCommand) -> None:
-        self._log = broker.log
+    def __init__(self, worker: Worker, connection: Connection, command: RemotingCommand) -> None:
+        self._log = worker.log
         self._connection = connection
         self._command = command
         self.reply: RemotingCommand | None = None
+        self.error: RemoteProtocolError | None = None
         self.late = False
 
     def steps(self, answer: AnswerSteps) -> Steps:
@@ -50,6 +59,13 @@ class _UnderWay:
             self.reply = yield from answer
         except Refusal as refusal:
             self.reply = command.reply(refusal.code, remark=str(refusal))
+        except RemoteProtocolError as error:
+            if not self.late:
+                self.error = error  # as if the handler had raised it
+                return
+            remark = f"{request_name(command.code)}: {error}"
+            self._log.info("request refused", peer=self._connection.address, reason=remark)
+            self.reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         except Exception as error:
             remark = f"{request_name(command.code)}: {type(error).__name__}: {error}"
             self._log.error("request failed", peer=self._connection.address, reason=remark, exc_info=True)
@@ -66,18 +82,20 @@ def give_fields(command: RemotingCommand, reply: RemotingCommand) -> RemotingCom
 
 
 def answer_in_steps(
-    broker: Broker, connection: Connection, command: RemotingCommand, answer: AnswerSteps
+    worker: Worker, connection: Connection, command: RemotingCommand, answer: AnswerSteps
 ) -> RemotingCommand | None:
     """The answer, when this turn of the loop has time for all of it; else None, and it is sent later.
 
     Requests of one connection are worked on in the order in which they came.
     """
-    if broker.work.count_of(connection) >= _UNDER_WAY_MAX:
+    if worker.work.count_of(connection) >= _UNDER_WAY_MAX:
         remark = f"{_UNDER_WAY_MAX} requests of this connection are still worked on; wait for their answers"
         raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
-    under_way = _UnderWay(broker, connection, command)
-    broker.work.start(connection, under_way.steps(answer))
+    under_way = _UnderWay(worker, connection, command)
+    worker.work.start(connection, under_way.steps(answer))
     under_way.late = True
+    if under_way.error is not None:
+        raise under_way.error
     return under_way.reply
 
 

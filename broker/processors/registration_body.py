@@ -6,6 +6,7 @@ A zlib stream of: length and DataVersion as JSON; number of topics; for each a l
 
 import struct
 import zlib
+from collections.abc import Generator
 from typing import Final
 
 from lockstep.protocol.bodies import DataVersion, TopicConfig, TopicConfigs
@@ -16,11 +17,12 @@ from lockstep.protocol.errors import BodyError
 __all__ = ["decode_compressed_registration"]
 
 _INT: Final = struct.Struct(">i")
-_PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024
+_PLAIN_BYTES_MAX: Final = 4 * 1024 * 1024  # some hundred thousand topics
+_TOPICS_A_STEP: Final = 256
 
 
-def decode_compressed_registration(body: bytes) -> TopicConfigs:
-    """Raises BodyError."""
+def decode_compressed_registration(body: bytes) -> Generator[None, None, TopicConfigs]:
+    """Some topics a step. Raises BodyError."""
     unzipper = zlib.decompressobj()
     try:
         plain = unzipper.decompress(body, _PLAIN_BYTES_MAX)
@@ -32,9 +34,11 @@ def decode_compressed_registration(body: bytes) -> TopicConfigs:
     version = decode_body(DataVersion, text, SerializeType.JSON)
     count, position = _int(plain, position)
     topics = []
-    for _ in range(count):
+    for number in range(1, count + 1):
         text, position = _text(plain, position)
         topics.append(_topic(text))
+        if number % _TOPICS_A_STEP == 0:
+            yield None
     return TopicConfigs(version, tuple(topics))
 
 

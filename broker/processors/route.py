@@ -6,6 +6,7 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server import BrokerIdentity, NameServer, NameServerFull
+from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.registration_body import decode_compressed_registration
 from lockstep.broker.processors.request_body import read_body
@@ -20,7 +21,7 @@ from lockstep.protocol.headers import (
     RegisterBrokerResponseHeader,
     UnregisterBrokerRequestHeader,
 )
-from lockstep.protocol.name_server_bodies import KvTable
+from lockstep.protocol.name_server_bodies import KvTable, UnreadRegistration
 
 __all__ = [
     "all_topics",
@@ -40,14 +41,24 @@ _NO_ROUTE: Final = (
 
 def register_broker(
     server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+) -> RemotingCommand | None:
     header = command.decode_header(RegisterBrokerRequestHeader)
     if header.body_crc32 and header.body_crc32 != zlib.crc32(command.body) & 0x7FFFFFFF:
         return command.reply(ResponseCode.SYSTEM_ERROR, remark="the body's crc32 is not the one in the header")
+    return answer_in_steps(server, connection, command, _register(server, connection, command, header, now_ms))
+
+
+def _register(
+    server: NameServer,
+    connection: Connection,
+    command: RemotingCommand,
+    header: RegisterBrokerRequestHeader,
+    now_ms: int,
+) -> AnswerSteps:
     if header.compressed:
-        configs = decode_compressed_registration(command.body)
+        configs = yield from decode_compressed_registration(command.body)
     elif command.body:
-        configs = read_body(TopicConfigs, command)
+        configs = yield from read_body(UnreadRegistration, command).read_in_steps()
     else:
         configs = TopicConfigs(DataVersion(0, 0), ())
     identity = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)
@@ -56,11 +67,13 @@ def register_broker(
         remark = (
             f"broker name {identity.broker_name!r} with id {identity.broker_id} is taken by {owner}; choose another"
         )
-        return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    if not connection.is_open:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "the connection has ended")  # nobody reads it
     try:
-        master_addr = server.register(identity, configs, connection, now_ms)
+        master_addr = yield from server.register_in_steps(identity, configs, connection, now_ms)
     except NameServerFull as error:
-        return command.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     reply_header = RegisterBrokerResponseHeader(None, None if header.broker_id == MASTER_ID else master_addr)
     order_confs = server.kv_configs.namespace(ORDER_TOPIC_CONFIG)
     body = encode_body(KvTable(dict(order_confs)), command.serialize_type) if order_confs is not None else b""

@@ -147,3 +147,22 @@ def test_a_closed_connection_takes_its_pulls_along() -> None:
     hold.on_arrival("T", 0, 0, 0)
     hold.on_arrival("T", 1, 0, 0)
     assert hold.take_arrived(no_message) == [stays]
+
+
+def test_what_was_woken_and_parked_again_is_given_up_with_its_connection() -> None:
+    """Of several queues, some with pulls of others; nothing of it is woken or counted afterwards."""
+    hold, gone, stays = PullHold(10), FakeConnection(), FakeConnection()
+    for queue_id in (0, 0, 1, 2):
+        hold.park(pull(gone, queue_id=queue_id))
+    hold.park(pull(stays, queue_id=1))
+    hold.on_arrival("T", 0, 0, 0)
+    woken = hold.take_arrived(no_message)
+    assert len(woken) == 2
+    hold.park(woken[0])
+    hold.on_closed(gone)
+    assert len(hold) == 1
+    for queue_id in range(3):
+        hold.on_arrival("T", queue_id, 1, 0)
+    assert [held.connection for held in hold.take_arrived(no_message)] == [stays]
+    hold.on_closed(gone)
+    assert len(hold) == 0

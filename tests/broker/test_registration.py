@@ -172,7 +172,7 @@ def test_a_new_topic_is_told_alone_and_all_of_them_in_parts(monkeypatch: pytest.
     """At start and each 30 s all are told, 500 in a request; a change tells of what changed. The name server reads each
     part, and has the version of the last."""
     told: list[tuple[int, int]] = []
-    register = NameServer.register
+    register = NameServer.register_in_steps
 
     def recording(self: NameServer, identity: Any, configs: TopicConfigs, connection: Any, now_ms: int) -> Any:
         told.append((now_ms, len(configs.topics)))
@@ -181,7 +181,7 @@ def test_a_new_topic_is_told_alone_and_all_of_them_in_parts(monkeypatch: pytest.
     async def scenario(world: World) -> None:
         server, client = await name_server(world), Client(world.host("c1"))
         served = await broker(world, "one", "ns")
-        monkeypatch.setattr(NameServer, "register", recording)
+        monkeypatch.setattr(NameServer, "register_in_steps", recording)
         await world.sleep_ms(100)
         await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")
         await world.sleep_ms(100)
