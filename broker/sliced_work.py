@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final
 
-__all__ = ["SlicedWork", "Steps", "Wait"]
+__all__ = ["STEPS_A_TURN", "SlicedWork", "Steps", "Wait"]
 
 STEPS_A_TURN: Final = 10
 
