@@ -75,6 +75,23 @@ def test_space_is_told(storage: OsStorage, tmp_path: Path) -> None:
     assert 0 <= space.free_bytes <= space.total_bytes
 
 
+def test_readers_hold_a_lock_together(storage: OsStorage, tmp_path: Path) -> None:
+    """Nobody else does meanwhile, nor they while one holds it alone; nothing is made for them."""
+    path = str(tmp_path / "lock")
+    with pytest.raises(FileNotFoundError):
+        storage.lock_shared(path)
+    storage.lock(path).release()
+    readers = [storage.lock_shared(path) for _ in range(2)]
+    for reader in readers:
+        with pytest.raises(BlockingIOError):
+            storage.lock(path)
+        reader.release()
+    alone = storage.lock(path)
+    with pytest.raises(BlockingIOError):
+        storage.lock_shared(path)
+    alone.release()
+
+
 def test_a_lock_is_held_by_one(storage: OsStorage, tmp_path: Path) -> None:
     """A second holder is refused in this process as in another one, and gets it after a release."""
     path = str(tmp_path / "lock")

@@ -221,6 +221,25 @@ def test_a_lock_ends_with_its_process() -> None:
     run(story)
 
 
+def test_readers_hold_a_lock_together() -> None:
+    """Nobody else does meanwhile, nor they while one holds it alone; nothing is made for them."""
+
+    async def story(_: World, runtime: SimRuntime) -> None:
+        with pytest.raises(FileNotFoundError):
+            runtime.storage.lock_shared("store/lock")
+        runtime.storage.lock("store/lock").release()
+        readers = [runtime.storage.lock_shared("store/lock") for _ in range(2)]
+        for reader in readers:
+            with pytest.raises(BlockingIOError):
+                runtime.storage.lock("store/lock")
+            reader.release()
+        runtime.storage.lock("store/lock")
+        with pytest.raises(BlockingIOError):
+            runtime.storage.lock_shared("store/lock")
+
+    run(story)
+
+
 def test_names_are_those_of_a_file_system() -> None:
     """Folders are made with their files and listed; what is not there, no folder, or not empty is told by its error."""
 
