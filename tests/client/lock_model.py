@@ -142,7 +142,7 @@ def moves(world: World) -> Iterator[Move]:
 
 def _client_moves(world: World) -> Iterator[Move]:
     if world.budget.calls:
-        for wanted in ((0, 1), (0,), (1,)):
+        for wanted in ((0, 1), (0,)):  # the queues are alike: (1,) would add nothing
             if all(world.locks[queue].may_ask for queue in wanted):
                 yield Move(f"call {wanted}", _call(_pay(world, "calls"), wanted), False)
     for queue, lock in enumerate(world.locks):
