@@ -9,6 +9,9 @@ __all__ = ["LOCKS"]
 TAKEOVER: Final = ("tests/scenarios/test_takeover.py", "tests/scenarios/test_partitions.py")
 LOCK_LIFE: Final = ("tests/scenarios/test_lock_life.py",)
 LOCK_TESTS: Final = ("tests/client/test_queue_locks.py",)
+LOCK_STATES: Final = "tests/client/test_lock_states.py"
+UNANSWERED: Final = "tests/client/test_unanswered_locks.py"
+RESETS: Final = "tests/client/test_offset_reset.py"
 
 LOCKS: Final = (
     # The broker's lock
@@ -57,31 +60,31 @@ LOCKS: Final = (
         "client-lock-lost",
         "A renewal that is refused changes nothing at the client.",
         "client/queue_locks.py",
-        "                process_queue.locked = False\n",
-        "",
+        "            process_queue.locked = False\n",
+        "            pass\n",
         LOCK_TESTS,
     ),
     Protection(
         "client-lock-from-request",
         "A renewal counts from its answer, not from the moment it was asked for.",
         "client/queue_locks.py",
-        "            if queue in won:\n                self._granted(process_queue, asked_ms)",
-        "            if queue in won:\n                self._granted(process_queue, self._instance.runtime.now_ms())",
+        "self._granted(held.get(queue), asked_ms)",
+        "self._granted(held.get(queue), self._runtime.now_ms())",
         LOCK_TESTS,
     ),
     Protection(
         "client-new-lock-from-request",
         "A new lock counts from its answer, not from the moment it was asked for.",
         "client/queue_locks.py",
-        "granted[queue] = asked_ms",
-        "granted[queue] = self._instance.runtime.now_ms()",
+        "call.granted[queue] = Outcome.GRANTED, asked_ms",
+        "call.granted[queue] = Outcome.GRANTED, self._runtime.now_ms()",
         LOCK_TESTS,
     ),
     Protection(
         "client-reacquired-begins-anew",
         "A client that lost its lock and got it back goes on with its old messages and offset.",
         "client/queue_locks.py",
-        "if process_queue.holds_lock(self._instance.runtime.now_ms(), self._config.lock_surely_held_ms):",
+        "if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_surely_held_ms):",
         "if True:",
         (*LOCK_TESTS, *TAKEOVER),
     ),
@@ -97,16 +100,56 @@ LOCKS: Final = (
         "client-unlock-not-reused",
         "A delayed unlock frees a queue that came back.",
         "client/queue_locks.py",
-        "        del self._unlock_timers[queue]\n        if queue not in self._table:\n",
-        "        del self._unlock_timers[queue]\n        if True:\n",
+        "timer(in_table=queue in self._table)",
+        "timer(in_table=False)",
         (*LOCK_TESTS, "tests/scenarios/test_rebalance.py"),
     ),
     Protection(
         "client-unlock-behind-lock",
         "An unlock overtakes a lock request that is under way.",
-        "client/queue_locks.py",
-        "        if under_way:\n",
-        "        if False:\n",
-        LOCK_TESTS,
+        "client/lock_states.py",
+        "(_S.ASKING, _E.UNLOCK): _T(_S.ASKING_UNWANTED),",
+        "(_S.ASKING, _E.UNLOCK): _T(_S.ASKING_UNWANTED, _SEND),",
+        (*LOCK_TESTS, LOCK_STATES),
+    ),
+    Protection(
+        "client-lock-behind-unlock",
+        "A lock is asked for while an unlock may still be handled, and free it.",
+        "client/lock_states.py",
+        "return self.state not in (LockState.UNLOCKING, LockState.UNLOCKING_AGAIN)",
+        "return True",
+        (UNANSWERED, LOCK_STATES),
+    ),
+    Protection(
+        "client-timer-in-lock-call",
+        "The unlock timer of one lock call fires inside another.",
+        "client/lock_states.py",
+        "(_S.UNLOCK_DUE, _E.ASK): _T(_S.ASKING, _STOP),",
+        "(_S.UNLOCK_DUE, _E.ASK): _T(_S.ASKING),",
+        (UNANSWERED, LOCK_STATES),
+    ),
+    Protection(
+        "client-late-grant-undone",
+        "A lock that is granted late stays at the broker for a client that does not want it.",
+        "client/lock_states.py",
+        "(_S.IN_DOUBT, _E.LATE_GRANT): _T(_S.UNLOCKING, _STOP + _SEND),",
+        "(_S.IN_DOUBT, _E.LATE_GRANT): _T(_S.FREE, _STOP),",
+        (UNANSWERED, LOCK_STATES),
+    ),
+    Protection(
+        "client-reset-waits",
+        "A reset gives a queue away under its running listener.",
+        "client/offset_reset.py",
+        "if not await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))",
+        "if False",
+        (RESETS,),
+    ),
+    Protection(
+        "client-reset-not-overtaken",
+        "A rebalance commits what was handled before a reset over the offset that was chosen.",
+        "client/rebalance.py",
+        "        if process_queue.resetting:\n            return False\n",
+        "",
+        (RESETS,),
     ),
 )
