@@ -11,6 +11,7 @@ from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.pulled import Taken, decode_pulled, take, unpack
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["MessageAdmin", "QueueSlice", "id_address"]
@@ -112,10 +113,16 @@ class MessageAdmin(AdminBase):
         if reply.code not in _PULL_ANSWERS:
             raise RequestRefused(address, request_name(RequestCode.PULL_MESSAGE), reply.code, reply.remark)
         bounds = reply.decode_header(PullMessageResponseHeader)
-        messages = decode_messages(reply.body, queue.broker_name) if reply.code == ResponseCode.SUCCESS else []
-        if tags:  # the broker matched their hashes
+        taken: Taken | None = Taken([], bounds.next_begin_offset)
+        if reply.code == ResponseCode.SUCCESS:
+            pulled = unpack(decode_pulled(reply.body, queue.broker_name))
+            taken = take(pulled, reply.body, queue, offset, count_max, bounds.next_begin_offset)
+        if taken is None:  # its first record is none: alone it comes as a message with an error
+            return await self.read_queue(queue, offset, count_max=1, expression=expression, wait_ms=wait_ms)
+        messages = taken.messages
+        if tags and not taken.is_raw:  # the broker matched their hashes
             messages = [message for message in messages if message.tags in tags]
-        return QueueSlice(messages, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset)
+        return QueueSlice(messages, taken.next_offset, bounds.min_offset, bounds.max_offset)
 
 
 def _only_one(messages: list[MessageExt], address: str) -> MessageExt:

@@ -9,7 +9,7 @@ from lockstep.protocol.message import MessageExt
 from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 from lockstep.remoting.logs import printable as printable_text
 
-__all__ = ["MessageFormat", "format_json", "format_line", "message_row", "parse_format", "printable"]
+__all__ = ["MessageFormat", "format_json", "format_line", "message_row", "parse_format", "printable", "shown_body"]
 
 MessageFormat = Callable[[MessageExt], bytes]
 T = TypeVar("T")
@@ -18,7 +18,10 @@ _OURS = RESERVED_PROPERTIES.union(SHARDING_KEY_NAMES)
 
 
 def message_row(message: MessageExt) -> dict[str, Any]:
-    """What `lockstep produce --envelope` reads. A body that is no UTF-8 is "body_base64", not "body"."""
+    """What `lockstep produce --envelope` reads. A body that is no UTF-8 is "body_base64", not "body".
+
+    One that cannot be unpacked is there as it is stored, with "body_error".
+    """
     row: dict[str, Any] = {
         "topic": message.topic,
         "broker": message.broker_name,
@@ -35,6 +38,8 @@ def message_row(message: MessageExt) -> dict[str, Any]:
     properties = {name: value for name, value in message.properties.items() if name not in _OURS}
     if properties:
         row["properties"] = properties
+    if message.body_error is not None:
+        row["body_error"] = message.body_error
     try:
         row["body"] = message.body.decode("utf-8")
     except UnicodeDecodeError:
@@ -51,7 +56,13 @@ def format_line(message: MessageExt) -> bytes:
     """When and where it was stored, its key and tag, and the body, for a person."""
     place = f"{message.broker_name}:{message.queue_id}  {message.queue_offset}"
     words = printable_text(f"{place}  {message.sharding_key or '-'}  {message.tags or '-'}")
-    return f"{date_time(message.store_timestamp)}  {words}  {printable(message.body)}\n".encode("utf-8", "replace")
+    return f"{date_time(message.store_timestamp)}  {words}  {shown_body(message)}\n".encode("utf-8", "replace")
+
+
+def shown_body(message: MessageExt) -> str:
+    """For a person; of one that cannot be unpacked, why, and its stored bytes."""
+    text = printable(message.body)
+    return text if message.body_error is None else f"[{message.body_error}] {text}"
 
 
 def printable(body: bytes) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from lockstep.client.admin import AdminClient
 from lockstep.client.admin_messages import id_address
 from lockstep.client.cli_confirm import asks, confirm
-from lockstep.client.cli_format import message_row, printable
+from lockstep.client.cli_format import message_row, printable, shown_body
 from lockstep.client.cli_output import (
     CliError,
     OutputFormat,
@@ -215,7 +215,7 @@ async def _message_at(admin: AdminClient, options: FindOptions) -> MessageExt:
 
 
 def _table_row(message: MessageExt) -> dict[str, Any]:
-    body = printable(message.body)
+    body = shown_body(message)
     return {
         "stored": date_time(message.store_timestamp),
         "queue": f"{message.broker_name}:{message.queue_id}",

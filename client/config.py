@@ -140,6 +140,7 @@ class ConsumerConfig(ClientConfig):
     key_concurrency: int = 1024  # calls at a time of an `async def` listener with ordering="key"
     key_span_max: int = 100_000  # with ordering="key", from the lowest offset not handled to the highest one pulled
     max_reconsume_times: int = setting(-1, name="maxReconsumeTimes")  # -1: in order without end, else 16
+    unreadable_to_dead_letters: bool = False  # a message that cannot be read; else the listener gets it, see body_error
     consume_timeout_ms: int = setting(15 * 60 * 1000, name="consumeTimeout", unit=MINUTES)
     suspend_current_queue_time_ms: int = setting(1000, name="suspendCurrentQueueTimeMillis")
     await_termination_ms: int = setting(5000, name="awaitTerminationMillisWhenShutdown")

@@ -9,7 +9,7 @@ from lockstep.client.publish_queues import PublishQueues
 from lockstep.client.send_anywhere import AnywhereSender
 from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
 from lockstep.protocol import properties as names
-from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
@@ -19,6 +19,7 @@ from lockstep.remoting.errors import RemotingError
 
 __all__ = ["InnerProducer"]
 
+_PACKED: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
 _GROUP: Final = "CLIENT_INNER_PRODUCER"  # Java's name for it
 _FIRST_RETRY_LEVEL: Final = 3
 # The first two travel in the header instead; TRAN_MSG must not make a half message of what is sent; the last two are
@@ -49,6 +50,8 @@ class InnerProducer:
 
         `reconsume_times` and `limit` go into the header: from the limit on it is a dead letter (wire.md 10.3, 12.7).
         """
+        # As it is stored: a body that cannot be unpacked stays what it is, and others stay small.
+        packed = message.sys_flag & _PACKED if message.sys_flag & SysFlag.COMPRESSED else 0
         properties = {name: value for name, value in message.properties.items() if name not in _TAKEN_OUT}
         properties.setdefault(names.RETRY_TOPIC, message.first_topic)
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_message_id)
@@ -56,7 +59,7 @@ class InnerProducer:
         return Outgoing(
             RequestCode.SEND_MESSAGE_V2,
             self._topic,
-            message.body,
+            message.stored_body if packed else message.body,
             message.flag,
             encode_properties(properties),
             message.msg_id,
@@ -64,6 +67,7 @@ class InnerProducer:
             self._instance.runtime.now_ms(),
             reconsume_times,
             limit,
+            packed,
         )
 
     async def send_anywhere(self, outgoing: Outgoing, avoid: str) -> None:

@@ -18,7 +18,7 @@ from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Identity, Runtime
+from lockstep.remoting.runtime import Identity, Runtime, WorkerPool
 from lockstep.remoting.settings import Address, SettingError, parse_address, parse_addresses
 
 __all__ = ["BrokerCall", "MQClientInstance", "name_server_addresses"]
@@ -97,6 +97,14 @@ class MQClientInstance:
         self.name_servers = NameServers(runtime, name_servers, config, self.dialer, log)
         self.routes = Routes(self.name_servers, log)
         self.schedule = Schedule(runtime, log)
+        self._unpacking: WorkerPool | None = None
+
+    @property
+    def unpacking(self) -> WorkerPool:
+        """The thread that unpacks bodies, made when the first compressed one comes."""
+        if self._unpacking is None:
+            self._unpacking = self.runtime.new_worker_pool(f"{self.client_id} unpacking", 1)
+        return self._unpacking
 
     def start(self) -> None:
         if self.name_servers.url is not None:
@@ -124,6 +132,8 @@ class MQClientInstance:
             except RemotingError as error:
                 self.log.warning("unregister failed", broker=address, error=str(error))
         self.dialer.close()
+        if self._unpacking is not None:
+            self._unpacking.close()
 
     # Brokers -------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import ClientError
 from lockstep.client.flow_control import FlowControl
 from lockstep.client.hook_calls import ConsumeHooks
@@ -45,6 +46,7 @@ class PullLoop:
         stats: ConsumeStats,
         trace: TraceWriter | None,
         hooks: ConsumeHooks | None = None,
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         self.suspended = False  # what is in hand is consumed, and nothing more is pulled
         self._flow = flow
@@ -60,6 +62,7 @@ class PullLoop:
         self._offset_illegal = offset_illegal
         self._stats = stats
         self._trace = trace
+        self._dead_letters = dead_letters  # for messages that cannot be read; None: they are handed out
 
     async def run(self, process_queue: ProcessQueue) -> None:
         """Until the process queue is dropped."""
@@ -156,6 +159,8 @@ class PullLoop:
         return await self._calls.call(request, source, endpoint)
 
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        if self._dead_letters is not None:
+            result = await self._without_unreadable(self._dead_letters, process_queue, result)
         if process_queue.dropped:
             return  # what came belongs to a later owner
         self._check_offsets(process_queue, result)
@@ -181,6 +186,20 @@ class PullLoop:
         elif result.status is not PullStatus.FOUND and process_queue.is_empty:
             self._offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
 
+    async def _without_unreadable(
+        self, dead_letters: DeadLetters, process_queue: ProcessQueue, result: PullResult
+    ) -> PullResult:
+        """What cannot be read becomes dead letters; the rest. Raises SendError: the pull is then made again."""
+        readable = []
+        for message in result.messages:
+            if message.body_error is None:
+                readable.append(message)
+            elif not process_queue.dropped:
+                await dead_letters.send(process_queue, message, message.reconsume_times)
+        if result.messages and not readable and process_queue.is_empty and not process_queue.dropped:
+            self._offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
+        return result._replace(messages=readable)
+
     def _check_offsets(self, process_queue: ProcessQueue, result: PullResult) -> None:
         """A broker must not answer with what lies before the offset that was asked for.
 
@@ -205,8 +224,10 @@ class PullLoop:
         if process_queue.dropped:
             return
         busy = isinstance(error, RequestRefused) and error.code == ResponseCode.FLOW_CONTROL
-        if isinstance(error, RemotingError | ProtocolError | ClientError):
+        if isinstance(error, RemotingError | ClientError):
             self._instance.log.info("pull failed", queue=str(process_queue.queue), error=str(error))
+        elif isinstance(error, ProtocolError):  # it will say so again and again: nobody mends that but a person
+            self._instance.log.error("pull failed", queue=str(process_queue.queue), error=str(error))
         else:
             reason = f"{type(error).__name__}: {error}"
             self._instance.log.error("pull failed", queue=str(process_queue.queue), error=reason)

@@ -15,9 +15,10 @@ from lockstep.protocol.codes import MASTER_ID, PullSysFlag, RequestCode, Respons
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.pulled import Taken, decode_pulled, take, unpack
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
@@ -99,6 +100,7 @@ class PullCalls:
         self._hooks = hooks
         self._group = group
         self._suggested: dict[MessageQueue, int] = {}  # pullFromWhichNode; the master is not noted
+        self._reported: dict[MessageQueue, int] = {}  # the last message that could not be read
 
     def source(self, queue: MessageQueue) -> PullSource:
         """Raises NoRouteError when no route names a broker of that name yet."""
@@ -122,10 +124,24 @@ class PullCalls:
         self._suggested.pop(queue, None)
 
     async def call(self, request: PullRequest, source: PullSource, endpoint: Endpoint) -> PullResult:
-        """Raises RemotingError, ProtocolError."""
-        queue, subscription = request.queue, request.subscription
+        """A record that cannot be read is asked for alone, and then comes as a message with `body_error`.
+
+        Raises RemotingError, ProtocolError.
+        """
         if source.is_slave:
             request = request.to_slave()
+        reply = await self._ask(request, endpoint)
+        status, bounds = self._answer(reply, request, endpoint.address)
+        taken: Taken | None = Taken([], bounds.next_begin_offset)
+        if status is PullStatus.FOUND:
+            taken = await self._taken(reply.body, request, bounds.next_begin_offset)
+        if taken is None:
+            return await self.call(request._replace(max_messages=1), source, endpoint)
+        messages = self._wanted(taken, request, bounds)
+        return PullResult(status, taken.next_offset, bounds.min_offset, bounds.max_offset, messages)
+
+    async def _ask(self, request: PullRequest, endpoint: Endpoint) -> RemotingCommand:
+        queue, subscription = request.queue, request.subscription
         with_text = bool(request.sys_flag & _SUBSCRIPTION)
         header = PullMessageRequestHeader(
             self._group,
@@ -142,14 +158,15 @@ class PullCalls:
         )
         command = RemotingCommand(RequestCode.PULL_MESSAGE, header)
         try:
-            reply = await endpoint.request_nowait(command, request.timeout_ms)
+            return await endpoint.request_nowait(command, request.timeout_ms)
         except RemotingError:
             self._suggested.pop(queue, None)
             raise
-        return self._read(reply, request, endpoint.address)
 
-    def _read(self, reply: RemotingCommand, request: PullRequest, address: str) -> PullResult:
-        queue, subscription = request.queue, request.subscription
+    def _answer(
+        self, reply: RemotingCommand, request: PullRequest, address: str
+    ) -> tuple[PullStatus, PullMessageResponseHeader]:
+        queue = request.queue
         status = _STATUSES.get(reply.code)
         if status is None:
             self._suggested.pop(queue, None)  # a slave that cannot answer may not be asked for ever
@@ -159,16 +176,44 @@ class PullCalls:
             self._suggested[queue] = bounds.suggest_which_broker_id
         elif self._suggested:
             self._suggested.pop(queue, None)
-        messages = decode_messages(reply.body, queue.broker_name) if status is PullStatus.FOUND else []
+        return status, bounds
+
+    async def _taken(self, data: bytes, request: PullRequest, next_offset: int) -> Taken | None:
+        """Bodies are unpacked on a thread: one of a few kilobytes may stand for many megabytes."""
+        queue = request.queue
+        pulled = decode_pulled(data, queue.broker_name)
+        if pulled.packed:
+            packed = pulled
+            pulled = await self._instance.unpacking.submit(lambda: unpack(packed))
+        return take(pulled, data, queue, request.offset, request.max_messages, next_offset)
+
+    def _wanted(self, taken: Taken, request: PullRequest, bounds: PullMessageResponseHeader) -> list[MessageExt]:
+        """What the filters leave of it. A record that cannot be read has no tags to look at."""
+        queue, subscription, messages = request.queue, request.subscription, taken.messages
         min_and_max = (bounds.min_offset, bounds.max_offset)
         for message in messages:
             message.bounds = min_and_max
-        if messages and subscription.tags_set and not subscription.class_filter_mode:
+        if messages and subscription.tags_set and not subscription.class_filter_mode and not taken.is_raw:
             wanted = subscription.tags_set  # the broker matched hashes only; untagged messages are dropped
             messages = [message for message in messages if message.tags in wanted]
         if messages and self._hooks is not None and self._hooks.filtering:
             messages = self._hooks.wanted(messages, queue)
+        for message in messages:
+            if message.body_error is not None:
+                self._report(queue, message)
         if self._shown_to:
             for message in messages:
                 message.topic = self._shown_to.bare(message.topic)
-        return PullResult(status, bounds.next_begin_offset, bounds.min_offset, bounds.max_offset, messages)
+        return messages
+
+    def _report(self, queue: MessageQueue, message: MessageExt) -> None:
+        """Once for each message, however often it is pulled."""
+        if message.queue_offset > self._reported.get(queue, -1):
+            self._reported[queue] = message.queue_offset
+            self._instance.log.error(
+                "message_unreadable",
+                queue=str(queue),
+                offset=message.queue_offset,
+                msg_id=message.msg_id,
+                error=message.body_error,
+            )

@@ -10,6 +10,7 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_service import ConsumeService, ServiceParts
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.first_offset import FirstOffset
 from lockstep.client.flow_control import FlowControl
 from lockstep.client.hook_calls import ConsumeHooks
@@ -121,7 +122,14 @@ class PushEngine:
             stats=self._stats,
             trace=self._trace,
             hooks=options.hooks,
+            dead_letters=self._new_dead_letters(options),
         )
+
+    def _new_dead_letters(self, options: PushOptions) -> DeadLetters | None:
+        """For messages that cannot be read; a broadcasting consumer sends nothing back."""
+        if not self._config.unreadable_to_dead_letters or options.message_model is MessageModel.BROADCASTING:
+            return None
+        return DeadLetters(self._instance, options.group, self._config, self._trace)
 
     def _new_rebalance(self, options: PushOptions) -> Rebalance:
         return Rebalance(

@@ -26,6 +26,7 @@ __all__ = [
     "BatchRecord",
     "MessageExt",
     "decode_batch",
+    "decode_into",
     "decode_messages",
     "encode_batch",
     "encode_stored_message",
@@ -264,13 +265,23 @@ class MessageExt:
                     return text.decode("utf-8", "replace")
         return names.sharding_key_of(self.properties)
 
+    def unpacked(self) -> "MessageExt":
+        """This message with its body unpacked; where that fails, one that has `body_error`."""
+        try:
+            self.body = decompress(self.body, self._fixed[7])
+        except BodyError as error:
+            return self.unreadable(str(error))
+        return self
+
+    def unreadable(self, why: str) -> "MessageExt":
+        """The same message with this `body_error`."""
+        return _Unreadable(self._buffer, self._fixed, self.body, self._tail, self.broker_name, why)
+
     def __repr__(self) -> str:
         return f"<MessageExt {self.topic}:{self.queue_id}@{self.queue_offset} {self.msg_id} {len(self.body)}B>"
 
 
 class _Unreadable(MessageExt):
-    """A message with a body as it is stored, and what is wrong with it."""
-
     __slots__ = ("_body_error",)
 
     def __init__(self, buffer: bytes, fixed: tuple[Any, ...], body: bytes, tail: int, broker_name: str, why: str):
@@ -285,20 +296,25 @@ class _Unreadable(MessageExt):
 def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True) -> list[MessageExt]:
     """The messages of a pull, back to back. A body that cannot be unpacked spoils its message alone: see `body_error`.
 
-    Without `unzip` a compressed body stays as it is stored; a broker that writes it anew wants it so.
-
-    Raises:
-        BodyError: the bytes are not messages.
+    Without `unzip` a compressed body stays as it is stored; a broker that writes it anew wants it so. Raises BodyError
+    when the bytes are not messages.
     """
     messages: list[MessageExt] = []
-    problem = _decode(buffer, broker_name, unzip, messages)
+    packed: list[int] = []
+    problem = decode_into(messages, packed, buffer, broker_name)
     if problem is not None:
         raise BodyError(problem)
+    if unzip:
+        for place in packed:
+            messages[place] = messages[place].unpacked()
     return messages
 
 
-def _decode(buffer: bytes, broker_name: str, unzip: bool, messages: list[MessageExt]) -> str | None:
-    """Append what the buffer has; what is wrong with the first record that is none, if one is not."""
+def decode_into(messages: list[MessageExt], packed: list[int], buffer: bytes, broker_name: str) -> str | None:
+    """Append what the buffer has, bodies as they are stored, and to `packed` the places of compressed ones.
+
+    Returns what is wrong with the first record that is none, if one is not.
+    """
     position, end = 0, len(buffer)
     unpack, unpack_short = _FIXED.unpack_from, _SHORT.unpack_from
     try:
@@ -318,23 +334,13 @@ def _decode(buffer: bytes, broker_name: str, unzip: bool, messages: list[Message
             (properties_bytes,) = unpack_short(buffer, text_start - 2)
             if properties_bytes < 0 or text_start + properties_bytes != position + size:
                 return f"byte {position}: topic and properties do not end where the message of {size} bytes does"
-            body = buffer[body_start:tail]
-            if unzip and sys_flag & _COMPRESSED:
-                messages.append(_unpacked(buffer, fixed, body, tail, broker_name))
-            else:
-                messages.append(MessageExt(buffer, fixed, body, tail, broker_name))
+            if sys_flag & _COMPRESSED:
+                packed.append(len(messages))
+            messages.append(MessageExt(buffer, fixed, buffer[body_start:tail], tail, broker_name))
             position += size
     except struct.error as error:
         return f"byte {position}: {error}"
     return None
-
-
-def _unpacked(buffer: bytes, fixed: tuple[Any, ...], body: bytes, tail: int, broker_name: str) -> MessageExt:
-    try:
-        plain = decompress(body, fixed[7])
-    except BodyError as error:
-        return _Unreadable(buffer, fixed, body, tail, broker_name, str(error))
-    return MessageExt(buffer, fixed, plain, tail, broker_name)
 
 
 def _unpack_v6(buffer: bytes, position: int, sys_flag: int) -> tuple[tuple[Any, ...], int]:

@@ -8,7 +8,7 @@ from lockstep.client import ConsumerConfig
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers import PullMessageRequestHeader
 from lockstep.remoting.errors import RequestRefused
 from tests.client.pulling import PULL, Answer, Pulling, found, in_turn, pulling, says
 from tests.client.slaves import pulls_of, replicated, serves
@@ -181,9 +181,8 @@ async def test_tags_are_compared_as_text(stage: Stage) -> None:
         (lambda command: command.reply(ResponseCode.SYSTEM_ERROR, remark="no"), 1000),
         (lambda command: command.reply(ResponseCode.FLOW_CONTROL, remark="slow down"), 20),
         (lambda command: command.reply(ResponseCode.SUCCESS), 1000),
-        (lambda command: found(5)(command) and command.reply(0, PullMessageResponseHeader(0, 6, 0, 9), b"junk"), 1000),
     ],
-    ids=["an error", "flow control", "no header", "no messages"],
+    ids=["an error", "flow control", "no header"],
 )
 def test_after_a_failure(trouble: Callable[[RemotingCommand], Answer], delay_ms: int) -> None:
     """The same offset again, 1000 ms later, 20 when the broker asks for slowness (wire.md 12.6)."""

@@ -1,0 +1,157 @@
+"""One body that cannot be unpacked among others, in every kind of consumption: no queue stands still."""
+
+import pytest
+
+from lockstep.client import (
+    ConsumeConcurrentlyStatus,
+    ConsumeFromWhere,
+    ConsumerConfig,
+    LitePullConsumer,
+    LitePullConsumerConfig,
+    MessageExt,
+    MessageModel,
+    Producer,
+    PushConsumer,
+    SerializeType,
+)
+from lockstep.client.listener import AnyListener
+from lockstep.client.orderings import OrderingName
+from lockstep.remoting.logs import EventLog
+from lockstep.simulation import SimRuntime
+from tests.scenarios.cluster import TOPIC, Cluster
+from tests.scenarios.scenario import INSTANT, Scenario, scenario
+
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+ZSTD = 0x201
+GOT = [(b"0", False), (b"no zstd", True), (b"2", False)]
+
+
+async def poisoned(cluster: Cluster) -> Producer:
+    """A queue with three messages; the sysFlag of the second says zstd, and its body is none."""
+    await cluster.broker(queues=1)
+    producer = await cluster.producer(compress_msg_body_over_howmuch=1)
+    assert producer._parts is not None
+
+    def spoil(body: bytes, flag: int) -> tuple[bytes, int]:
+        return (b"no zstd", flag | ZSTD) if body == b"1" else (body, flag)
+
+    producer._parts.requests._compress = spoil  # type: ignore[method-assign]
+    await cluster.send(3, keys=1)
+    return producer
+
+
+def got(messages: list[MessageExt]) -> list[tuple[bytes, bool]]:
+    return [(message.body, message.body_error is not None) for message in messages]
+
+
+@pytest.mark.parametrize("model", list(MessageModel), ids=lambda model: model.name)
+@pytest.mark.parametrize("ordering", ["queue", "key", "none"])
+def test_every_ordering_hands_it_out(ordering: OrderingName, model: MessageModel) -> None:
+    """As what it is: the stored body, and a flag. All three are handled and committed."""
+
+    async def story(cluster: Cluster) -> None:
+        await poisoned(cluster)
+        seen: list[MessageExt] = []
+
+        async def listen(messages: list[MessageExt], _: object) -> ConsumeConcurrentlyStatus | None:
+            seen.extend(messages)
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS if ordering == "none" else None
+
+        await cluster.start_client("c9", lambda *parts: consumer(cluster, parts, listen, ordering, model))
+        await cluster.world.until(lambda: len(seen) == 3)
+        assert sorted(got(seen)) == sorted(GOT)
+        await cluster.leave("c9")
+        if model is MessageModel.CLUSTERING:
+            assert cluster.committed(group="unread") == 3
+        assert len(cluster.events("message_unreadable", offset=1)) == 1
+        await cluster.end(judge=False)
+
+    Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
+
+
+def consumer(
+    cluster: Cluster,
+    parts: tuple[SimRuntime, EventLog],
+    listen: AnyListener,
+    ordering: OrderingName,
+    model: MessageModel = MessageModel.CLUSTERING,
+    *,
+    unreadable_to_dead_letters: bool = False,
+) -> PushConsumer:
+    runtime, log = parts
+    config = ConsumerConfig(consume_from_where=FIRST, unreadable_to_dead_letters=unreadable_to_dead_letters)
+    made = PushConsumer(
+        "unread", name_server=cluster.name_server, config=config,
+        listener=listen, ordering=ordering, message_model=model, runtime=runtime, log=log,
+    )  # fmt: skip
+    made.subscribe(TOPIC)
+    return made
+
+
+@pytest.mark.parametrize("ordering", ["queue", "key", "none"])
+def test_by_a_setting_it_becomes_a_dead_letter(ordering: OrderingName) -> None:
+    """The listener never sees it; the dead letter has the bytes and the flag of the message, and the offset goes on."""
+
+    async def story(cluster: Cluster) -> None:
+        await poisoned(cluster)
+        seen: list[MessageExt] = []
+
+        async def listen(messages: list[MessageExt], _: object) -> ConsumeConcurrentlyStatus | None:
+            seen.extend(messages)
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS if ordering == "none" else None
+
+        await cluster.start_client(
+            "c9", lambda *parts: consumer(cluster, parts, listen, ordering, unreadable_to_dead_letters=True)
+        )
+        await cluster.world.until(lambda: bool(cluster.stored(topic="%DLQ%unread")), timeout_ms=300_000)
+        await cluster.world.until(lambda: len(seen) == 2)
+        assert sorted(got(seen)) == [GOT[0], GOT[2]]
+        (letter,) = cluster.stored(topic="%DLQ%unread")
+        assert (letter.body, letter.sys_flag, letter.sharding_key) == (b"no zstd", ZSTD, "key0")
+        assert "not zstd" in (letter.body_error or "")
+        await cluster.leave("c9")
+        assert cluster.committed(group="unread") == 3
+        await cluster.end(judge=False)
+
+    Scenario("unreadable", story, INSTANT).run(SerializeType.MSGPACK)
+
+
+@scenario(INSTANT)
+async def test_a_failed_listener_keeps_its_bytes(cluster: Cluster) -> None:
+    """In order, after its attempts, and without order, by its broker: what comes again is what was stored."""
+    await poisoned(cluster)
+    again: list[MessageExt] = []
+
+    async def listen(messages: list[MessageExt], _: object) -> ConsumeConcurrentlyStatus:
+        (message,) = messages
+        if message.body_error is not None:
+            again.append(message)
+        failed = message.body_error is not None and len(again) == 1
+        return ConsumeConcurrentlyStatus.RECONSUME_LATER if failed else ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+    await cluster.start_client("c9", lambda *parts: consumer(cluster, parts, listen, "none"))
+    await cluster.world.until(lambda: len(again) == 2, timeout_ms=300_000)
+    assert [(message.body, message.sys_flag, message.reconsume_times) for message in again] == [
+        (b"no zstd", ZSTD, 0),
+        (b"no zstd", ZSTD, 1),
+    ]
+    await cluster.end(judge=False)
+
+
+@scenario(INSTANT)
+async def test_those_who_ask_get_it_too(cluster: Cluster) -> None:
+    """A LitePullConsumer polls all three and goes on."""
+    await poisoned(cluster)
+
+    def lite(runtime: SimRuntime, log: EventLog) -> LitePullConsumer:
+        config = LitePullConsumerConfig(consume_from_where=FIRST)
+        made = LitePullConsumer("lite", name_server=cluster.name_server, config=config, runtime=runtime, log=log)
+        made.subscribe(TOPIC)
+        return made
+
+    client = await cluster.start_client("c9", lite)
+    found: list[MessageExt] = []
+    while len(found) < 3:
+        found += await cluster.world.host("c9").run(client.poll(timeout_ms=1000))
+    assert got(found) == GOT
+    await cluster.end(judge=False)
