@@ -1,5 +1,7 @@
 """One body that cannot be unpacked among others, in every kind of consumption: no queue stands still."""
 
+from typing import Any
+
 import pytest
 
 from lockstep.client import (
@@ -14,7 +16,6 @@ from lockstep.client import (
     PushConsumer,
     SerializeType,
 )
-from lockstep.client.listener import AnyListener
 from lockstep.client.orderings import OrderingName
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
@@ -35,7 +36,7 @@ async def poisoned(cluster: Cluster) -> Producer:
     def spoil(body: bytes, flag: int) -> tuple[bytes, int]:
         return (b"no zstd", flag | ZSTD) if body == b"1" else (body, flag)
 
-    producer._parts.requests._compress = spoil  # type: ignore[method-assign]
+    producer._parts.requests._compress = spoil  # type: ignore[method-assign, assignment]
     await cluster.send(3, keys=1)
     return producer
 
@@ -72,7 +73,7 @@ def test_every_ordering_hands_it_out(ordering: OrderingName, model: MessageModel
 def consumer(
     cluster: Cluster,
     parts: tuple[SimRuntime, EventLog],
-    listen: AnyListener,
+    listen: Any,
     ordering: OrderingName,
     model: MessageModel = MessageModel.CLUSTERING,
     *,
