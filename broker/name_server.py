@@ -1,6 +1,6 @@
 """The name server: which brokers live, and where the queues of each topic are (wire.md 2.7)."""
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from lockstep.remoting.logs import EventLog, StdlibLog
 __all__ = ["BrokerIdentity", "NameServer", "NameServerFull"]
 
 
-_TOPICS_A_STEP: Final = 256
+_TOPICS_A_STEP: Final = 64  # each may have to find its place among all names
 
 
 class BrokerIdentity(NamedTuple):
@@ -57,7 +57,8 @@ class NameServer:
         self._brokers: dict[str, _BrokerRecord] = {}  # by broker name
         self._live: dict[tuple[str, int], _LiveBroker] = {}  # by broker name and id
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
-        self._names: list[str] = []  # of all topics, sorted
+        self._names: list[str] = []  # of all topics, sorted; where `_some_went`, of some that are not there too
+        self._some_went = False
         self._topics_of: dict[str, dict[str, None]] = {}  # broker name -> its topics
         self._routes_count = 0  # queues of a topic on a broker count as one
 
@@ -126,30 +127,30 @@ class NameServer:
         brokers = self._topics.get(topic)
         if brokers is None:
             brokers = self._topics[topic] = {}
-            insort(self._names, topic)
+            place = bisect_left(self._names, topic)
+            if self._names[place : place + 1] != [topic]:  # else it is one of those that went
+                self._names.insert(place, topic)
         self._routes_count += queues.broker_name not in brokers
         brokers[queues.broker_name] = queues
         self._topics_of.setdefault(queues.broker_name, {})[topic] = None
 
     def _drop_routes(self, broker_name: str) -> None:
-        """All of a broker's: the table of names is made anew, for one out of thousands is not found thousands of
-        times.
-        """
+        """All of a broker's."""
         topics = self._topics_of.pop(broker_name, {})
         for topic in topics:
             brokers = self._topics[topic]
             del brokers[broker_name]
             if not brokers:
                 del self._topics[topic]
+                self._some_went = True
         self._routes_count -= len(topics)
-        self._names = [name for name in self._names if name in self._topics]
 
     def _drop_route(self, topic: str, broker_name: str) -> None:
         brokers = self._topics[topic]
         del brokers[broker_name]
         if not brokers:
             del self._topics[topic]
-            del self._names[bisect_left(self._names, topic)]
+            self._some_went = True
         of_broker = self._topics_of[broker_name]
         del of_broker[topic]
         if not of_broker:
@@ -229,6 +230,9 @@ class NameServer:
         return ClusterInfo(tuple(self._data(name) for name in sorted(self._brokers)))
 
     def topics(self) -> tuple[str, ...]:
+        if self._some_went:
+            self._some_went = False
+            self._names = [name for name in self._names if name in self._topics]
         return tuple(self._names)
 
     def topics_where(self, wanted: Callable[[int], bool]) -> tuple[str, ...]:

@@ -44,21 +44,19 @@ class _Source(NamedTuple):
     as_told: Callable[[Sequence[TopicConfig]], Sequence[TopicConfig]]
 
     def all(self) -> Iterator[TopicConfigs]:
-        return self.parts(tuple(self.topics.topics))
+        return self.parts(_names(self.topics.topics))
 
-    def named(self, names: Iterable[str]) -> Iterator[TopicConfigs]:
-        """As they are now; of one that was deleted nothing is told (wire.md 2.7)."""
-        return self.parts([config for name in names if (config := self.topics.get(name)) is not None])
-
-    def parts(self, topics: Sequence[TopicConfig]) -> Iterator[TopicConfigs]:
+    def parts(self, names: Sequence[str]) -> Iterator[TopicConfigs]:
         """At least one registration. A name server keeps the topics that it knows, and reads a registration whose
-        version is another than the last: only the last of several has the true one.
+        version is another than the last: only the last of several has the true one. Each has topics as they are when
+        it is made; of one that was deleted nothing is told (wire.md 2.7).
         """
         version = self.topics.data_version
-        for start in range(0, max(len(topics), 1), TOPICS_A_PART):
-            left = (len(topics) - 1 - start) // TOPICS_A_PART if topics else 0
-            part = tuple(self.as_told(topics[start : start + TOPICS_A_PART]))
-            yield TopicConfigs(version._replace(timestamp=version.timestamp - left), part)
+        for start in range(0, max(len(names), 1), TOPICS_A_PART):
+            left = (len(names) - 1 - start) // TOPICS_A_PART if names else 0
+            some = names[start : start + TOPICS_A_PART]
+            topics = [config for name in some if (config := self.topics.get(name)) is not None]
+            yield TopicConfigs(version._replace(timestamp=version.timestamp - left), tuple(self.as_told(topics)))
 
 
 class _RemoteNameServer:
@@ -120,7 +118,7 @@ class _RemoteNameServer:
                     break
                 if not self._all_due:
                     names, self._names = self._names, {}
-                    await self._tell(partial(self._source.named, names))
+                    await self._tell(partial(self._source.parts, tuple(names)))
             if not self.registered:
                 await self._wait(min(self._config.register_interval_ms, _RETRY_MS))
 
@@ -218,12 +216,12 @@ class Registration:
         if self._identity is None:
             return
         if self._name_server is not None:
-            self._broker.work.start(self, self._tell_own_steps(topics))
+            self._broker.work.start(self, self._tell_own_steps(self._source.parts(_names(topics))))
         for remote in self._remotes:
             remote.on_change(topics)
 
-    def _tell_own_steps(self, topics: Sequence[TopicConfig]) -> Steps:
-        for number, part in enumerate(self._source.parts(topics)):
+    def _tell_own_steps(self, parts: Iterator[TopicConfigs]) -> Steps:
+        for number, part in enumerate(parts):
             if number:
                 yield None
             self._tell_own(part)
@@ -237,7 +235,7 @@ class Registration:
             return
         if name_server.touch(identity, self._runtime.now_ms()) is None:
             self._log.warning("registered_again", name_server="own")
-            self._broker.work.start(self, self._tell_own_steps(tuple(self._broker.topics.topics)))
+            self._broker.work.start(self, self._tell_own_steps(self._source.all()))
         self._on_order_confs(name_server.kv_configs.namespace(ORDER_TOPIC_CONFIG) or {})
 
     def _when_told(self, then: Callable[[], None]) -> None:
@@ -306,6 +304,10 @@ class Registration:
         for remote in self._remotes:
             if remote.address == address and remote.registered:
                 remote.tell_all()
+
+
+def _names(topics: Iterable[TopicConfig]) -> list[str]:
+    return [config.topic_name for config in topics]
 
 
 def _answer_nothing(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand:

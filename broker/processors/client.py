@@ -22,7 +22,7 @@ from lockstep.protocol.names import check_group
 
 __all__ = ["check_client_config", "heartbeat", "list_consumer_groups", "list_consumers", "unregister_client"]
 
-_GROUPS_A_STEP: Final = 8  # of consumers: each may make a topic, and is logged
+_GROUPS_A_STEP: Final = 4  # of consumers: each may make a topic, and is logged
 _PRODUCERS_A_STEP: Final = 256
 _TOPICS_LOGGED_MAX: Final = 20
 

@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.broker.config import NameServerConfig
 from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
-from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.broker.name_server import BrokerIdentity, NameServer, NameServerFull
 from lockstep.protocol.bodies import (
     BrokerData,
     ClusterInfo,
@@ -30,7 +30,7 @@ from lockstep.protocol.headers import (
     RegisterBrokerResponseHeader,
     UnregisterBrokerRequestHeader,
 )
-from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, ask_name_server
+from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, RecordingLog, ask_name_server
 
 A = BrokerIdentity("C", "broker-a", 0, "10.0.0.1:10911")
 B = BrokerIdentity("C", "broker-b", 0, "10.0.0.2:10911")
@@ -118,6 +118,52 @@ def test_a_broker_that_moved_is_known_by_its_new_address() -> None:
     assert server.cluster_info().brokers[0].master_addr == moved.broker_addr
     assert server.unregister(moved, FakeConnection())
     assert server.topics() == ()
+
+
+def test_topics_that_went_and_came_again_are_listed_once() -> None:
+    """In the order of their names, whatever went with a broker or was deleted in between."""
+    server, connection = NameServer(), FakeConnection()
+    server.register(A, configs(1, "b", "d", "a"), connection, NOW_MS)
+    server.register(B, configs(1, "c"), FakeConnection(), NOW_MS)
+    server.delete_topic("c", None)
+    server.on_closed(connection)
+    server.register(A, configs(1, "e", "a", "c"), FakeConnection(), NOW_MS)
+    assert server.topics() == ("a", "c", "e")
+    server.register(B, configs(2, "b", "a"), FakeConnection(), NOW_MS)
+    assert server.topics() == ("a", "b", "c", "e")
+
+
+def full_name_server() -> NameServer:
+    return NameServer(NameServerConfig(brokers_max=1, routes_max=2, kv_configs_max=2), RecordingLog())
+
+
+@pytest.mark.parametrize(
+    ("identity", "topics", "setting"), [(B, ("T",), "brokers_max is 1"), (A, ("T", "V"), "routes_max is 2")]
+)
+def test_a_name_server_keeps_only_so_many(identity: BrokerIdentity, topics: tuple[str, ...], setting: str) -> None:
+    """A registration of one more is refused and changes nothing; what is known may register again."""
+    server = full_name_server()
+    ask = ask_name_server(server, SerializeType.JSON, FakeConnection())
+    server.register(A, configs(1, "T", "U"), FakeConnection(), NOW_MS)
+    header = RegisterBrokerRequestHeader(identity.broker_name, identity.broker_addr, "C", "", 0)
+    reply = ask(RequestCode.REGISTER_BROKER, header, configs(2, *topics))
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert setting in (reply.remark or "")
+    assert (server.topics(), len(server.cluster_info().brokers)) == (("T", "U"), 1)
+    known = RegisterBrokerRequestHeader(A.broker_name, A.broker_addr, "C", "", 0)
+    assert ask(RequestCode.REGISTER_BROKER, known, configs(3, "T", "U")).code == ResponseCode.SUCCESS
+
+
+def test_a_name_server_keeps_only_so_many_key_value_configs() -> None:
+    """Namespaces count too, since they stay; what is there may be changed, and what went makes room."""
+    server = full_name_server()
+    server.put_kv("N", "k", "1", FakeConnection(), NOW_MS)
+    server.put_kv("N", "k", "2", FakeConnection(), NOW_MS)
+    with pytest.raises(NameServerFull, match="kv_configs_max is 2"):
+        server.put_kv("N", "l", "1", FakeConnection(), NOW_MS)
+    server.kv_configs.delete("N", "k")
+    server.put_kv("N", "l", "1", FakeConnection(), NOW_MS)
+    assert server.kv_configs.namespace("N") == {"l": "1"}
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
