@@ -106,6 +106,9 @@ class Replies:
             self._instance.log.error("an answer cannot be read", peer=endpoint.address, error=str(error))
             return command.reply(ResponseCode.SYSTEM_ERROR, remark="process reply message fail")
         correlation_id = message.properties.get(names.CORRELATION_ID, "")
+        if message.body_error is not None:  # whoever waits gets it all the same, with its error
+            log = self._instance.log
+            log.error("message_unreadable", correlation_id=correlation_id, error=message.body_error)
         future = self._waiting.pop(correlation_id, None)
         if future is None:
             self._instance.log.warning("an answer nobody waits for", correlation_id=correlation_id)

@@ -74,14 +74,21 @@ def test_addresses_as_java_prints_them(text: str) -> None:
 
 
 @on_stage
+async def test_an_answer_that_cannot_be_unpacked(stage: Stage) -> None:
+    """Who waits for it gets it at once, with what is wrong; the log says so."""
+    answer, told = await ask(stage, sys_flag=0x201, body=b"no zstd")
+    assert (answer.body, answer.body_error is None) == (b"no zstd", False)
+    assert told.code == ResponseCode.SUCCESS
+    assert stage.events("error") == ["message_unreadable"]
+
+
+@on_stage
 async def test_a_compressed_answer(stage: Stage) -> None:
     answer, _ = await ask(stage, sys_flag=0x301, body=zlib.compress(b"answer" * 100))
     assert answer.body == b"answer" * 100
 
 
-@pytest.mark.parametrize(
-    "fields", [{"born_host": "/nowhere:x"}, {"store_host": "?"}, {"sys_flag": 1}, {"topic": "T" * 256}]
-)
+@pytest.mark.parametrize("fields", [{"born_host": "/nowhere:x"}, {"store_host": "?"}, {"topic": "T" * 256}])
 def test_an_answer_that_cannot_be_read(fields: dict[str, Any]) -> None:
     """Is refused; the connection and later answers are none the worse."""
 

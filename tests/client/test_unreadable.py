@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.client import ConsumerConfig
+from lockstep.client.cli_format import format_line, message_row
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.compression import CompressionType, compress
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.message import MESSAGE_MAGIC, MessageExt
+from lockstep.protocol.message import MESSAGE_MAGIC, MessageExt, decode_messages
 from tests.client.messages import stored_bytes
 from tests.client.pulling import PULL, Answer, found, in_turn, pulling
 from tests.client.stage import TOPIC, Stage, on_stage
@@ -119,6 +120,17 @@ async def test_a_broker_that_speaks_nonsense_is_an_error(stage: Stage) -> None:
     await it.run(1500)
     assert stage.events("error") == ["pull failed"]
     assert [pull.queue_offset for pull in it.pulls] == [5, 5, 6]
+
+
+def test_how_commands_print_it() -> None:
+    """JSON has the reason beside the body; a line for a person has it before the stored bytes; others are as ever."""
+    spoilt, whole = decode_messages(flagged(stored_bytes(6, b"no\x00stream"), 0x101) + stored_bytes(7))
+    assert "is not LZ4" in message_row(spoilt)["body_error"]
+    assert message_row(spoilt)["body"] == "no\0stream"
+    assert "body_error" not in message_row(whole)
+    assert "  [a body flagged as compressed is not LZ4" in format_line(spoilt).decode()
+    assert format_line(spoilt).endswith(b"] no\\x00stream\n")
+    assert format_line(whole).endswith(b"  7\n")
 
 
 def test_the_setting_is_off() -> None:
