@@ -25,8 +25,8 @@ class SubscriptionGroupManager:
         auto_create: bool,
         retry_queue_nums: int,
         retry_max_times: int,
-        groups_max: int = 50_000,
-        on_full: Callable[[str, int, int], None] = lambda setting, maximum, now_ms: None,
+        groups_max: int,
+        on_full: Callable[[str, int, int], None],
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._groups_max = groups_max
