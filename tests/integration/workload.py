@@ -48,7 +48,11 @@ SHORT_LOCKS = {  # of a consumer: renew < its own expiry < the broker's
 async def producing(
     broker: BrokerProcess, trace: Path, serialize_type: SerializeType = SerializeType.MSGPACK
 ) -> AsyncIterator[Producer]:
-    config = ProducerConfig(serialize_type=serialize_type, compress_msg_body_over_howmuch=0)  # padding weighs as given
+    config = ProducerConfig(
+        serialize_type=serialize_type,
+        compress_msg_body_over_howmuch=0,  # padding weighs as given
+        heartbeat_broker_interval_ms=1000,  # some tests' brokers close what is silent for 2.5 s
+    )
     async with Producer("shop", name_server=broker.name_server, config=config, trace=str(trace)) as producer:
         yield producer
 
