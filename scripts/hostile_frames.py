@@ -100,6 +100,19 @@ async def flat_body(target: Target) -> str:
     return await _body(target, RequestCode.LOCK_BATCH_MQ, _GROUP_OF_LOCK + b"0," * (HUGE // 2) + b"0]}")
 
 
+async def lists_body(target: Target) -> str:
+    """As long as is allowed, of what takes longest to read."""
+    body = _GROUP_OF_LOCK + b"[]," * ((MIB - 100) // 3) + b"[]]}"
+    return await _body(target, RequestCode.LOCK_BATCH_MQ, body)
+
+
+async def short_lenient_bodies(target: Target) -> str:
+    """As long as is allowed, 50 in a row."""
+    body = _GROUP_OF_LOCK + b"{a:1}," * (65_000 // 6) + b"]}"
+    peer = await target.connect()
+    return str(await peer.ask_all([json_request(RequestCode.LOCK_BATCH_MQ, {}, body)] * 50, window=50))
+
+
 async def lenient_body(target: Target) -> str:
     """What strict JSON does not allow is read by a slower reader."""
     return await _body(target, RequestCode.LOCK_BATCH_MQ, _GROUP_OF_LOCK + b"{a:1}," * (HUGE // 6) + b"]}")
@@ -149,7 +162,7 @@ FRAME_ATTACKS = (
     Attack("unfinished-frames", 13, f"{UNFINISHED} connections, each {UNFINISHED_BYTES // MIB} MiB of an endless frame",
            unfinished_frames, 60.0, ("--memory-limit", "256MiB")),
     Attack("slow-frames", 13, f"{SLOW} connections, a byte of a frame each second (deadline {SLOW_DEADLINE_MS} ms)",
-           slow_frames, 60.0),
+           slow_frames, 60.0, ("-D", f"frame_timeout_ms={SLOW_DEADLINE_MS}")),
     Attack("many-connections", 13, f"{CONNECTIONS:,} connections, a request each", many_connections, 60.0),
     Attack("header-json", 15, "a JSON header of 15 MiB", json_header),
     Attack("header-binary", 15, "a binary header of 15 MiB", binary_header),
@@ -158,6 +171,8 @@ FRAME_ATTACKS = (
     Attack("headers-in-a-row", 15, "400 JSON headers of 60 kB, 200 at once", headers_in_a_row, 60.0),
     Attack("body-flat", 15, "a lock request of 15 MiB of numbers", flat_body),
     Attack("body-lenient", 15, "a lock request of 15 MiB in fastjson's dialect", lenient_body, 60.0),
+    Attack("body-lists", 15, "a lock request of 1 MiB of empty lists", lists_body),
+    Attack("bodies-lenient", 15, "50 lock requests of 64 kB in fastjson's dialect", short_lenient_bodies, 60.0),
     Attack("body-references", 15, "a heartbeat of 15 MiB of references", references_body, 60.0),
     Attack("body-long-paths", 15, "a heartbeat of 1 MiB of references of 150 steps", long_paths_body),
     Attack("body-nested", 15, "a heartbeat nested 3,000,000 deep", nested_body),

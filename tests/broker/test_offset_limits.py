@@ -1,0 +1,67 @@
+"""Which offsets a broker stores: of groups that can be, of what is there, and only so many (wire.md 8.2)."""
+
+import pytest
+
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from tests.broker.helpers import NOW_MS, Peer
+
+R, C = RequestCode, ResponseCode
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "queue_id", "committed", "code", "remark"),
+    [
+        ("G", "nowhere", 0, 7, C.TOPIC_NOT_EXIST, "Topic 'nowhere' not exist!"),
+        ("G", "T", 4, 7, C.SYSTEM_ERROR, "topic T has queues 0 to 3, but no 4"),
+        ("G", "T", -1, 7, C.SYSTEM_ERROR, "topic T has queues 0 to 3, but no -1"),
+        ("G", "T", 0, -2, C.SYSTEM_ERROR, "an offset is at least 0, or -1 for none, not -2"),
+        ("no group", "T", 0, 7, C.SYSTEM_ERROR, "group 'no group' may hold only the characters % | a-z A-Z 0-9 _ -"),
+        ("", "T", 0, 7, C.SYSTEM_ERROR, "a group name must not be empty"),
+    ],
+)
+def test_an_offset_of_what_cannot_be_is_refused(
+    group: str, topic: str, queue_id: int, committed: int, code: ResponseCode, remark: str
+) -> None:
+    """The answer says why, nothing is stored, and a pull that brings such an offset is answered without it."""
+    peer = Peer()
+    peer.make_topics("T")
+    reply = peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, topic, queue_id, committed))
+    assert (reply.code, reply.remark) == (code, remark)
+    assert len(peer.broker.offsets) == 0
+
+
+def test_a_pull_brings_no_offset_that_cannot_be() -> None:
+    """The pull is answered as without it, and a line says what was left out."""
+    peer = Peer()
+    peer.send()
+    reply = peer.pull(0, sys_flag=5, commit_offset=-2)
+    assert reply is not None
+    assert reply.code == C.SUCCESS
+    assert len(peer.broker.offsets) == 0
+    (fields,) = [fields for _, event, fields in peer.log.events if event == "pull_commit_refused"]
+    assert fields["reason"] == "an offset is at least 0, or -1 for none, not -2"
+
+
+def test_minus_one_is_an_offset_that_is_none() -> None:
+    """As ali-ons writes it (wire.md 8.1): stored, and then the group has no offset."""
+    peer = Peer()
+    peer.make_topics("T")
+    assert peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, -1)).code == 0
+    assert peer.broker.offsets.query("G", "T", 0) == -1
+
+
+def test_offsets_have_a_bound_and_those_of_deleted_topics_make_room() -> None:
+    """A full table takes new values of what it has, refuses more with the setting's name, and says so."""
+    peer = Peer(offset_entries_max=2)
+    peer.make_topics("T", "old")
+
+    def commit(group: str, topic: str) -> int:
+        return peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, topic, 0, 7)).code
+
+    assert [commit("G", "T"), commit("G", "old"), commit("H", "T"), commit("G", "T")] == [0, 0, C.SYSTEM_ERROR, 0]
+    assert peer.log.names("warning") == ["limit_met"]
+    peer.broker.topics.delete("old", NOW_MS)
+    assert commit("H", "T") == 0
+    assert len(peer.broker.offsets) == 2
+    assert peer.broker.offsets.topics_of("G") == ["T"]
