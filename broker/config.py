@@ -107,6 +107,7 @@ class BrokerConfig:
     long_polling: bool = setting(True, name="longPollingEnable", live=True)
     hold_check_interval_ms: int = 5000
     held_pulls_per_connection_max: int = 4096
+    held_pulls_max: int = 50_000
     notify_consumer_ids_changed: bool = setting(True, name="notifyConsumerIdsChangedEnable", live=True)
     order_message_enable: bool = setting(False, name="orderMessageEnable")  # the name server: in its routes
     channel_expired_timeout_ms: int = 120_000
@@ -287,6 +288,7 @@ _POSITIVE = (
     "heartbeat_groups_max", "heartbeat_subscriptions_max", "groups_per_connection_max", "memberships_max",
     "groups_max", "topics_max", "brokers_max", "routes_max", "kv_configs_max",
     "default_topic_queue_nums", "retry_queue_nums", "hold_check_interval_ms", "held_pulls_per_connection_max",
+    "held_pulls_max",
     "channel_expired_timeout_ms", "broker_expired_timeout_ms", "scan_interval_ms", "idle_close_ms",
     "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
     "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",

@@ -91,7 +91,7 @@ class Broker:
         self.filters = ConsumerFilterManager(log)
         self.producers = ProducerManager()
         self.lanes = SendLanes()
-        self.hold = PullHold(config.held_pulls_per_connection_max)
+        self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.topics = TopicConfigManager(
             cluster=config.cluster,
             broker_name=config.broker_name,

@@ -34,7 +34,10 @@ class HeldPull(NamedTuple):
 
 
 class PullHold:
-    def __init__(self, held_per_connection_max: int) -> None:
+    def __init__(self, held_per_connection_max: int, held_max: int = 0) -> None:
+        """`held_max` is of all connections; 0 is no bound."""
+        self._held_max = held_max
+        self._held_count = 0
         self._held: dict[QueueKey, list[HeldPull]] = {}
         self._keys: dict[Connection, dict[QueueKey, int]] = {}  # how many pulls of a queue a connection has parked
         self._counts: dict[Connection, int] = {}
@@ -42,14 +45,15 @@ class PullHold:
         self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}  # (queue offset, tag hash) since take_arrived
 
     def __len__(self) -> int:
-        return sum(self._counts.values())
+        return self._held_count
 
     def park(self, pull: HeldPull) -> bool:
-        """False when its connection has too many parked already: a peer cannot fill our memory with questions."""
+        """False when its connection, or all together, have too many parked already."""
         count = self._counts.get(pull.connection, 0)
-        if count >= self._held_per_connection_max:
+        if count >= self._held_per_connection_max or 0 < self._held_max <= self._held_count:
             return False
         self._counts[pull.connection] = count + 1
+        self._held_count += 1
         key = (pull.topic, pull.queue_id)
         keys = self._keys.setdefault(pull.connection, {})
         keys[key] = keys.get(key, 0) + 1
@@ -103,7 +107,7 @@ class PullHold:
 
     def on_closed(self, connection: Connection) -> None:
         """Forget the pulls of a connection that has gone."""
-        self._counts.pop(connection, None)
+        self._held_count -= self._counts.pop(connection, 0)
         for key in self._keys.pop(connection, ()):
             kept = [pull for pull in self._held[key] if pull.connection is not connection]
             if kept:
@@ -114,6 +118,7 @@ class PullHold:
     def _forget(self, pull: HeldPull) -> HeldPull:
         connection, key = pull.connection, (pull.topic, pull.queue_id)
         keys = self._keys[connection]
+        self._held_count -= 1
         self._counts[connection] -= 1
         keys[key] -= 1
         if not keys[key]:

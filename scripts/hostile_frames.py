@@ -108,7 +108,7 @@ async def lists_body(target: Target) -> str:
 
 async def short_lenient_bodies(target: Target) -> str:
     """As long as is allowed, 50 in a row."""
-    body = _GROUP_OF_LOCK + b"{a:1}," * (65_000 // 6) + b"]}"
+    body = _GROUP_OF_LOCK + b"{a:1}," * (32_000 // 6) + b"]}"
     peer = await target.connect()
     return str(await peer.ask_all([json_request(RequestCode.LOCK_BATCH_MQ, {}, body)] * 50, window=50))
 
@@ -172,7 +172,7 @@ FRAME_ATTACKS = (
     Attack("body-flat", 15, "a lock request of 15 MiB of numbers", flat_body),
     Attack("body-lenient", 15, "a lock request of 15 MiB in fastjson's dialect", lenient_body, 60.0),
     Attack("body-lists", 15, "a lock request of 1 MiB of empty lists", lists_body),
-    Attack("bodies-lenient", 15, "50 lock requests of 64 kB in fastjson's dialect", short_lenient_bodies, 60.0),
+    Attack("bodies-lenient", 15, "50 lock requests of 32 kB in fastjson's dialect", short_lenient_bodies, 60.0),
     Attack("body-references", 15, "a heartbeat of 15 MiB of references", references_body, 60.0),
     Attack("body-long-paths", 15, "a heartbeat of 1 MiB of references of 150 steps", long_paths_body),
     Attack("body-nested", 15, "a heartbeat nested 3,000,000 deep", nested_body),

@@ -76,6 +76,10 @@ def pull_message(
         )
         if broker.hold.park(held):
             return None
+        config = broker.config
+        full = len(broker.hold) >= config.held_pulls_max
+        setting = "held_pulls_max" if full else "held_pulls_per_connection_max"
+        broker.limits.met(setting, getattr(config, setting), now_ms, connection.address)
     if code == _MOVED:
         tell_offset_moved(broker, header.consumer_group, topic, queue_id, queue_offset, result, now_ms)
     return _reply(command, code, result)

@@ -20,7 +20,7 @@ _MESSAGES: Final = frozenset(
     {_R.SEND_MESSAGE, _R.SEND_MESSAGE_V2, _R.SEND_BATCH_MESSAGE, _R.SEND_REPLY_MESSAGE, _R.SEND_REPLY_MESSAGE_V2}
 )
 _REGISTRATION_PART: Final = 4  # times the limit: a broker registers all of its topics in one body
-_DIALECT_BYTES_MAX: Final = 64 * 1024  # RocketMQ's clients write such requests in strict JSON, of a few KiB
+_DIALECT_BYTES_MAX: Final = 32 * 1024  # RocketMQ's clients write such requests in strict JSON, of a few KiB
 
 
 def check_body_length(command: RemotingCommand, bytes_max: int) -> None:

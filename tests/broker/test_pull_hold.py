@@ -166,3 +166,17 @@ def test_what_was_woken_and_parked_again_is_given_up_with_its_connection() -> No
     assert [held.connection for held in hold.take_arrived(no_message)] == [stays]
     hold.on_closed(gone)
     assert len(hold) == 0
+
+
+def test_all_connections_together_have_a_bound() -> None:
+    """One more pull finds no place until one is woken or its connection has gone."""
+    hold, gone = PullHold(10, held_max=2), FakeConnection()
+    first = pull()
+    assert [hold.park(first), hold.park(pull(gone, queue_id=1)), hold.park(pull())] == [True, True, False]
+    hold.on_closed(gone)
+    assert len(hold) == 1
+    assert hold.park(pull(queue_id=2))
+    hold.on_arrival("T", 0, 0, 0)
+    assert hold.take_arrived(no_message) == [first]
+    assert len(hold) == 1
+    assert hold.park(pull())

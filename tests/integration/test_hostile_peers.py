@@ -282,6 +282,6 @@ async def test_a_structured_body_has_a_limit(processes: Processes) -> None:
         )
         reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, b"[" + b"{a:1}," * 20_000 + b"]"))
         assert reply.code == ResponseCode.SYSTEM_ERROR
-        assert "its 120002 bytes are over the limit of 65536 for such a text" in (reply.remark or "")
+        assert "its 120002 bytes are over the limit of 32768 for such a text" in (reply.remark or "")
         reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, HEARTBEAT % b"one"))
         assert reply.code == ResponseCode.SUCCESS
