@@ -246,7 +246,8 @@ def test_with_long_polling_off_a_pull_waits_a_second(peer: Peer) -> None:
 @pytest.mark.parametrize("setting", ["held_pulls_per_connection_max", "held_pulls_max"])
 def test_a_connection_with_too_many_parked_pulls_is_answered_at_once(setting: str) -> None:
     """It cannot fill the broker's memory with questions; nor can all together. A line names the setting."""
-    peer = Peer(**{setting: 2})
+    limits: dict[str, Any] = {setting: 2}
+    peer = Peer(**limits)
     peer.send_many(1)
     answers = [peer.pull(1, sys_flag=WAITING) for _ in range(3)]
     assert [answer is None for answer in answers] == [True, True, False]

@@ -50,7 +50,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation(_NAMES, codes=(15,), case="invalid/empty-group"),
     Explanation(_NOT_THERE, codes=(15,),
                 case="valid/unknown-topic|invalid/(negative-queue|empty-topic-name|missing-topic)"),
-    Explanation(_NOT_THERE, codes=(14,), case="valid/after-unknown-topic"),
+    Explanation(_NAMES, codes=(314,), case="invalid/empty-destGroup"),
     Explanation("without a topic, offsets of every topic are cloned; RocketMQ clones none",
                 codes=(14,), case="valid/cloned-all"),
     Explanation("a permission is made of the three bits that there are", codes=(17,), case="valid/perm-unknown-bits"),
