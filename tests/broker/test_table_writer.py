@@ -9,10 +9,12 @@ import pytest
 
 from lockstep.protocol.admin_headers import DeleteTopicRequestHeader
 from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import CreateTopicRequestHeader
-from tests.broker.helpers import NOW_MS
+from lockstep.protocol.heartbeat import SubscriptionData
+from tests.broker.helpers import NOW_MS, consumer, heartbeat_of
 from tests.broker.kept_broker import Kept, kept, until
 
 TOPICS = "topics.json.tmp"
@@ -127,3 +129,15 @@ async def test_a_heartbeat_is_answered_though_its_group_cannot_be_written(tmp_pa
         opened.disk.bad_name = ""
         path = tmp_path / "config" / "subscriptionGroup.json"
         await until(lambda: '"G"' in path.read_text(), "it is written after all")
+
+
+async def test_a_heartbeat_and_its_notice_leave_together_whatever_the_disk_takes(tmp_path: Path) -> None:
+    """A Java client asks the next broker for messages when it has the notice, and tells it of the group when it has the
+    answer: nothing may come between the two. Its group and topic are written soon."""
+    async with kept(tmp_path) as opened:
+        body = encode_body(heartbeat_of("a", consumer("G", SubscriptionData.parse("T", "*"))), SerializeType.JSON)
+        reply = opened.ask(RequestCode.HEART_BEAT, None, body)
+        assert reply is not None
+        assert (reply.code, len(opened.connection.pushed)) == (ResponseCode.SUCCESS, 1)
+        path = tmp_path / "config" / "topics.json"
+        await until(lambda: "%RETRY%G" in path.read_text(), "its topic is written")
