@@ -106,7 +106,7 @@ ADMIN_BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
     SubscriptionGroupConfig: _records(SubscriptionGroupConfig),
     SubscriptionGroupWrapper: st.builds(SubscriptionGroupWrapper, versions, _sorted(_records(SubscriptionGroupConfig))),
     ConsumerOffsetTable: st.builds(ConsumerOffsetTable, st.dictionaries(texts, _numbers, max_size=3)),
-    DelayOffsetTable: st.builds(DelayOffsetTable, _numbers),
+    DelayOffsetTable: st.builds(DelayOffsetTable, _numbers, st.none() | int64s),
     QueryCorrectionOffsetBody: st.builds(QueryCorrectionOffsetBody, _numbers),
     ConsumerConnection: st.builds(
         ConsumerConnection,
