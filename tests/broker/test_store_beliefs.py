@@ -139,7 +139,7 @@ async def test_a_first_file_that_was_deleted_for_its_size_is_not_missed(tmp_path
         await until(lambda: len(log_files(tmp_path)) <= 4, "old files are deleted")
         begins = opened.store.min_commit_log_offset
         assert begins > 0
-        left = tmp_path.parent / "killed"
+        left = tmp_path.parent / f"{tmp_path.name}-killed"
         shutil.copytree(tmp_path, left)
     for folder in (tmp_path, left):
         assert damaged(folder) == []
