@@ -54,7 +54,7 @@ class KeptTables:
         self._tables = tables
         self._log_end = log_end
         self._delays = DelayOffsetTable({})
-        self.delays_log_offset: int | None = None
+        self.delays_log_offset: int | None = 0  # of no file: nothing is counted, and all deliveries are in the log
         self._log = log
         self._data_dir = data_dir
         self._written: dict[str, bytes] = {}

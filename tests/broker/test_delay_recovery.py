@@ -58,6 +58,23 @@ async def test_what_was_delivered_before_a_kill_is_not_delivered_again(tmp_path:
         assert last.bodies() == [*[b"%d" % number for number in range(6)], b"later", b"long"]
 
 
+async def test_a_kill_before_the_first_table_is_a_kill_like_any_other(tmp_path: Path) -> None:
+    """Lives that are shorter than the time between two tables leave none, however many they are."""
+    folder = tmp_path / "0"
+    async with kept(folder, **LIFE) as opened:
+        send_delayed(opened, b"first")
+        opened.broker.deliver_delayed(NOW_MS + 1000)
+        send_delayed(opened, b"second")
+        left = killed(folder, "1")
+    assert not (left / "config" / "delayOffset.json").exists()
+    async with kept(left, **LIFE) as again:
+        again.broker.deliver_delayed(NOW_MS + 1000)
+        left = killed(left, "2")
+    async with kept(left, **LIFE) as last:
+        last.broker.deliver_delayed(NOW_MS + 1000)
+        assert last.bodies() == [b"first", b"second"]
+
+
 async def test_equal_messages_are_told_apart(tmp_path: Path) -> None:
     """Of two that differ in nothing one was delivered when the offsets were written: the other one comes still."""
     folder = tmp_path / "0"
