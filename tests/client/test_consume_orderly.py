@@ -23,6 +23,17 @@ async def test_success_commits_message_by_message(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_lower_offset_is_stored_too(stage: Stage) -> None:
+    """In order, what was handled last is what counts: after a reset the offset goes down."""
+    service = Service(stage, answers(None))
+    service.put(9)
+    await service.quiet()
+    service.put(3)
+    await service.quiet()
+    assert service.offsets == [10, 4]
+
+
+@on_stage
 async def test_batches(stage: Stage) -> None:
     """At most consumeMessageBatchMaxSize messages a call, one commit each."""
     service = Service(stage, answers(None), consume_message_batch_max_size=4)

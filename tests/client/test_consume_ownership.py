@@ -103,6 +103,23 @@ async def test_two_generations_of_a_queue_never_run_at_once(stage: Stage) -> Non
 
 
 @on_stage
+async def test_a_queue_has_one_task_at_a_time(stage: Stage) -> None:
+    """What comes during a call is left to the task at work; it ends with an empty queue, the next put starts one."""
+    service = Service(stage, lambda *_: asyncio.sleep(1))
+    service.put(0, 1)
+    await service.quiet(500)
+    service.put(2)
+    service.service.submit(service.queue, [])
+    await service.quiet(4500)
+    assert service.times == [0, 1000, 2000]
+    assert service.queue.is_empty
+    service.put(3)
+    await service.quiet(2000)
+    assert service.times[3:] == [5000]
+    assert service.offsets == [1, 2, 3, 4]
+
+
+@on_stage
 async def test_stopping(stage: Stage) -> None:
     """Nothing new is begun; those whose listener returns in time are not stuck, the others are named."""
     service = Service(stage, lambda messages, _: asyncio.sleep(3 if messages[0].queue_offset == 0 else 30))

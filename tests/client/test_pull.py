@@ -62,6 +62,21 @@ async def pulling_more(stage: Stage, it: Pulling) -> PullMessageRequestHeader:
 
 
 @on_stage
+async def test_the_time_of_a_pull_is_kept(stage: Stage) -> None:
+    """Each round of the loop is one, so a queue whose pulls are answered never looks idle."""
+    it = await pulling(stage, pull_interval_ms=1000)
+    it.broker.on[PULL] = in_turn(found(5), found(6), found(7))
+    began_ms = stage.client.now_ms()
+    running = stage.client.create_task(it.loop.run(it.queue), name="pull")
+    for rounds in range(3):
+        await stage.world.sleep_ms(500)
+        assert len(it.pulls) == rounds + 1
+        assert 0 <= it.queue.last_pull_ms - began_ms - rounds * 1000 <= 50
+        await stage.world.sleep_ms(500)
+    running.cancel()
+
+
+@on_stage
 async def test_no_pull_without_the_lock(stage: Stage) -> None:
     """Looked at again after 1000 ms; and a lock that has run out here is none."""
     it = await pulling(stage)
@@ -215,6 +230,21 @@ async def test_a_broker_that_is_away(stage: Stage) -> None:
     await it.run(5000)
     assert [pull.queue_offset for pull in it.pulls] == [5, 6]
     assert stage.events("info").count("pull failed") == 3
+
+
+@on_stage
+async def test_a_broker_no_route_names_yet(stage: Stage) -> None:
+    """Tried each second until a route that names it was fetched."""
+    it = Pulling(stage, await stage.broker(), ConsumerConfig(), "*", False)
+    stage.route_to({"broker-a": 1})
+    it.broker.on[PULL] = in_turn(found(5))
+    stage.world.loop.call_later(2.5, lambda: stage.world.loop.create_task(it.instance.routes.fetch(TOPIC)))
+    await it.run(2900)
+    assert it.pulls == []
+    assert stage.events("info").count("pull failed") == 3
+    it.queue.dropped = False
+    await it.run(500)
+    assert [pull.queue_offset for pull in it.pulls] == [5, 6]
 
 
 @on_stage

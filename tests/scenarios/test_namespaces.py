@@ -8,6 +8,7 @@ from lockstep.client import (
     ConsumeConcurrentlyStatus,
     ConsumeMessageContext,
     ConsumeOrderlyContext,
+    ConsumeOrderlyStatus,
     ConsumerConfig,
     Message,
     MessageExt,
@@ -157,3 +158,23 @@ async def test_retries_and_dead_letters_stay_in_their_namespace(cluster: Cluster
     assert retried.properties["RETRY_TOPIC"] == f"red%{TOPIC}"
     (dead,) = cluster.stored(topic="%DLQ%red%desk")
     assert dead.properties["RETRY_TOPIC"] == f"red%{TOPIC}"
+
+
+@scenario()
+async def test_an_ordered_dead_letter_stays_in_its_namespace(cluster: Cluster) -> None:
+    """In order it is the consumer that sends it, and it names the topic as the broker does."""
+    await cluster.broker()
+    seen: Seen = []
+
+    async def fail(messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus:
+        _note(seen, messages, context.message_queue)
+        return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+
+    producer = await _producer(cluster, "red")
+    await _send(cluster, producer, "red", b"bad")
+    await _consumer(cluster, "red", fail, max_reconsume_times=1)
+    await cluster.world.until(lambda: cluster.stored(topic="%DLQ%red%desk"), timeout_ms=60_000)
+    assert [(topic, body, times) for topic, body, _, times in seen] == [(TOPIC, "bad", 0), (TOPIC, "bad", 1)]
+    (dead,) = cluster.stored(topic="%DLQ%red%desk")
+    assert (dead.body, dead.properties["RETRY_TOPIC"]) == (b"bad", f"red%{TOPIC}")
+    assert cluster.stored(topic="%DLQ%desk") == []

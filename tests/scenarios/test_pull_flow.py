@@ -1,0 +1,40 @@
+"""What an application sees of the pulls and does to them: it suspends them, and asks how much is left behind them."""
+
+from lockstep.client import ConsumeFromWhere
+from tests.scenarios.cluster import Cluster
+from tests.scenarios.scenario import INSTANT, scenario
+
+SUSPEND_MS = 1000
+
+
+@scenario(INSTANT)
+async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
+    """What is sent meanwhile stays at the broker; after the resume it comes within a second."""
+    await cluster.broker(queues=1)
+    await cluster.producer()
+    consumer = await cluster.consumer("c1")
+    await cluster.send(3, queue_id=0)
+    await cluster.all_seen()
+    consumer.suspend()
+    await cluster.at(40_000)  # the pull that was held at the broker is over
+    await cluster.send(3, queue_id=0)
+    await cluster.at(60_000)
+    assert len(cluster.seen.all) == 3
+    consumer.resume()
+    await cluster.at(60_000 + SUSPEND_MS + 1)
+    assert len(cluster.seen.all) == 6
+
+
+@scenario()
+async def test_what_lies_behind_all_queues(cluster: Cluster) -> None:
+    """Of each queue what its last pull left at the broker; together what the application is told."""
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.send(100, queue_id=0)
+    await cluster.send(70, queue_id=1)
+    consumer = await cluster.consumer(
+        "c1", work_ms=1000, pull_threshold_for_queue=1, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    )
+    await cluster.world.until(lambda: len(cluster.seen.all) >= 2)
+    assert consumer.message_accumulation == (100 - 31) + (70 - 31)
+    await cluster.all_seen(timeout_ms=300_000)
