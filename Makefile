@@ -25,7 +25,7 @@ INTEROP_PARTS := drivers drivers5 apache node cpp go
 INTEROP_SET_UP := $(BIN)/python scripts/interop/set_up.py
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: $(VENV)/.dev $(VENV)/.java $(TYPES) ## install everything to run and to change Lockstep
 	@echo "ready: $(BIN)/lockstep-broker, $(BIN)/lockstep, make test"

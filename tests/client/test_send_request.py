@@ -48,7 +48,7 @@ async def test_a_message_becomes_a_send() -> None:
         "colour": "red",
         "KEYS": "k1 k2",
         "TAGS": "TagA",
-        "__SHARDING_KEY": "given",
+        "__SHARDINGKEY": "given",
         "UNIQ_KEY": outgoing.msg_id,
         "WAIT": "true",
     }
