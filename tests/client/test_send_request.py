@@ -164,7 +164,7 @@ async def test_a_batch_is_one_command() -> None:
     assert [(record.flag, record.body) for record in records] == [(0, b"b0"), (1, b"b1"), (2, b"b2")]
     properties = [decode_properties(record.properties) for record in records]
     assert [found["UNIQ_KEY"] for found in properties] == ids
-    assert [(found["TAGS"], found["__SHARDING_KEY"]) for found in properties] == [(f"t{i}", "key") for i in range(3)]
+    assert [(found["TAGS"], found["__SHARDINGKEY"]) for found in properties] == [(f"t{i}", "key") for i in range(3)]
     assert [message.sharding_key for message in messages] == [None] * 3, "a caller's messages are not changed"
 
 
@@ -226,7 +226,7 @@ async def test_a_half_message() -> None:
     assert isinstance(header, SendMessageRequestHeaderV2)
     properties = decode_properties(header.properties or "")
     assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "producers")
-    assert {"TAGS", "__SHARDING_KEY", "UNIQ_KEY", "WAIT"} < set(properties)
+    assert {"TAGS", "__SHARDINGKEY", "UNIQ_KEY", "WAIT"} < set(properties)
     assert header.sys_flag == 0x4 | 0x301
 
 
