@@ -2,7 +2,8 @@
 
 A job is a generator. It takes at most about a millisecond from one `yield` to the next; `yield wait` puts it aside
 until what `wait` was given is called. Jobs of one key, a connection, are done in the order in which they came; the
-keys take turns, and all together have few steps a turn of the loop.
+keys take turns, and all together have few steps a turn of the loop. What a job raises ends that job alone: the loop
+reports it, or `start` raises it when it was the first step.
 """
 
 from collections import deque
@@ -41,24 +42,32 @@ class SlicedWork:
         if self.soon is None:
             while key in self._ready:
                 self._step(key)
-        elif self._left:
-            self._step(key)
-        self._arm()
+            return
+        try:
+            if self._left:
+                self._step(key)
+        finally:
+            self._arm()
 
     def _step(self, key: object) -> None:
         """One step of the first job of a key; the key is the last to have its next turn."""
         self._left -= 1
         jobs = self._ready.pop(key)
+        wait, ended = None, True
         try:
             wait = next(jobs[0])
+            ended = False
         except StopIteration:
-            jobs.popleft()
-            wait = None
+            pass
+        finally:  # a job that fails is done too; those behind it are not at fault
+            if ended:
+                jobs.popleft()
+            if wait is not None:
+                self._waiting[key] = jobs
+            elif jobs:
+                self._ready[key] = jobs
         if wait is not None:
-            self._waiting[key] = jobs
             wait(lambda: self._resume(key))
-        elif jobs:
-            self._ready[key] = jobs
 
     def _resume(self, key: object) -> None:
         jobs = self._waiting.pop(key, None)
@@ -74,7 +83,9 @@ class SlicedWork:
     def _turn(self) -> None:
         self._armed = False
         self._left = STEPS_A_TURN
-        while self._left and self._ready:
-            self._step(next(iter(self._ready)))
-        if self._ready:
-            self._arm()
+        try:
+            while self._left and self._ready:
+                self._step(next(iter(self._ready)))
+        finally:
+            if self._ready:
+                self._arm()

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from lockstep.broker.sliced_work import SlicedWork, Steps
 
 
@@ -93,3 +95,41 @@ def test_without_a_loop_all_is_done_at_once() -> None:
 
     work.start("a", steps())
     assert done == ["all"]
+
+
+def test_a_job_that_fails_ends_alone() -> None:
+    """The jobs behind it and those of other keys go on, whether it fails at its first step or later."""
+
+    def failing(steps: int) -> Steps:
+        for _ in range(steps):
+            yield None
+        raise ValueError("no")
+
+    for steps in (0, 1):
+        loop = Loop()
+        loop.work.start("a", loop.job("a", 2))
+        loop.work.start("a", failing(steps))
+        loop.work.start("a", loop.job("A", 1))
+        loop.work.start("b", loop.job("b", 15))
+        with pytest.raises(ValueError, match="no"):
+            loop.turn()
+        assert loop.work.count_of("a") == 1
+        for _ in range(3):
+            loop.turn()
+        assert "A0" in loop.done
+        assert loop.done[-1] == "b14"
+
+
+def test_a_first_step_that_fails_is_its_starters_concern() -> None:
+    """Nothing is left of it, and the next job of its key is done."""
+    loop = Loop()
+
+    def failing() -> Steps:
+        raise ValueError("no")
+        yield None
+
+    with pytest.raises(ValueError, match="no"):
+        loop.work.start("a", failing())
+    assert loop.work.count_of("a") == 0
+    loop.work.start("a", loop.job("a", 1))
+    assert loop.done == ["a0"]
