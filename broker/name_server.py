@@ -90,15 +90,16 @@ class NameServer:
             self._live.pop((name, other_id), None)
         record.addrs[broker_id] = addr
         before = self._live.get((name, broker_id))
-        live = self._live[name, broker_id] = _LiveBroker(identity, configs.data_version, now_ms, connection)
+        self._live[name, broker_id] = _LiveBroker(identity, configs.data_version, now_ms, connection)
         known = before is not None and before.identity == identity and before.data_version == configs.data_version
         for number, topic in enumerate(configs.topics if broker_id == MASTER_ID and not known else (), 1):
             queues = QueueData(name, topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
             self._put_route(topic.topic_name, queues)
             if number % _TOPICS_A_STEP == 0:
                 yield None
-                if self._live.get((name, broker_id)) is not live:
-                    break  # it has gone, or registered again
+                now = self._live.get((name, broker_id))
+                if now is None or (now.identity, now.data_version) != (identity, configs.data_version):
+                    break  # it has gone, or registered something else
         return record.addrs.get(MASTER_ID)
 
     def _check_room(self, identity: BrokerIdentity, configs: TopicConfigs, now_ms: int, connection: Connection) -> None:

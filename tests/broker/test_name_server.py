@@ -291,3 +291,23 @@ def test_nobody_takes_the_name_of_the_broker_in_this_process(encoding: Serialize
     assert server.cluster_info().brokers == (BrokerData("broker-a", "C", {0: A.broker_addr}),)
     slave = RegisterBrokerRequestHeader("broker-a", B.broker_addr, "C", "", 1)
     assert ask(RequestCode.REGISTER_BROKER, slave, configs(1)).code == ResponseCode.SUCCESS
+
+
+def test_two_registrations_of_the_same_topics_do_not_keep_each_other_from_their_end() -> None:
+    """A broker that connects again registers what a registration under way is about: every topic has a route then."""
+    server, names = NameServer(), [f"T{number}" for number in range(200)]
+    first = server.register_in_steps(A, configs(1, *names), FakeConnection("10.0.0.1:1"), NOW_MS)
+    next(first)
+    server.register(A, configs(1, *names), FakeConnection("10.0.0.1:2"), NOW_MS)
+    assert list(first)
+    assert len(server.topics()) == 200
+
+
+def test_a_registration_under_way_ends_when_its_broker_has_gone() -> None:
+    """What it has not told yet is not told any more."""
+    server, connection = NameServer(), FakeConnection()
+    first = server.register_in_steps(A, configs(1, *(f"T{number}" for number in range(200))), connection, NOW_MS)
+    next(first)
+    server.unregister(A, connection)
+    assert list(first) == []
+    assert server.topics() == ()
