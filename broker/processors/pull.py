@@ -10,6 +10,7 @@ from lockstep.broker.offset_moved import tell_offset_moved
 from lockstep.broker.processors.offset import commit_with_pull
 from lockstep.broker.processors.refusal import Refusal, check_filters_by
 from lockstep.broker.pull_hold import HeldPull
+from lockstep.broker.sliced_work import Steps
 from lockstep.broker.store import GetResult, GetStatus, Passes
 from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -27,6 +28,7 @@ _SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
 _READ: Final = int(Permission.READ)
 _SHORT_POLLING_MS: Final = 1000
 _MASTER_ID: Final = 0
+_PULLS_A_STEP: Final = 32  # of those that are woken
 _EXPRESSION_LENGTH_MAX: Final = 32_767  # ours: expressions are kept, and a frame has room for 16 MiB
 
 _NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
@@ -195,16 +197,29 @@ def _parsed(topic: str, expression: str | None) -> SubscriptionData:
 
 def wake_held_pulls(broker: Broker, now_ms: int) -> None:
     """At the end of a read: run the parked pulls that its messages are for."""
-    for pull in broker.hold.take_arrived(
-        lambda topic, queue_id, at: broker.store.get(topic, queue_id, at, 1, None).body
-    ):
-        _run_again(broker, pull, now_ms)
+    arrived = broker.hold.take_arrived(lambda topic, queue_id, at: broker.store.get(topic, queue_id, at, 1, None).body)
+    _run_all(broker, arrived, now_ms)
 
 
 def sweep_held_pulls(broker: Broker, now_ms: int) -> None:
     """Every 5 s: run those with newer data of any tag, and those whose time is up."""
-    for pull in broker.hold.sweep(now_ms, broker.store.max_offset):
+    _run_all(broker, broker.hold.sweep(now_ms, broker.store.max_offset), now_ms)
+
+
+def _run_all(broker: Broker, pulls: list[HeldPull], now_ms: int) -> None:
+    """The first at once, and the others in steps: thousands of peers may wait for one message."""
+    for pull in pulls[:_PULLS_A_STEP]:
         _run_again(broker, pull, now_ms)
+    if len(pulls) > _PULLS_A_STEP:
+        broker.work.start(broker.hold, _run_in_steps(broker, pulls, now_ms))
+
+
+def _run_in_steps(broker: Broker, pulls: list[HeldPull], now_ms: int) -> Steps:
+    for start in range(_PULLS_A_STEP, len(pulls), _PULLS_A_STEP):
+        for pull in pulls[start : start + _PULLS_A_STEP]:
+            if pull.connection.is_open:
+                _run_again(broker, pull, now_ms)
+        yield None
 
 
 def _run_again(broker: Broker, pull: HeldPull, now_ms: int) -> None:

@@ -1,6 +1,7 @@
 """Pulls: checks in RocketMQ's order, answers, committing on the way, long polling (wire.md 6)."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -284,3 +285,20 @@ def test_a_closed_connection_is_not_answered(peer: Peer) -> None:
     peer.broker.on_closed(other.connection)
     peer.send()
     assert other.connection.replies == []
+
+
+def test_many_pulls_that_wait_for_one_message_are_answered_in_steps() -> None:
+    """The first at once, the others in later turns of the loop, each once; one whose peer has gone is left out."""
+    peer, turns = Peer(), list[Callable[[], None]]()
+    peer.broker.work.soon = turns.append
+    peer.send_many(1)
+    others = [peer.beside(f"127.0.0.1:{50_001 + number}") for number in range(200)]
+    for other in others:
+        other.pull(1, sys_flag=WAITING)
+    peer.send()
+    assert 0 < sum(len(other.connection.replies) for other in others) < 200
+    others[-1].connection.is_open = False
+    while turns:
+        turns.pop(0)()
+    assert [len(other.connection.replies) for other in others] == [1] * 199 + [0]
+    assert len(peer.broker.hold) == 0
