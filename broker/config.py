@@ -28,6 +28,7 @@ _HEADER_BYTES_NEEDED = PROPERTIES_BYTES_MAX + 4096
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX  # 24: IPv6 hosts
 _INBOUND_PART = 8  # of the memory limit, for frames that are not finished
+_OUTBOUND_BYTES_MIN = 2 * FRAME_BYTES_MAX  # the longest answer, for a peer that did not read the one before
 _SEGMENTS_WANTED = 8  # so that making room costs about an eighth of what is kept
 _PULL_SWEEP_MS = 5000  # clients wait for a pull its suspend time and so long (wire.md 6.4)
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
@@ -120,6 +121,7 @@ class BrokerConfig:
     # What peers may use. A healthy cluster stays far below each of these (docs/hostile.md).
     connections_max: int = 10_000
     inbound_bytes_max: int = 0  # received and not handled yet, of all connections; 0: an eighth of the memory limit
+    outbound_bytes_max: int = 0  # written and not read by slow peers yet, of all connections; 0: the memory limit
     frame_timeout_ms: int = 60_000  # from the first byte of a frame to its last
     header_bytes_max: int = HEADER_BYTES_MAX
     structured_body_bytes_max: int = 1024 * 1024  # of every request whose body is no message
@@ -157,6 +159,10 @@ class BrokerConfig:
     @property
     def inbound_bytes_limit(self) -> int:
         return self.inbound_bytes_max or max(self.memory_limit_bytes // _INBOUND_PART, self._frame_bytes_largest)
+
+    @property
+    def outbound_bytes_limit(self) -> int:
+        return self.outbound_bytes_max or max(self.memory_limit_bytes, _OUTBOUND_BYTES_MIN)
 
     @property
     def store_bytes_limit(self) -> int:
@@ -259,6 +265,11 @@ class BrokerConfig:
             not self.inbound_bytes_max or self.inbound_bytes_max >= self._frame_bytes_largest,
             "inbound_bytes_max",
             f"must be 0 or at least {self._frame_bytes_largest}, a message of the largest size and its header",
+        )
+        _check(
+            not self.outbound_bytes_max or self.outbound_bytes_max >= _OUTBOUND_BYTES_MIN,
+            "outbound_bytes_max",
+            f"must be 0 or at least {_OUTBOUND_BYTES_MIN}, two of the longest answers",
         )
         _check(
             _HEADER_BYTES_NEEDED <= self.header_bytes_max <= FRAME_BYTES_MAX,

@@ -1,7 +1,8 @@
-"""The connections of a process: how many there may be, and what all of them together may have sent unfinished."""
+"""The connections of a process: how many there may be, and the bytes that are kept for all of them together."""
 
 from collections.abc import Iterator
 
+from lockstep.remoting.byte_budget import ByteBudget
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.inbound import Inbound
 from lockstep.remoting.logs import EventLog
@@ -10,15 +11,23 @@ __all__ = ["Connections"]
 
 
 class Connections:
-    """Every open connection, in the order in which they came. `inbound` is for their endpoints."""
+    """Every open connection, in the order in which they came. `inbound` and `outbound` are for their endpoints."""
 
-    def __init__(self, connections_max: int, inbound_bytes_max: int, frame_timeout_ms: int, log: EventLog) -> None:
+    def __init__(
+        self,
+        connections_max: int,
+        inbound_bytes_max: int,
+        outbound_bytes_max: int,
+        frame_timeout_ms: int,
+        log: EventLog,
+    ) -> None:
         self._connections_max = connections_max
         self._log = log
         self._open: dict[Endpoint, None] = {}
         self._refused_count = 0  # since the last line about it
         self._full = False
         self.inbound = Inbound(inbound_bytes_max, frame_timeout_ms, log)
+        self.outbound = ByteBudget(outbound_bytes_max, "outbound_bytes_full", "answers that it does not read", log)
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(list(self._open))

@@ -89,7 +89,11 @@ class BrokerServer:
         self._down = False
         self._timers: dict[str, TimerHandle] = {}
         self._connections = Connections(
-            config.connections_max, config.inbound_bytes_limit, config.frame_timeout_ms, log
+            config.connections_max,
+            config.inbound_bytes_limit,
+            config.outbound_bytes_limit,
+            config.frame_timeout_ms,
+            log,
         )
         self._all_closed: asyncio.Future[None] | None = None
         self._stopping = False
@@ -298,6 +302,7 @@ class BrokerServer:
                 on_closed=forget,
                 after_read=after_read,
                 inbound=self._connections.inbound,
+                outbound=self._connections.outbound,
             )
 
         return new_endpoint if gate is None else gate.slow(new_endpoint)

@@ -7,12 +7,10 @@ go on reading replies, or the two would wait for each other.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, cast
 
 from lockstep.protocol.codecs.base import ExtValue
 from lockstep.protocol.codes import (
-    FRAME_BYTES_MAX,
     RemotingFlag,
     ResponseCode,
     SerializeType,
@@ -21,6 +19,8 @@ from lockstep.protocol.codes import (
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError, RemoteProtocolError
 from lockstep.protocol.frame import FrameDecoder
+from lockstep.remoting.byte_budget import ByteBudget
+from lockstep.remoting.endpoint_settings import EndpointSettings
 from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.inbound import Inbound
 from lockstep.remoting.logs import EventLog
@@ -38,17 +38,6 @@ _JOIN_BYTES_MAX: Final = 16 * 1024  # below, one copy is cheaper than one more b
 _TURN_NS: Final = 1_000_000
 _TURN_BYTES: Final = 512 * 1024
 _AGREEABLE: Final = {serialize_type.name: serialize_type for serialize_type in SerializeType}
-
-
-@dataclass(frozen=True, slots=True)
-class EndpointSettings:
-    """`idle_close_ms`: a connection without traffic either way is closed (wire.md 1.1)."""
-
-    server: bool
-    idle_close_ms: int = 120_000
-    write_high_water_bytes: int = 1024 * 1024
-    frame_bytes_max: int = FRAME_BYTES_MAX
-    header_bytes_max: int = FRAME_BYTES_MAX
 
 
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
@@ -73,6 +62,7 @@ class Endpoint(asyncio.Protocol):
         after_read: Callable[[], None] | None = None,
         offer: SerializeType | None = None,
         inbound: Inbound | None = None,
+        outbound: ByteBudget | None = None,
     ) -> None:
         self._runtime = runtime
         self._settings = settings
@@ -88,6 +78,7 @@ class Endpoint(asyncio.Protocol):
         self._decoder = FrameDecoder(settings.frame_bytes_max, settings.header_bytes_max)
         self._inbound = inbound
         self._inbound_bytes = 0  # as noted last
+        self._outbound = outbound
         self._pending = PendingRequests(runtime, lambda: self.address)
         self._opaque = 0
         self._idle_timer: TimerHandle | None = None
@@ -177,6 +168,7 @@ class Endpoint(asyncio.Protocol):
         command.serialize_type = self.serialize_type
         self._last_write_ms = self._runtime.now_ms()
         self._write(self._transport, encode_command(command), command.body)
+        self._note_outbound()
 
     def reply(self, reply: RemotingCommand) -> None:
         """Answer a request later than from within `on_request`; dropped when the connection is gone."""
@@ -184,6 +176,7 @@ class Endpoint(asyncio.Protocol):
             return
         self._last_write_ms = self._runtime.now_ms()
         self._transport.writelines(self._encode_reply(reply))
+        self._note_outbound()
 
     def close(self, reason: str) -> None:
         """Close once what was written has left."""
@@ -235,11 +228,14 @@ class Endpoint(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._write_paused = True
+        self._note_outbound()
         if self._settings.server and self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        if self._outbound is not None:
+            self._outbound.note(self, 0)
         if self._resumed is not None:
             self._resumed.set_result(None)
             self._resumed = None
@@ -305,6 +301,11 @@ class Endpoint(asyncio.Protocol):
         if self._inbound is not None and (waiting_bytes or self._inbound_bytes):
             self._inbound_bytes = waiting_bytes
             self._inbound.note(self, waiting_bytes, self.read_at_ms, progress=progress)
+
+    def _note_outbound(self) -> None:
+        """What a peer does not take counts, from the bytes on at which the transport says so."""
+        if self._write_paused and self._outbound is not None and self._transport is not None:
+            self._outbound.note(self, self._transport.get_write_buffer_size())
 
     def _give_way(self) -> None:
         """Read no more of this connection until every other had its turn: one peer's requests delay nobody else."""

@@ -5,26 +5,17 @@ peer that sends a byte now and then is never idle. Sources: wire.md 1.1 has neit
 one for a frame only.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from lockstep.remoting.byte_budget import BudgetPeer, ByteBudget
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["Inbound", "InboundPeer"]
 
 
-class InboundPeer(Protocol):
-    @property
-    def address(self) -> str: ...
+class InboundPeer(BudgetPeer, Protocol):
     @property
     def write_paused(self) -> bool: ...
-    def abort(self, reason: str) -> None: ...
-
-
-@dataclass(slots=True)
-class _Waiting:
-    bytes: int
-    since_ms: int
 
 
 class Inbound:
@@ -36,11 +27,14 @@ class Inbound:
     """
 
     def __init__(self, bytes_max: int, frame_timeout_ms: int, log: EventLog) -> None:
-        self._bytes_max = bytes_max
         self._frame_timeout_ms = frame_timeout_ms
         self._log = log
-        self._waiting: dict[InboundPeer, _Waiting] = {}
-        self.bytes = 0
+        self._budget = ByteBudget(bytes_max, "inbound_bytes_full", "an unfinished frame", log)
+        self._since_ms: dict[InboundPeer, int] = {}
+
+    @property
+    def bytes(self) -> int:
+        return self._budget.bytes
 
     def note(self, peer: InboundPeer, waiting_bytes: int, now_ms: int, *, progress: bool) -> None:
         """After a read: so many bytes of the connection wait.
@@ -48,35 +42,18 @@ class Inbound:
         Args:
             progress: a whole frame was handled, so what waits now belongs to a later one.
         """
-        known = self._waiting.get(peer)
-        if known is not None:
-            self.bytes -= known.bytes
         if not waiting_bytes:
-            self._waiting.pop(peer, None)
-            return
-        self.bytes += waiting_bytes
-        if known is None:
-            self._waiting[peer] = _Waiting(waiting_bytes, now_ms)
-        else:
-            known.bytes = waiting_bytes
-            known.since_ms = now_ms if progress else known.since_ms
-        while self.bytes > self._bytes_max:
-            self._close_the_largest()
-
-    def _close_the_largest(self) -> None:
-        peer = max(self._waiting, key=lambda one: self._waiting[one].bytes)
-        unfinished_bytes = self._waiting.pop(peer).bytes
-        self.bytes -= unfinished_bytes
-        facts = {"peer": peer.address, "unfinished_bytes": unfinished_bytes, "limit_bytes": self._bytes_max}
-        self._log.warning("inbound_bytes_full", **facts, connections=len(self._waiting) + 1)
-        peer.abort(f"{unfinished_bytes} bytes of an unfinished frame are too many beside those of other connections")
+            self._since_ms.pop(peer, None)
+        elif progress or peer not in self._since_ms:
+            self._since_ms[peer] = now_ms
+        self._budget.note(peer, waiting_bytes)
 
     def close_late(self, now_ms: int) -> None:
         """Close connections whose frame takes too long. One that does not read our replies is not at fault for it."""
-        for peer, waiting in list(self._waiting.items()):
-            age_ms = now_ms - waiting.since_ms
+        for peer, since_ms in list(self._since_ms.items()):
+            age_ms = now_ms - since_ms
             if age_ms > self._frame_timeout_ms and not peer.write_paused:
-                self.bytes -= self._waiting.pop(peer).bytes
-                facts = {"peer": peer.address, "age_ms": age_ms, "received_bytes": waiting.bytes}
+                del self._since_ms[peer]
+                facts = {"peer": peer.address, "age_ms": age_ms, "received_bytes": self._budget.note(peer, 0)}
                 self._log.warning("frame_timeout", **facts, limit_ms=self._frame_timeout_ms)
                 peer.abort(f"a frame was not complete after {age_ms} ms")

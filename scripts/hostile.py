@@ -13,13 +13,14 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from hostile_answers import ANSWER_ATTACKS
 from hostile_frames import FRAME_ATTACKS
 from hostile_groups import GROUP_ATTACKS
 from hostile_run import Attack, Findings, run_attack
 from hostile_tables import TABLE_ATTACKS
 
 ATTACKS: tuple[Attack, ...] = tuple(
-    sorted((*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS), key=lambda attack: attack.point)
+    sorted((*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS), key=lambda attack: attack.point)
 )
 OUTPUT = Path(__file__).resolve().parent.parent / "build" / "hostile.json"
 WORST_CPU_MS_MAX = 50.0  # of the broker's own work, between a request of the probe and its answer

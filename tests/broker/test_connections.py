@@ -10,7 +10,7 @@ from tests.broker.helpers import NOW_MS, FakeConnection, RecordingLog
 def test_one_connection_too_many_is_closed_at_once() -> None:
     """The first refusal has a line of its own, later ones are counted; when one has gone, another may come."""
     log = RecordingLog()
-    connections = Connections(2, 1000, 60_000, log)
+    connections = Connections(2, 1000, 1000, 60_000, log)
     peers = [FakeConnection(f"127.0.0.1:{port}") for port in range(5)]
     for peer in peers:
         connections.add(cast("Endpoint", peer))

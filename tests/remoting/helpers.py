@@ -8,6 +8,7 @@ from typing import Any
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
+from lockstep.remoting.byte_budget import ByteBudget
 from lockstep.remoting.endpoint import Endpoint, EndpointSettings
 from lockstep.remoting.inbound import Inbound
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
@@ -184,6 +185,7 @@ class Peer:
         offer: SerializeType | None = None,
         runtime: SteppedRuntime | None = None,
         inbound: Inbound | None = None,
+        outbound: ByteBudget | None = None,
         **settings: int,
     ) -> None:
         self.log = RecordingLog()
@@ -200,6 +202,7 @@ class Peer:
             after_read=self._count_read,
             offer=offer,
             inbound=inbound,
+            outbound=outbound,
         )
         self.transport.protocol = self.endpoint
         self._decoder = FrameDecoder()

@@ -35,7 +35,7 @@ def test_the_largest_sender_goes_when_all_together_are_too_many() -> None:
     assert large.ended
     assert not small.ended
     assert inbound.bytes == 31
-    facts = {"peer": "large", "unfinished_bytes": 70, "limit_bytes": 100, "connections": 2}
+    facts = {"peer": "large", "peer_bytes": 70, "limit_bytes": 100, "connections": 2}
     assert log.events == [("warning", "inbound_bytes_full", facts)]
 
 

@@ -1,0 +1,64 @@
+"""Answers that peers do not read: a bound for all connections together."""
+
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.remoting.byte_budget import ByteBudget
+from lockstep.remoting.endpoint import Endpoint
+from tests.remoting.helpers import ECHO, Peer, RecordingLog
+
+HIGH_WATER = 1000
+
+
+def new_budget(bytes_max: int = 10_000) -> tuple[ByteBudget, RecordingLog]:
+    log = RecordingLog()
+    return ByteBudget(bytes_max, "outbound_bytes_full", "answers that it does not read", log), log
+
+
+def late(_: Endpoint, __: RemotingCommand) -> None:
+    """Who is asked answers later, as a broker that passes a question on to a consumer."""
+
+
+def asked(budget: ByteBudget, count: int) -> tuple[Peer, list[RemotingCommand]]:
+    """A peer that has asked so often and takes nothing, and its answers of 3,000 bytes."""
+    peer = Peer(late, outbound=budget, write_high_water_bytes=HIGH_WATER)
+    peer.transport.stuck = True
+    requests = [RemotingCommand(ECHO, opaque=number) for number in range(count)]
+    peer.send(*requests)
+    return peer, [request.reply(ResponseCode.SUCCESS, body=b"x" * 3000) for request in requests]
+
+
+async def test_answers_that_come_late_count_though_their_peer_reads_nothing() -> None:
+    """Requests it sent before it stopped reading are answered until all answers together are too many."""
+    budget, log = new_budget()
+    greedy, answers = asked(budget, 9)
+    modest, few = asked(budget, 1)
+    modest.endpoint.reply(few[0])
+    sent = 0
+    while not greedy.transport.ended:
+        greedy.endpoint.reply(answers[sent])
+        sent += 1
+    assert sent == 3
+    assert not modest.transport.ended
+    (line,) = log.events
+    assert line[:2] == ("warning", "outbound_bytes_full")
+    assert line[2]["limit_bytes"] == 10_000
+    assert line[2]["connections"] == 2
+    assert budget.bytes == modest.transport.buffered
+
+
+async def test_what_was_read_counts_no_more() -> None:
+    """A peer that reads again, or goes, gives its bytes back."""
+    budget, log = new_budget()
+    for _ in range(5):
+        peer, answers = asked(budget, 2)
+        for answer in answers:
+            peer.endpoint.reply(answer)
+        assert budget.bytes == peer.transport.buffered > 6000
+        peer.transport.drain()
+        assert budget.bytes == 0
+    peer, answers = asked(budget, 1)
+    peer.endpoint.reply(answers[0])
+    assert budget.bytes > 0
+    peer.endpoint.connection_lost(None)
+    assert budget.bytes == 0
+    assert log.events == []
