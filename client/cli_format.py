@@ -20,7 +20,7 @@ _OURS = RESERVED_PROPERTIES.union(SHARDING_KEY_NAMES)
 def message_row(message: MessageExt) -> dict[str, Any]:
     """What `lockstep produce --envelope` reads. A body that is no UTF-8 is "body_base64", not "body".
 
-    One that cannot be unpacked is there as it is stored, with "body_error".
+    One that cannot be unpacked is there as it is stored, with "body_error", and `produce` refuses it.
     """
     row: dict[str, Any] = {
         "topic": message.topic,

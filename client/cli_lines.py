@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from lockstep.client.cli_output import CliError, json_line
+from lockstep.client.cli_output import CliError
 from lockstep.protocol.codes import FRAME_BYTES_MAX
 from lockstep.protocol.model import Message
 from lockstep.remoting.runtime import WorkerPool
@@ -146,7 +146,7 @@ def check_word(text: str, what: str) -> str:
 
 def _body(fields: dict[str, Any], name: str) -> bytes:
     value = _field(fields, name)
-    text = value if isinstance(value, str) else json_line(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if not text:
         raise ValueError(f"field {name!r} is empty; a body has at least one byte")
     return text.encode("utf-8")
@@ -159,6 +159,11 @@ def _field(fields: dict[str, Any], name: str) -> Any:
 
 
 def _envelope_body(fields: dict[str, Any]) -> bytes:
+    error = _optional(fields, "body_error", str)
+    if error is not None:
+        raise ValueError(
+            f"has a body that could not be read ({error}), and is not sent: its bytes would be another body"
+        )
     decoders: dict[str, Callable[[str], bytes]] = {
         "body": lambda text: text.encode("utf-8"),
         "body_base64": lambda text: base64.b64decode(text, validate=True),

@@ -33,12 +33,20 @@ __all__ = [
 
 _PROGRESS_AFTER_S, _PROGRESS_EVERY_S = 2.0, 2.0
 
-json_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
 class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
+
+
+def json_line(value: Any) -> str:
+    """JSON on one line, in which no character steers a terminal: those that would are escaped, and mean the same."""
+    text = _encode(value)
+    if text.isprintable():
+        return text
+    return "".join([letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text])
 
 
 class CliError(Exception):

@@ -33,7 +33,7 @@ _RESULTS: Final[Mapping[Any, CMResult]] = {
 
 
 class _Start:
-    """Whoever asked waits for 10 s ; a call that got its thread later would have no reader."""
+    """The broker that asked waits for 10 s: the answer of a call that begins later would have no reader."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -65,13 +65,17 @@ class ConsumeDirectly:
         if queue.topic == retry_topic(self._group):
             message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
         context = self._call.contract.new_context(queue)
+        start = _Start(self._runtime)  # the wait for the queue's other calls counts too
         async with self._between_runs(queue):
-            start = _Start(self._runtime)
             outcome = await self._call([message], context, start)
             spent_ms = self._runtime.now_ms() - start.began_ms
         orderly = isinstance(context, ConsumeOrderlyContext)
         auto_commit = bool(context.auto_commit) if isinstance(context, ConsumeOrderlyContext) else True
-        error = outcome.error if outcome.begun else f"no thread was free for {_ASKER_WAITS_MS} ms: it was not called"
+        error = (
+            outcome.error
+            if outcome.begun
+            else f"neither its queue nor a thread was free for {_ASKER_WAITS_MS} ms: it was not called"
+        )
         return ConsumeMessageDirectlyResult(orderly, auto_commit, _result(outcome), error, spent_ms)
 
 

@@ -1,5 +1,6 @@
 """Calls of plain listeners that wait for a thread, and what is looked at when they have one."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -147,9 +148,25 @@ async def test_an_administrator_s_message_is_not_handled_when_nobody_waits(stage
     late = await directly(message_at(2))
     assert (late.consume_result, late.remark) == (
         CMResult.CR_LATER,
-        "no thread was free for 10000 ms: it was not called",
+        "neither its queue nor a thread was free for 10000 ms: it was not called",
     )
     assert [message.queue_offset for message in handled] == [1]
+
+
+@on_stage
+async def test_an_administrator_s_message_that_waited_for_its_queue_is_not_handled(stage: Stage) -> None:
+    """Calls of the queue's own kept it out for 11 s: the broker that asked has given up by then."""
+    handled: list[MessageExt] = []
+    pool = stage.client.new_worker_pool("p", 1)
+    call = ListenerCall(lambda messages, _context: handled.extend(messages), pool, stage.log, ORDERLY)
+
+    @asynccontextmanager
+    async def between_runs(_queue: MessageQueue) -> AsyncIterator[None]:
+        await asyncio.sleep(11)
+        yield
+
+    late = await ConsumeDirectly(stage.client, "g", call, between_runs)(message_at(1))
+    assert (late.consume_result, handled) == (CMResult.CR_LATER, [])
 
 
 class Hook:

@@ -136,6 +136,10 @@ def test_a_bad_line_is_named_with_what_is_wrong(data: bytes, complaint: str) -> 
         (b'{"body_base64": "?"}', "field 'body_base64' is not base64"),
         (b'{"body": "x", "properties": {"a": 1}}', "'properties' must hold texts only"),
         (b'{"body": "x", "key": ""}', "field 'key' is empty"),
+        (
+            b'{"body": "x", "body_error": "not zstd"}',
+            r"has a body that could not be read \(not zstd\), and is not sent",
+        ),
     ],
 )
 def test_a_bad_envelope_is_named_with_what_is_wrong(data: bytes, complaint: str) -> None:

@@ -1,13 +1,14 @@
 """What a broker says is shown as text: it steers no terminal, in tables, notes, lines and live views."""
 
 import io
+import json
 
 import pytest
 from rich.console import Console
 
 from lockstep.client.cli_format import format_line
 from lockstep.client.cli_live import LiveLocks
-from lockstep.client.cli_output import OutputFormat, note, print_rows
+from lockstep.client.cli_output import OutputFormat, json_line, note, print_rows
 from lockstep.protocol.bodies import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from tests.client.messages import message_at
@@ -23,6 +24,15 @@ def test_tables_and_notes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     out, err = capfdbinary.readouterr()
     assert out.decode().splitlines()[1].split() == [SHOWN, SHOWN]
     assert err == b"lockstep: the broker says \\x1b]0;owned\\x07 forged\n"
+
+
+def test_json_is_the_same_value_without_control_characters() -> None:
+    """JSON itself escapes only those below 0x20: DEL, C1 controls and marks of direction steer a terminal too."""
+    value = {"name": "\x7f\x9b2J\u202e\U000e0001 plain ü"}
+    line = json_line(value)
+    assert line.isprintable()
+    assert "plain ü" in line
+    assert json.loads(line) == value
 
 
 def test_a_line_of_a_message() -> None:
