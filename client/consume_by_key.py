@@ -28,6 +28,7 @@ from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.logs import log_exception
 
 __all__ = ["ConsumeByKeyService"]
 
@@ -244,12 +245,7 @@ class ConsumeByKeyService:
 
     def _call_failed(self, lane: Lane, work: _Work, error: Exception) -> None:
         """Not the listener: try again rather than stop in silence."""
-        self._log.error(
-            "consumption failed: key suspended",
-            queue=str(work.queue),
-            key=lane.key,
-            error=f"{type(error).__name__}: {error}",
-        )
+        log_exception(self._log, "consumption failed: key suspended", error, queue=str(work.queue), key=lane.key)
         if lane.taken:
             work.lanes.failed(lane)
             self._returned(work)
@@ -360,8 +356,7 @@ class ConsumeByKeyService:
         try:
             granted = await self._locks.lock([work.queue])
         except Exception as error:  # a trace that cannot be written, say
-            reason = f"{type(error).__name__}: {error}"
-            self._log.error("lock not asked for", queue=str(work.queue), error=reason)
+            log_exception(self._log, "lock not asked for", error, queue=str(work.queue))
             granted = {}
         delay_ms = _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS
         self._runtime.call_later_ms(delay_ms, self._start_held, work)

@@ -21,6 +21,7 @@ from lockstep.protocol.heartbeat import MessageModel
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.logs import log_exception
 
 __all__ = ["ConsumeMessageConcurrentlyService"]
 
@@ -135,8 +136,7 @@ class ConsumeMessageConcurrentlyService:
         try:
             await self._consume_batch(process_queue, messages, start)
         except Exception as error:  # a trace that cannot be written, say: try again rather than lose the batch
-            reason = f"{type(error).__name__}: {error}"
-            self._log.error("consumption failed: tried again", queue=str(process_queue.queue), error=reason)
+            log_exception(self._log, "consumption failed: tried again", error, queue=str(process_queue.queue))
             self._submit_later(process_queue, messages)
         finally:
             self._ended(process_queue)

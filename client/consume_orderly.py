@@ -20,6 +20,7 @@ from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.logs import log_exception
 
 __all__ = ["ConsumeMessageOrderlyService"]
 
@@ -114,11 +115,7 @@ class ConsumeMessageOrderlyService:
                 else:
                     self._try_lock_later(process_queue, _LOCK_RETRY_MS)
         except Exception as error:  # a trace that cannot be written, say: try again rather than stop in silence
-            self._log.error(
-                "consumption failed: queue suspended",
-                queue=str(process_queue.queue),
-                error=f"{type(error).__name__}: {error}",
-            )
+            log_exception(self._log, "consumption failed: queue suspended", error, queue=str(process_queue.queue))
             process_queue.rollback()
             self._submit_later(process_queue, self._config.suspend_current_queue_time_ms)
         finally:
@@ -271,7 +268,6 @@ class ConsumeMessageOrderlyService:
         try:
             granted = await self._locks.lock([process_queue.queue])
         except Exception as error:  # a trace that cannot be written, say
-            reason = f"{type(error).__name__}: {error}"
-            self._log.error("lock not asked for", queue=str(process_queue.queue), error=reason)
+            log_exception(self._log, "lock not asked for", error, queue=str(process_queue.queue))
             granted = {}
         self._submit_later(process_queue, _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
@@ -19,6 +19,7 @@ from lockstep.remoting.runtime import TimerHandle
 
 __all__ = ["LockListener", "LockRequests", "Queues", "by_broker"]
 
+_LATE_SAID_EVERY_MS: Final = 60_000
 Queues = Sequence[MessageQueue]
 Replies = asyncio.Future[RemotingCommand]
 
@@ -51,6 +52,7 @@ class LockRequests:
         self._config = config
         self._listener = listener
         self._settling: dict[object, TimerHandle] = {}
+        self._late_said: dict[str, tuple[int, int]] = {}  # by broker: when, and how many came since without a word
         self._closed = False
 
     async def lock(self, broker_name: str, queues: Queues, over: Endpoint | None = None) -> set[MessageQueue] | None:
@@ -100,14 +102,25 @@ class LockRequests:
             self._listener.settled(queues, set(queues))
         else:
             granted = self._read(broker_name, reply.result())
-            self._instance.log.warning(
-                "lock_answered_late",
-                broker=broker_name,
-                group=self._group,
-                took_ms=self._instance.runtime.now_ms() - asked_ms,
-                lock_timeout_ms=self._config.lock_timeout_ms,
-            )
+            self._log_late(broker_name, asked_ms)
             self._listener.settled(queues, set(queues) if granted is None else granted)
+
+    def _log_late(self, broker_name: str, asked_ms: int) -> None:
+        """Once a minute for each broker: after a partition the answers of all that time may come together."""
+        now_ms = self._instance.runtime.now_ms()
+        said_ms, unsaid = self._late_said.get(broker_name, (now_ms - _LATE_SAID_EVERY_MS, 0))
+        if now_ms - said_ms < _LATE_SAID_EVERY_MS:
+            self._late_said[broker_name] = said_ms, unsaid + 1
+            return
+        self._late_said[broker_name] = now_ms, 0
+        self._instance.log.warning(
+            "lock_answered_late",
+            broker=broker_name,
+            group=self._group,
+            took_ms=now_ms - asked_ms,
+            lock_timeout_ms=self._config.lock_timeout_ms,
+            more_before=unsaid,
+        )
 
     def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """One request a broker, over the connection that there is."""

@@ -62,6 +62,7 @@ class LockAction(Enum):
     START_TIMER = "start the timer: `unlock_delay_ms`"
     START_SETTLE_TIMER = "start the timer: `lock_settle_ms`"
     STOP_TIMER = "stop the timer"
+    TELL_GIVEN_UP = "log that no more unlocks are sent"
 
 
 class Outcome(Enum):
@@ -81,7 +82,7 @@ class Transition(NamedTuple):
 
 _S, _E, _A, _T = LockState, LockEvent, LockAction, Transition
 _START, _SETTLE = (_A.START_TIMER,), (_A.START_SETTLE_TIMER,)
-_SEND, _STOP = (_A.UNLOCK,), (_A.STOP_TIMER,)
+_SEND, _STOP, _TELL = (_A.UNLOCK,), (_A.STOP_TIMER,), (_A.TELL_GIVEN_UP,)
 
 TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.FREE, _E.ASK): _T(_S.ASKING),
@@ -117,14 +118,14 @@ TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.UNLOCKING, _E.UNLOCKED): _T(_S.FREE),
     (_S.UNLOCKING, _E.UNLOCK_LAPSED): _T(_S.UNLOCKING, _SEND),
     (_S.UNLOCKING, _E.UNLOCK_FAILED): _T(_S.UNLOCK_DUE, _SETTLE),
-    (_S.UNLOCKING, _E.UNLOCK_HOPELESS): _T(_S.FREE),
+    (_S.UNLOCKING, _E.UNLOCK_HOPELESS): _T(_S.FREE, _TELL),
     (_S.UNLOCKING, _E.LATE_GRANT): _T(_S.UNLOCKING_AGAIN),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK): _T(_S.UNLOCKING_AGAIN),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_LATER): _T(_S.UNLOCKING_AGAIN),
     (_S.UNLOCKING_AGAIN, _E.UNLOCKED): _T(_S.UNLOCKING, _SEND),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_LAPSED): _T(_S.UNLOCKING, _SEND),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_FAILED): _T(_S.UNLOCK_DUE, _SETTLE),
-    (_S.UNLOCKING_AGAIN, _E.UNLOCK_HOPELESS): _T(_S.FREE),
+    (_S.UNLOCKING_AGAIN, _E.UNLOCK_HOPELESS): _T(_S.FREE, _TELL),
     (_S.UNLOCKING_AGAIN, _E.LATE_GRANT): _T(_S.UNLOCKING_AGAIN),
     (_S.IN_DOUBT, _E.ASK): _T(_S.ASKING, _STOP),
     (_S.IN_DOUBT, _E.UNLOCK): _T(_S.UNLOCKING, _STOP + _SEND),

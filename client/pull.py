@@ -20,6 +20,7 @@ from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
+from lockstep.remoting.logs import log_exception
 
 __all__ = ["PullLoop"]
 
@@ -229,8 +230,7 @@ class PullLoop:
         elif isinstance(error, ProtocolError):  # it will say so again and again: nobody mends that but a person
             self._instance.log.error("pull failed", queue=str(process_queue.queue), error=str(error))
         else:
-            reason = f"{type(error).__name__}: {error}"
-            self._instance.log.error("pull failed", queue=str(process_queue.queue), error=reason)
+            log_exception(self._instance.log, "pull failed", error, queue=str(process_queue.queue))
         config = self._config
         delay_ms = config.pull_delay_when_broker_flow_control_ms if busy else config.pull_delay_when_exception_ms
         await asyncio.sleep(delay_ms / 1000)

@@ -30,6 +30,7 @@ from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.logs import log_exception
 
 __all__ = ["PushEngine", "PushOptions"]
 
@@ -275,7 +276,7 @@ class PushEngine:
             try:
                 await self._rebalance.run()
             except Exception as error:
-                self._log.error("rebalance failed", error=f"{type(error).__name__}: {error}")
+                log_exception(self._log, "rebalance failed", error)
             try:
                 await asyncio.wait_for(self._wake.wait(), self._config.rebalance_interval_ms / 1000)
             except TimeoutError:

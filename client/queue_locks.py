@@ -13,7 +13,15 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.lock_requests import LockRequests, Queues, by_broker
-from lockstep.client.lock_states import NO_LOCK, LockAction, LockState, LockStep, Outcome, QueueLock
+from lockstep.client.lock_states import (
+    NO_LOCK,
+    UNLOCK_FAILURES_MAX,
+    LockAction,
+    LockState,
+    LockStep,
+    Outcome,
+    QueueLock,
+)
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
@@ -308,6 +316,15 @@ class QueueLocks:
     def unlock_failed(self, queues: Queues, *, lapsed: bool) -> None:
         self._take([(queue, self._of(queue).unlock_failed(lapsed=lapsed)) for queue in queues])
 
+    def _tell_given_up(self, queue: MessageQueue) -> None:
+        self._instance.log.warning(
+            "unlock_given_up",
+            queue=str(queue),
+            group=self._group,
+            attempts=UNLOCK_FAILURES_MAX,
+            why="the lock ends when it expires on its broker",
+        )
+
     # The machine ---------------------------------------------------------------------------------------------
 
     def _of(self, queue: MessageQueue) -> QueueLock:
@@ -324,6 +341,8 @@ class QueueLocks:
             for action in actions:
                 if action is LockAction.UNLOCK:
                     unlocks.append(queue)
+                elif action is LockAction.TELL_GIVEN_UP:
+                    self._tell_given_up(queue)
                 else:
                     self._set_timer(queue, action)
         if unlocks:

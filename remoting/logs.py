@@ -38,7 +38,8 @@ class EventLog(Protocol):
 
 
 def log_exception(log: EventLog, event: str, error: BaseException, **fields: Any) -> None:
-    """Report an exception of the user's code: an ERROR with its type, its text and its traceback.
+    """Report an exception of the user's code, or one that this library did not expect: an ERROR with its type, its text
+    and its traceback.
 
     Args:
         log: Where to; a StdlibLog writes it to the logger `EXCEPTIONS`.

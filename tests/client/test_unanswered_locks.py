@@ -72,6 +72,21 @@ async def test_a_lock_that_is_granted_late_is_given_back(stage: Stage) -> None:
 
 
 @on_stage
+async def test_many_late_answers_are_one_line_a_minute(stage: Stage) -> None:
+    """After a partition they come together; the next line says how many had none."""
+    first, _, locks = await locks_on(stage)
+    for count, then_ms in ((3, 61_000), (1, 1000)):
+        grant_late = late_lock(first)
+        for queue_id in range(count):
+            await locks.locks.lock([queue_at(queue_id)])
+        grant_late()
+        await stage.world.sleep_ms(then_ms)
+        first.seen.clear()
+    lines = [fields for _, event, fields in stage.log.events if event == "lock_answered_late"]
+    assert [fields["more_before"] for fields in lines] == [0, 2]
+
+
+@on_stage
 async def test_a_lock_request_whose_connection_ended_is_undone_later(stage: Stage) -> None:
     """No answer can come, and the broker may handle it yet: it is unlocked when that is over."""
     first, _, locks = await locks_on(stage)
@@ -131,6 +146,7 @@ async def test_an_unlock_that_failed_is_tried_again(stage: Stage) -> None:
     assert len(first.requests(UNLOCK)) == 2
     await stage.world.sleep_ms(10 * UNLOCK_DELAY_MS)
     assert len(first.requests(UNLOCK)) == 4
+    assert stage.events("warning") == ["unlock failed"] * 4 + ["unlock_given_up"]
     await locks.locks.lock([queue_at(0)])
     first.answers(UNLOCK, None)
     locks.locks.unlock(queue_at(0))
