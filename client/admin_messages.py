@@ -9,9 +9,9 @@ from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.pulled import Taken, decode_pulled, take, unpack
+from lockstep.protocol.pulled import Taken, decode_pulled, decode_records, take
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["MessageAdmin", "QueueSlice", "id_address"]
@@ -57,7 +57,7 @@ class MessageAdmin(AdminBase):
         names = {broker.master_addr: broker.broker_name for broker in await self.brokers()}
         header = ViewMessageRequestHeader(decode_offset_message_id(message_id).commit_log_offset)
         reply = await self._ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
-        return _only_one(decode_messages(reply.body, names.get(address, "")), address)
+        return _only_one(await self._unpacked(reply.body, names.get(address, "")), address)
 
     async def query_messages(
         self,
@@ -83,7 +83,7 @@ class MessageAdmin(AdminBase):
                 if error.code == ResponseCode.QUERY_NOT_FOUND:
                     continue
                 raise
-            found += decode_messages(reply.body, name)
+            found += await self._unpacked(reply.body, name)
         found = [message for message in found if message.topic == topic and _has_key(message, key, unique=unique)]
         return sorted(found, key=_by_time)[-count_max:]
 
@@ -115,7 +115,7 @@ class MessageAdmin(AdminBase):
         bounds = reply.decode_header(PullMessageResponseHeader)
         taken: Taken | None = Taken([], bounds.next_begin_offset)
         if reply.code == ResponseCode.SUCCESS:
-            pulled = unpack(decode_pulled(reply.body, queue.broker_name))
+            pulled = await self._started().unpack(decode_pulled(reply.body, queue.broker_name))
             taken = take(pulled, reply.body, queue, offset, count_max, bounds.next_begin_offset)
         if taken is None:  # its first record is none: alone it comes as a message with an error
             return await self.read_queue(queue, offset, count_max=1, expression=expression, wait_ms=wait_ms)
@@ -123,6 +123,9 @@ class MessageAdmin(AdminBase):
         if tags and not taken.is_raw:  # the broker matched their hashes
             messages = [message for message in messages if message.tags in tags]
         return QueueSlice(messages, taken.next_offset, bounds.min_offset, bounds.max_offset)
+
+    async def _unpacked(self, data: bytes, broker_name: str) -> list[MessageExt]:
+        return await self._started().unpack_all(decode_records(data, broker_name))
 
 
 def _only_one(messages: list[MessageExt], address: str) -> MessageExt:

@@ -21,8 +21,8 @@ from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.heartbeat import ConsumeType, MessageModel, SubscriptionData
-from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.pulled import Pulled, decode_records
 from lockstep.protocol.versions import version_name
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.settings import as_properties
@@ -146,24 +146,24 @@ class BrokerCalls:
         refusal = self._stranger(command, header.consumer_group)
         if refusal is not None:
             return refusal
-        messages = decode_messages(command.body, header.broker_name or "")
-        if len(messages) != 1:
-            raise BodyError(f"one message is expected, not {len(messages)}")
+        pulled = decode_records(command.body, header.broker_name or "")
+        if len(pulled.messages) != 1:
+            raise BodyError(f"one message is expected, not {len(pulled.messages)}")
         if self._directly is None:
             return _unknown(command, header.consumer_group)
-        answering = _consume_and_reply(self._directly, endpoint, command, messages[0])
+        answering = self._consume_and_reply(self._directly, endpoint, command, pulled)
         self._runtime.create_task(answering, name="consume directly")
         return None
 
-
-async def _consume_and_reply(
-    directly: ConsumeDirectly, endpoint: Endpoint, command: RemotingCommand, message: MessageExt
-) -> None:
-    try:
-        reply = _reply(command, await directly(message))
-    except Exception as error:
-        reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-    endpoint.reply(reply)
+    async def _consume_and_reply(
+        self, directly: ConsumeDirectly, endpoint: Endpoint, command: RemotingCommand, pulled: Pulled
+    ) -> None:
+        try:
+            (message,) = await self._instance.unpack_all(pulled)
+            reply = _reply(command, await directly(message))
+        except Exception as error:
+            reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        endpoint.reply(reply)
 
 
 def _unknown(command: RemotingCommand, group: str) -> RemotingCommand:

@@ -14,6 +14,9 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader, UnregisterClientRequestHeader
 from lockstep.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.pulled import Pulled, unpack, unpack_all
 from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
@@ -23,6 +26,7 @@ from lockstep.remoting.settings import Address, SettingError, parse_address, par
 
 __all__ = ["BrokerCall", "MQClientInstance", "name_server_addresses"]
 
+T = TypeVar("T")
 B = TypeVar("B", bound=WireBody)
 BrokerCall = Callable[[Endpoint, RemotingCommand], RemotingCommand | None]
 
@@ -99,12 +103,33 @@ class MQClientInstance:
         self.schedule = Schedule(runtime, log)
         self._unpacking: WorkerPool | None = None
 
-    @property
-    def unpacking(self) -> WorkerPool:
-        """The thread that unpacks bodies, made when the first compressed one comes."""
+    async def unpack(self, pulled: Pulled) -> Pulled:
+        """With bodies unpacked, on a thread: one of a few kilobytes may stand for many megabytes."""
+        return await self._on_thread(lambda: unpack(pulled)) if pulled.packed else pulled
+
+    async def unpack_all(self, pulled: Pulled) -> list[MessageExt]:
+        """As `unpack`, of what is no pull; an ERROR tells of each that cannot be read."""
+        if not pulled.packed:
+            return pulled.messages
+        messages = await self._on_thread(lambda: unpack_all(pulled))
+        for message in messages:
+            if message.body_error is not None:
+                self.tell_unreadable(message)
+        return messages
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
         if self._unpacking is None:
             self._unpacking = self.runtime.new_worker_pool(f"{self.client_id} unpacking", 1)
-        return self._unpacking
+        return await self._unpacking.submit(work)
+
+    def tell_unreadable(self, message: MessageExt) -> None:
+        self.log.error(
+            "message_unreadable",
+            queue=str(MessageQueue(message.topic, message.broker_name, message.queue_id)),
+            offset=message.queue_offset,
+            msg_id=message.msg_id,
+            error=message.body_error,
+        )
 
     def start(self) -> None:
         if self.name_servers.url is not None:

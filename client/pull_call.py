@@ -18,7 +18,7 @@ from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.protocol.pulled import Taken, decode_pulled, take, unpack
+from lockstep.protocol.pulled import Taken, decode_pulled, take
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
@@ -179,12 +179,10 @@ class PullCalls:
         return status, bounds
 
     async def _taken(self, data: bytes, request: PullRequest, next_offset: int) -> Taken | None:
-        """Bodies are unpacked on a thread: one of a few kilobytes may stand for many megabytes."""
         queue = request.queue
         pulled = decode_pulled(data, queue.broker_name)
         if pulled.packed:
-            packed = pulled
-            pulled = await self._instance.unpacking.submit(lambda: unpack(packed))
+            pulled = await self._instance.unpack(pulled)
         return take(pulled, data, queue, request.offset, request.max_messages, next_offset)
 
     def _wanted(self, taken: Taken, request: PullRequest, bounds: PullMessageResponseHeader) -> list[MessageExt]:
@@ -198,9 +196,10 @@ class PullCalls:
             messages = [message for message in messages if message.tags in wanted]
         if messages and self._hooks is not None and self._hooks.filtering:
             messages = self._hooks.wanted(messages, queue)
-        for message in messages:
-            if message.body_error is not None:
-                self._report(queue, message)
+        if taken.unreadable:
+            for message in messages:
+                if message.body_error is not None:
+                    self._report(queue, message)
         if self._shown_to:
             for message in messages:
                 message.topic = self._shown_to.bare(message.topic)
@@ -210,10 +209,4 @@ class PullCalls:
         """Once for each message, however often it is pulled."""
         if message.queue_offset > self._reported.get(queue, -1):
             self._reported[queue] = message.queue_offset
-            self._instance.log.error(
-                "message_unreadable",
-                queue=str(queue),
-                offset=message.queue_offset,
-                msg_id=message.msg_id,
-                error=message.body_error,
-            )
+            self._instance.tell_unreadable(message)

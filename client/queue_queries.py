@@ -16,8 +16,9 @@ from lockstep.protocol.headers import (
     TimestampResponseHeader,
 )
 from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.pulled import decode_records
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["QueueQueries"]
@@ -62,7 +63,8 @@ class QueueQueries:
         header = ViewMessageRequestHeader(decode_offset_message_id(offset_message_id).commit_log_offset)
         reply = await self._instance.call_address(address, code, header)
         _must_succeed(reply, address, code)
-        messages = decode_messages(reply.body, self._instance.routes.broker_name_at(address) or "")
+        broker_name = self._instance.routes.broker_name_at(address) or ""
+        messages = await self._instance.unpack_all(decode_records(reply.body, broker_name))
         if len(messages) != 1:
             raise RemoteProtocolError(f"{address} answered with {len(messages)} messages for one id")
         return messages[0]

@@ -13,9 +13,10 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.headers import PushReplyMessageRequestHeader
-from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
+from lockstep.protocol.message import MessageExt, encode_stored_message
 from lockstep.protocol.model import Message
 from lockstep.protocol.properties import decode_properties, encode_properties
+from lockstep.protocol.pulled import Pulled, decode_records
 from lockstep.remoting.endpoint import Endpoint
 
 __all__ = ["Replies", "RequestMessage", "introduce"]
@@ -101,23 +102,29 @@ class Replies:
 
     def _pushed(self, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand:
         try:
-            message = _message_of(command, self._instance.runtime.now_ms())
+            pulled = _message_of(command, self._instance.runtime.now_ms())
         except (ProtocolError, ValueError, struct.error) as error:
             self._instance.log.error("an answer cannot be read", peer=endpoint.address, error=str(error))
             return command.reply(ResponseCode.SYSTEM_ERROR, remark="process reply message fail")
+        (message,) = pulled.messages
         correlation_id = message.properties.get(names.CORRELATION_ID, "")
-        if message.body_error is not None:  # whoever waits gets it all the same, with its error
-            log = self._instance.log
-            log.error("message_unreadable", correlation_id=correlation_id, error=message.body_error)
         future = self._waiting.pop(correlation_id, None)
         if future is None:
             self._instance.log.warning("an answer nobody waits for", correlation_id=correlation_id)
+        elif pulled.packed:
+            self._instance.runtime.create_task(self._unpack(pulled, future), name=f"unpack {correlation_id}")
         elif not future.done():
             future.set_result(message)
         return command.reply(ResponseCode.SUCCESS)
 
+    async def _unpack(self, pulled: Pulled, future: "asyncio.Future[MessageExt]") -> None:
+        """One that cannot be read is handed over all the same, with its error."""
+        (message,) = await self._instance.unpack_all(pulled)
+        if not future.done():
+            future.set_result(message)
 
-def _message_of(command: RemotingCommand, now_ms: int) -> MessageExt:
+
+def _message_of(command: RemotingCommand, now_ms: int) -> Pulled:
     """The answer as a message. Raises ProtocolError, ValueError."""
     header = command.decode_header(PushReplyMessageRequestHeader)
     properties = decode_properties(header.properties or "")
@@ -138,7 +145,7 @@ def _message_of(command: RemotingCommand, now_ms: int) -> MessageExt:
         header.topic.encode("utf-8", "replace"),
         encode_properties(properties).encode("utf-8", "replace"),
     )
-    return decode_messages(stored)[0]
+    return decode_records(stored, "")
 
 
 def _host(text: str) -> tuple[bytes, int]:

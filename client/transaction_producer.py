@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, LocalTransactionState
-from lockstep.client.instance import BrokerCall
+from lockstep.client.instance import BrokerCall, MQClientInstance
 from lockstep.client.producer import Producer, ProducerParts
 from lockstep.client.request_reply import introduce
 from lockstep.client.send_result import SEND_OK, SendResult
@@ -25,8 +25,9 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
+from lockstep.protocol.pulled import Pulled, decode_records
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import EventLog, log_exception
@@ -248,10 +249,10 @@ class TransactionProducer(Producer):
 
     def _check(self, endpoint: Endpoint, command: RemotingCommand) -> None:
         header = command.decode_header(CheckTransactionStateRequestHeader)
-        messages = decode_messages(command.body)
-        if len(messages) != 1:
-            raise BodyError(f"one message is expected, not {len(messages)}")
-        (message,) = messages
+        pulled = decode_records(command.body, "")
+        if len(pulled.messages) != 1:
+            raise BodyError(f"one message is expected, not {len(pulled.messages)}")
+        (message,) = pulled.messages
         group = message.properties.get(names.PGROUP)
         if group != self.group:
             self._log.warning("asked after a transaction of another group", group=group, msg_id=message.msg_id)
@@ -260,15 +261,19 @@ class TransactionProducer(Producer):
         elif len(self._checks) >= self.config.check_request_hold_max:
             self._log.warning("too many questions after transactions: one is left open", msg_id=message.msg_id)
         else:
-            message.topic = self._tenant.bare(message.topic)
-            runtime = self._parts.instance.runtime
-            task = runtime.create_task(self._answer(endpoint, header, message), name=f"check {message.msg_id}")
+            instance = self._parts.instance
+            answering = self._answer(instance, endpoint, header, pulled)
+            task = instance.runtime.create_task(answering, name=f"check {message.msg_id}")
             self._checks[task] = None
             task.add_done_callback(lambda done: self._checks.pop(done, None))
 
-    async def _answer(self, endpoint: Endpoint, asked: CheckTransactionStateRequestHeader, message: MessageExt) -> None:
+    async def _answer(
+        self, instance: MQClientInstance, endpoint: Endpoint, asked: CheckTransactionStateRequestHeader, pulled: Pulled
+    ) -> None:
         """With the offsets of the question: the half message stands elsewhere by now (wire.md 11)."""
         assert self._checking is not None
+        (message,) = await instance.unpack_all(pulled)
+        message.topic = self._tenant.bare(message.topic)
         async with self._one_check:
             check = partial(self._listener.check_local_transaction, message)
             told = await self._ask(check, self._checking, "checkLocalTransactionState Exception")

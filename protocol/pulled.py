@@ -3,28 +3,33 @@
 from typing import Final, NamedTuple
 
 from lockstep.protocol.compression import PLAIN_BYTES_MAX
+from lockstep.protocol.errors import BodyError
 from lockstep.protocol.message import MessageExt, decode_into, encode_stored_message
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["Pulled", "Taken", "decode_pulled", "take", "unpack"]
+__all__ = ["Pulled", "Taken", "decode_pulled", "decode_records", "take", "unpack", "unpack_all"]
 
 _NO_HOST: Final = bytes(4)
 _NOWHERE: Final = -1  # in the log: a broker that is asked to send it back must not find another message
 
 
 class Pulled(NamedTuple):
-    """`packed` are the places of messages whose body is still compressed; `cut` why there are no more of them."""
+    """`packed` are the places of messages whose body is still compressed; `cut` why there are no more of them;
+    `unreadable`: some have `body_error`."""
 
     messages: list[MessageExt]
     packed: list[int]
     cut: str | None
+    unreadable: bool = False
 
 
 class Taken(NamedTuple):
-    """Messages, and the offset to go on from. `is_raw`: the one message is a record that nobody can read."""
+    """Messages, and the offset to go on from. `unreadable`: some have `body_error`; `is_raw`: there is one message, a
+    record that is none."""
 
     messages: list[MessageExt]
     next_offset: int
+    unreadable: bool = False
     is_raw: bool = False
 
 
@@ -35,15 +40,33 @@ def decode_pulled(buffer: bytes, broker_name: str) -> Pulled:
     return Pulled(messages, packed, cut)
 
 
+def decode_records(buffer: bytes, broker_name: str) -> Pulled:
+    """Of an answer whose records must all be messages. Raises BodyError."""
+    pulled = decode_pulled(buffer, broker_name)
+    if pulled.cut is not None:
+        raise BodyError(pulled.cut)
+    return pulled
+
+
+def unpack_all(pulled: Pulled, plain_bytes_max: int = PLAIN_BYTES_MAX) -> list[MessageExt]:
+    """All of them. Once bodies have `plain_bytes_max` bytes together, the others stay packed and have `body_error`."""
+    unpacked = unpack(pulled, plain_bytes_max).messages
+    left = pulled.messages[len(unpacked) :]
+    why = f"not unpacked: the bodies before it in the same answer have over {plain_bytes_max} bytes"
+    places = {place - len(unpacked) for place in pulled.packed}
+    return unpacked + [message.unreadable(why) if place in places else message for place, message in enumerate(left)]
+
+
 def unpack(pulled: Pulled, plain_bytes_max: int = PLAIN_BYTES_MAX) -> Pulled:
     """With bodies unpacked. Once they have `plain_bytes_max` bytes together, what follows is left to the next pull."""
-    messages, size = pulled.messages.copy(), 0
+    messages, size, unreadable = pulled.messages.copy(), 0, False
     for place in pulled.packed:
         if size >= plain_bytes_max:
-            return Pulled(messages[:place], [], "the bodies before it are large enough")
-        messages[place] = messages[place].unpacked()
-        size += len(messages[place].body)
-    return Pulled(messages, [], pulled.cut)
+            return Pulled(messages[:place], [], "the bodies before it are large enough", unreadable)
+        message = messages[place] = messages[place].unpacked()
+        size += len(message.body)
+        unreadable = unreadable or message.body_error is not None
+    return Pulled(messages, [], pulled.cut, unreadable)
 
 
 def take(pulled: Pulled, data: bytes, queue: MessageQueue, offset: int, count: int, next_offset: int) -> Taken | None:
@@ -57,13 +80,13 @@ def take(pulled: Pulled, data: bytes, queue: MessageQueue, offset: int, count: i
         with its bytes as the body, if no more than one was asked for; else None, and one is to be asked for.
     """
     if pulled.cut is None:
-        return Taken(pulled.messages, next_offset)
+        return Taken(pulled.messages, next_offset, pulled.unreadable)
     if pulled.messages:
-        return Taken(pulled.messages, pulled.messages[-1].queue_offset + 1)
+        return Taken(pulled.messages, pulled.messages[-1].queue_offset + 1, pulled.unreadable)
     if count > 1:
         return None
     at = max(next_offset - 1, offset)
-    return Taken([_raw(data, queue, at, pulled.cut)], at + 1, is_raw=True)
+    return Taken([_raw(data, queue, at, pulled.cut)], at + 1, unreadable=True, is_raw=True)
 
 
 def _raw(data: bytes, queue: MessageQueue, offset: int, why: str) -> MessageExt:

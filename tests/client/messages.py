@@ -15,6 +15,7 @@ def stored_bytes(
     *,
     topic: str = "T",
     flag: int = 0,
+    sys_flag: int = 0,
     reconsume_times: int = 0,
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
@@ -24,7 +25,7 @@ def stored_bytes(
         flag=flag,
         queue_offset=offset,
         commit_log_offset=offset * 1000,
-        sys_flag=0,
+        sys_flag=sys_flag,
         born_timestamp=1,
         born_host=bytes(4),
         born_port=1,

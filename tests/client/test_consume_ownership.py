@@ -189,6 +189,8 @@ async def test_a_trace_that_cannot_be_written(stage: Stage) -> None:
     assert service.handled == [0, 0, 0, 1]
     assert service.offsets == [1, 2]
     assert stage.events("error") == ["consumption failed: queue suspended"] * 2
+    raised = [fields for level, _, fields in stage.log.events if level == "error"]
+    assert all(isinstance(fields["exc_info"], OSError) for fields in raised), "their tracebacks are shown"
     trace.close()
 
 
