@@ -97,14 +97,14 @@ def test_without_a_loop_all_is_done_at_once() -> None:
     assert done == ["all"]
 
 
+def failing(steps: int) -> Steps:
+    for _ in range(steps):
+        yield None
+    raise ValueError("no")
+
+
 def test_a_job_that_fails_ends_alone() -> None:
     """The jobs behind it and those of other keys go on, whether it fails at its first step or later."""
-
-    def failing(steps: int) -> Steps:
-        for _ in range(steps):
-            yield None
-        raise ValueError("no")
-
     for steps in (0, 1):
         loop = Loop()
         loop.work.start("a", loop.job("a", 2))
@@ -123,13 +123,8 @@ def test_a_job_that_fails_ends_alone() -> None:
 def test_a_first_step_that_fails_is_its_starters_concern() -> None:
     """Nothing is left of it, and the next job of its key is done."""
     loop = Loop()
-
-    def failing() -> Steps:
-        raise ValueError("no")
-        yield None
-
     with pytest.raises(ValueError, match="no"):
-        loop.work.start("a", failing())
+        loop.work.start("a", failing(0))
     assert loop.work.count_of("a") == 0
     loop.work.start("a", loop.job("a", 1))
     assert loop.done == ["a0"]
