@@ -114,6 +114,32 @@ def test_nonsense_from_a_consumer_is_an_error_and_no_exception() -> None:
     assert world.reply().code == C.SYSTEM_ERROR
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b" " * (1024 * 1024 + 1), "1048577 bytes are over the limit of 1048576"),
+        (b"{properties:{" + b" " * (128 * 1024) + b"}}", "131087 bytes are over the limit of 131072"),
+    ],
+)
+def test_an_answer_that_is_too_long_is_not_written_anew(body: bytes, says: str) -> None:
+    """Of 1 MiB, and of 128 KiB where it is no strict JSON; the remark has both numbers."""
+    world = World(MSGPACK, JSON)
+    world.admin.call(R.GET_CONSUMER_RUNNING_INFO, ASK_RUNNING)
+    _, _, then = world.client.connection.asked.pop()
+    then(RemotingCommand(0, body=body, flag=1))
+    assert world.reply().code == C.SYSTEM_ERROR
+    assert says in str(world.reply().remark)
+
+
+def test_an_answer_in_fastjsons_dialect_is_written_anew_up_to_its_limit() -> None:
+    """As Java's clients write them, of some KiB."""
+    world = World(MSGPACK, JSON)
+    world.admin.call(R.GET_CONSUMER_RUNNING_INFO, ASK_RUNNING)
+    _, _, then = world.client.connection.asked.pop()
+    then(RemotingCommand(0, body=b"{properties:{a:'b'}" + b" " * (100 * 1024) + b"}", flag=1))
+    assert decode_body(ConsumerRunningInfo, world.reply().body, MSGPACK).properties == {"a": "b"}
+
+
 def test_a_consumer_that_is_not_online_is_not_asked() -> None:
     """SYSTEM_ERROR at once, in RocketMQ's words."""
     world = World()
