@@ -4,15 +4,20 @@ What is put is not counted when it comes: the offsets of the queues tell it when
 once a pull. Times are those of the samples: each 10 s for the minute, 10 min for the hour and 1 h for the day.
 """
 
+import sys
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.admin_bodies import BrokerStatsData, BrokerStatsItem
 from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
 
 __all__ = ["SAMPLE_INTERVAL_MS", "BrokerStats", "Counted", "Rates", "Totals"]
 
 _DAY_MS: Final = 86_400_000
+_GETS_MAX: Final = 256  # that are not counted yet, of topic, queue and group
+_ITEMS_A_STEP: Final = 256
 _RATE_WINDOWS_MS: Final = (10_000, 60_000, 600_000)
 
 
@@ -38,6 +43,12 @@ class _Item:
         self.value += value
         self.times += times
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing was added for a day."""
+        samples = self.day.samples
+        return len(samples) == samples.maxlen and samples[0][1:] == (self.value, self.times)
+
 
 class Rates(NamedTuple):
     """A second, over the last 10 s, 60 s and 600 s, or for as long as we run."""
@@ -61,12 +72,27 @@ class Totals(NamedTuple):
 
 
 class BrokerStats:
-    """`on_got` and `missed` are the hot path's; the rest is called each 10 s or when somebody asks."""
+    """`on_got` and `missed` are the hot path's; the rest is called each 10 s or when somebody asks.
 
-    def __init__(self, store: Counted, cluster: str, now_ms: int) -> None:
+    With `items_max` items nothing else is counted, until some had nothing to count for a day; `on_full` is called each
+    10 s with their number then.
+    """
+
+    def __init__(
+        self,
+        store: Counted,
+        cluster: str,
+        now_ms: int,
+        items_max: int = sys.maxsize,
+        on_full: Callable[[int, int], None] = lambda items_max, now_ms: None,
+    ) -> None:
+        self._items_max = items_max
+        self._on_full = on_full
+        self._is_full = False
+        self._got = self._found = 0  # since the last count
         self._store = store
         self._cluster = cluster
-        self._items: dict[tuple[str, str], _Item] = {}
+        self._items = {(name, cluster): _Item() for name in ("BROKER_PUT_NUMS", "BROKER_GET_NUMS")}
         self._offsets: dict[tuple[str, int], int] = {}  # up to where a queue's messages are counted
         self._gets: dict[tuple[str, int, str], list[int]] = {}  # (topic, queue id, group) -> messages, bytes, pulls
         self._totals = Totals()
@@ -83,6 +109,8 @@ class BrokerStats:
         key = (topic, queue_id, group)
         counts = self._gets.get(key)
         if counts is None:
+            if len(self._gets) >= _GETS_MAX:
+                self._count_gets()
             counts = self._gets[key] = [0, 0, 0]
         counts[0] += message_count
         counts[1] += body_bytes
@@ -111,7 +139,8 @@ class BrokerStats:
             self._add("QUEUE_PUT_NUMS", f"{topic}@{queue_id}", end - first, end - first)
             put += end - first
             put_bytes += size_bytes
-        got, found = self._count_gets()
+        self._count_gets()
+        got, found, self._got, self._found = self._got, self._found, 0, 0
         self._add("BROKER_PUT_NUMS", self._cluster, put, put)
         self._add("BROKER_GET_NUMS", self._cluster, got, found)
         before = self._totals
@@ -120,35 +149,46 @@ class BrokerStats:
         )
         return self._totals
 
-    def _count_gets(self) -> tuple[int, int]:
+    def _count_gets(self) -> None:
         gets, self._gets = self._gets, {}
         for (topic, queue_id, group), (messages, size_bytes, pulls) in gets.items():
             self._add("GROUP_GET_NUMS", f"{topic}@{group}", messages, pulls)
             self._add("GROUP_GET_SIZE", f"{topic}@{group}", size_bytes, pulls)
             self._add("QUEUE_GET_NUMS", f"{topic}@{queue_id}@{group}", messages, pulls)
-        return sum(counts[0] for counts in gets.values()), sum(counts[2] for counts in gets.values())
+            self._got += messages
+            self._found += pulls
 
     def _add(self, name: str, key: str, value: int, times: int) -> None:
         item = self._items.get((name, key))
         if item is None:
+            if len(self._items) >= self._items_max:
+                self._is_full = True
+                return
             item = self._items[name, key] = _Item()
         item.add(value, times)
 
     # Sampling ------------------------------------------------------------------------------------------------
 
-    def sample(self, now_ms: int) -> None:
-        """Each 10 s."""
+    def sample(self, now_ms: int) -> Steps:
+        """Each 10 s, some items a step."""
         totals = self.count()
         self._history.append((now_ms, totals))
         if now_ms // _DAY_MS > self._mornings[1][0] // _DAY_MS:  # days are those of UTC
             self._mornings = [self._mornings[1], (now_ms, totals)]
         is_hour, is_day = self._sample_times.due(now_ms)
-        for item in self._items.values():
+        is_full, self._is_full = self._is_full, False
+        if is_full:
+            self._on_full(self._items_max, now_ms)
+        for number, (key, item) in enumerate(tuple(self._items.items()), 1):
+            if is_full and item.is_idle:
+                del self._items[key]
             item.minute.sample(now_ms, item.value, item.times)
             if is_hour:
                 item.hour.sample(now_ms, item.value, item.times)
             if is_day:
                 item.day.sample(now_ms, item.value, item.times)
+            if number % _ITEMS_A_STEP == 0:
+                yield None
 
     # Questions -----------------------------------------------------------------------------------------------
 

@@ -126,7 +126,8 @@ class BrokerConfig:
     header_bytes_max: int = HEADER_BYTES_MAX
     structured_body_bytes_max: int = 1024 * 1024  # of every request whose body is no message
     batch_messages_max: int = 10_000
-    offset_entries_max: int = setting(100_000, live=True)  # of groups, a queue each
+    offset_entries_max: int = setting(200_000, live=True)  # of groups, a queue each
+    statistics_max: int = 50_000  # of topics, queues and groups; about 2.7 kB each
     lock_queues_per_request_max: int = 4096
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
@@ -304,7 +305,7 @@ _POSITIVE = (
     "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
     "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
     "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
-    "batch_messages_max", "offset_entries_max", "lock_entries_per_group_max", "lock_entries_max",
+    "batch_messages_max", "offset_entries_max", "statistics_max", "lock_entries_per_group_max", "lock_entries_max",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ Handlers in `processors` act on a Broker; the shell in `server` gives it connect
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lockstep.broker.broker_stats import BrokerStats
@@ -114,7 +115,9 @@ class Broker:
         self.on_stored = self.hold.on_arrival
         self.store = self._new_store(storage)
         self.delays = DelayService(self.store, parse_delay_levels(config.delay_levels))
-        self.stats = BrokerStats(self.store, config.cluster, started_ms)
+        self.stats = BrokerStats(
+            self.store, config.cluster, started_ms, config.statistics_max, partial(self.limits.met, "statistics_max")
+        )
         self.config_version = DataVersion(0, started_ms)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
         self.message_id_prefix = ""
@@ -258,6 +261,10 @@ class Broker:
                 yield None
 
     # Timers --------------------------------------------------------------------------------------------------
+
+    def sample(self, now_ms: int) -> None:
+        """Every 10 s: the windows of the statistics."""
+        self.work.start(self.stats, self.stats.sample(now_ms))
 
     def scan(self, now_ms: int) -> None:
         """Every 10 s: close what has not sent a heartbeat for 120 s, forget idle lanes and old filters.

@@ -178,7 +178,7 @@ class BrokerServer:
             due_timer.check()
         self._end_of_watch = self._runtime.on_wake(self._woke)
         self._every(config.scan_interval_ms, "scan clients", broker.scan)
-        self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.stats.sample)
+        self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
         if self.name_server is not None:
             check_own = self._registration.check_own

@@ -161,7 +161,7 @@ def test_statistics_are_viewed_by_name_and_key(peer: Peer) -> None:
     """What does not exist is an error in RocketMQ's words."""
     peer.send_many(3)
     peer.now_ms += 10_000
-    peer.broker.stats.sample(peer.now_ms)
+    peer.broker.sample(peer.now_ms)
     reply = peer.answer(R.VIEW_BROKER_STATS_DATA, ViewBrokerStatsRequestHeader("TOPIC_PUT_NUMS", "T"))
     assert decode_body(BrokerStatsData, reply.body, peer.encoding).stats_minute.sum == 3
     unknown = peer.answer(R.VIEW_BROKER_STATS_DATA, ViewBrokerStatsRequestHeader("TOPIC_PUT_NUMS", "nowhere"))

@@ -1,5 +1,7 @@
 """Statistics by windows, from the offsets of queues and the counts of pulls (wire.md 2.4, 2.6)."""
 
+from collections import deque
+
 from lockstep.broker.broker_stats import SAMPLE_INTERVAL_MS, BrokerStats
 from lockstep.protocol.admin_bodies import BrokerStatsItem
 
@@ -24,16 +26,19 @@ class Store:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, items_max: int = 1000) -> None:
         self.store = Store()
-        self.stats = BrokerStats(self.store, "C", NOW_MS)
+        self.full_at_ms: list[int] = []
+        self.stats = BrokerStats(
+            self.store, "C", NOW_MS, items_max, lambda items_max, now_ms: self.full_at_ms.append(now_ms)
+        )
         self.now_ms = NOW_MS
 
     def pass_time(self, passed_ms: int) -> None:
         """Sampling as the broker's timer does."""
         for _ in range(passed_ms // SAMPLE_INTERVAL_MS):
             self.now_ms += SAMPLE_INTERVAL_MS
-            self.stats.sample(self.now_ms)
+            deque(self.stats.sample(self.now_ms), 0)
 
     def minute(self, name: str, key: str) -> BrokerStatsItem:
         data = self.stats.view(name, key)
@@ -122,3 +127,35 @@ def test_a_day_begins_with_what_was_counted_until_then() -> None:
     assert [totals.put for totals in world.stats.mornings()] == [0, 3]
     world.pass_time(24 * HOUR_MS)
     assert [totals.put for totals in world.stats.mornings()] == [3, 7]
+
+
+def test_items_have_a_bound_and_those_that_were_idle_for_a_day_make_room() -> None:
+    """A peer that pulls in the name of ever more groups fills no memory; what is counted by then goes on."""
+    world = World(items_max=8)
+    for number in range(100):
+        world.stats.on_got(f"G{number}", "T", 0, 2, 10)
+    world.pass_time(10_000)
+    assert world.minute("GROUP_GET_NUMS", "T@G0").sum == 2
+    assert world.stats.view("GROUP_GET_NUMS", "T@G99") is None
+    assert world.full_at_ms
+    world.stats.on_got("G0", "T", 0, 3, 10)
+    world.pass_time(10_000)
+    assert world.minute("GROUP_GET_NUMS", "T@G0").sum == 5
+    for _ in range(26):
+        world.stats.on_got("G0", "T", 0, 1, 10)
+        world.pass_time(HOUR_MS)
+    world.stats.on_got("new", "T", 0, 2, 10)  # finds no room yet: then idle items go
+    world.pass_time(10_000)
+    world.stats.on_got("new", "T", 0, 2, 10)
+    world.pass_time(10_000)
+    assert world.minute("GROUP_GET_NUMS", "T@new").sum == 2
+    assert world.stats.view("GROUP_GET_NUMS", "T@G0") is not None
+
+
+def test_many_items_are_sampled_in_steps() -> None:
+    """Thousands of queues would keep the loop for long."""
+    world = World(items_max=3000)
+    for number in range(900):
+        world.stats.on_got("G", "T", number, 1, 10)
+    assert len(list(world.stats.sample(NOW_MS + 10_000))) > 2
+    assert world.minute("QUEUE_GET_NUMS", "T@899@G").sum == 1

@@ -83,7 +83,7 @@ def test_the_rate_of_a_group_is_that_of_its_pulls(peer: Peer) -> None:
     """Messages a second, of the last minute's samples."""
     commit(peer, "G", 2)
     peer.pull(0)
-    peer.broker.stats.sample(peer.now_ms)
+    peer.broker.sample(peer.now_ms)
     assert stats(peer, "G").consume_tps == pytest.approx(0.3)
 
 
