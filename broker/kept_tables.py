@@ -1,7 +1,7 @@
 """What a broker keeps beside its messages: topics, groups and offsets, in RocketMQ's own files (wire.md 8.4)."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -84,17 +84,23 @@ class KeptTables:
             self.delays_log_offset = delays.log_offset
 
     def _restore_offsets(self, read: ConsumerOffsetTable, entries_max: int) -> None:
-        """Offsets that no commit could have stored are left out. Their topics may have been deleted meanwhile."""
+        """Offsets that no commit could have stored are left out. Their topics may have been deleted meanwhile.
+
+        More than `entries_max` are kept: a consumer whose offset is lost leaves messages out, or repeats them.
+        """
         offsets, left_out_count = self._tables.offsets, 0
         for key, of_queue in read.offset_table.items():
             topic, _, group = key.partition("@")
             for queue_id, offset in of_queue.items():
-                if _is_lawful(topic, group, queue_id, offset) and len(offsets) < entries_max:
+                if _is_lawful(topic, group, queue_id, offset):
                     offsets.commit(group, topic, queue_id, offset)
                 else:
                     left_out_count += 1
+        offsets.all()  # the first is the longest, and nobody waits now
         if left_out_count:
             self._log.warning("offsets_left_out", file=OFFSETS, count=left_out_count, kept=len(offsets))
+        if len(offsets) > entries_max:
+            self._log.warning("offsets_over_limit", file=OFFSETS, count=len(offsets), offset_entries_max=entries_max)
 
     def _read(self, name: str, body_class: type[B]) -> B | None:
         found = self._data_dir.read_config(name)
@@ -125,13 +131,12 @@ class KeptTables:
     def writings(self) -> list[Writing]:
         """Of offsets as they stand now; nothing of them may be written before the log is safe up to now."""
         tables = self._tables
-        bodies: dict[str, WireBody] = {
-            OFFSETS: ConsumerOffsetTable(
-                {f"{topic}@{group}": of for (topic, group), of in tables.offsets.all().items()}
-            ),
-            DELAYS: self._delay_offsets(),
-        }
-        return [partial(self._write, name, body) for name, body in bodies.items()]
+        offsets = partial(self._write_offsets, tables.offsets.all())
+        return [offsets, partial(self._write, DELAYS, self._delay_offsets())]
+
+    def _write_offsets(self, offsets: Mapping[tuple[str, str], Mapping[int, int]]) -> None:
+        table = {f"{topic}@{group}": of_queues for (topic, group), of_queues in offsets.items()}
+        self._write(OFFSETS, ConsumerOffsetTable(table))
 
     def _delay_offsets(self) -> DelayOffsetTable:
         """While nothing is delivered an older log offset says the same, so that the file need not be written anew."""

@@ -1,11 +1,12 @@
 """Committed offsets: (topic, group) -> queue id -> next offset to consume (wire.md 8.1 and 8.2)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final
 
 __all__ = ["NO_OFFSET", "ConsumerOffsetManager"]
 
 NO_OFFSET: Final = -1
+_LOOKED_AT_A_STEP: Final = 512
 
 
 class ConsumerOffsetManager:
@@ -14,6 +15,9 @@ class ConsumerOffsetManager:
         self._topics_of: dict[str, dict[str, None]] = {}  # group -> topics
         self._groups_of: dict[str, dict[str, None]] = {}  # topic -> groups
         self._count = 0
+        self._copies: dict[tuple[str, str], dict[int, int]] = {}  # nobody writes to one that was given out
+        self._changed: set[tuple[str, str]] = set()  # since they were copied
+        self.deletions_seen = -1  # of topics, when their offsets were forgotten last
 
     def __len__(self) -> int:
         """Offsets of all groups, topics and queues."""
@@ -21,6 +25,7 @@ class ConsumerOffsetManager:
 
     def _offsets(self, topic: str, consumer_group: str) -> dict[int, int]:
         """The offsets of a group's topic, to be written to."""
+        self._changed.add((topic, consumer_group))
         offsets = self._table.get((topic, consumer_group))
         if offsets is None:
             offsets = self._table[topic, consumer_group] = {}
@@ -29,6 +34,7 @@ class ConsumerOffsetManager:
         return offsets
 
     def _remove(self, topic: str, consumer_group: str) -> None:
+        self._changed.add((topic, consumer_group))
         self._count -= len(self._table.pop((topic, consumer_group)))
         for index, name, other in (
             (self._topics_of, consumer_group, topic),
@@ -51,13 +57,22 @@ class ConsumerOffsetManager:
         """Something is stored, so a commit adds nothing to the table."""
         return queue_id in self._table.get((topic, consumer_group), ())
 
-    def forget_topics(self, is_gone: Callable[[str], bool]) -> int:
-        """Forget the offsets of topics that are not there any more. Returns how many."""
-        before = self._count
-        for topic in [topic for topic in self._groups_of if is_gone(topic)]:
-            for consumer_group in list(self._groups_of[topic]):
-                self._remove(topic, consumer_group)
-        return before - self._count
+    def forget_topics(self, is_gone: Callable[[str], bool]) -> Generator[None, None, int]:
+        """Forget the offsets of topics that are not there any more, some a step. Returns how many."""
+        forgotten_count = looked_at = 0
+        for topic in list(self._groups_of):
+            for consumer_group in list(self._groups_of.get(topic, ())) if is_gone(topic) else ():
+                offsets = self._table.get((topic, consumer_group))
+                if offsets is not None:
+                    forgotten_count += len(offsets)
+                    self._remove(topic, consumer_group)
+                looked_at += 1
+                if looked_at % _LOOKED_AT_A_STEP == 0:
+                    yield None
+            looked_at += 1
+            if looked_at % _LOOKED_AT_A_STEP == 0:
+                yield None
+        return forgotten_count
 
     def query(self, consumer_group: str, topic: str, queue_id: int) -> int:
         """The committed offset; -1 for none, and a stored negative one counts as none."""
@@ -83,6 +98,7 @@ class ConsumerOffsetManager:
 
     def lower_to(self, max_offsets: Mapping[tuple[str, int], int]) -> None:
         """After a crash: what a group committed of messages that the log has lost is not there to be skipped."""
+        self._changed.update(self._table)
         for (topic, _), offsets in self._table.items():
             for queue_id, committed in offsets.items():
                 offsets[queue_id] = min(committed, max_offsets.get((topic, queue_id), committed))
@@ -105,8 +121,18 @@ class ConsumerOffsetManager:
         return self._table
 
     def all(self) -> dict[tuple[str, str], dict[int, int]]:
-        """(topic, group) -> queue id -> committed offset."""
-        return {key: dict(offsets) for key, offsets in self._table.items()}
+        """(topic, group) -> queue id -> committed offset, as they stand now; later commits change nothing in it.
+
+        Only what changed since the last time is copied: this is asked each five seconds, however many there are.
+        """
+        changed, self._changed = self._changed, set()
+        for key in changed:
+            offsets = self._table.get(key)
+            if offsets is None:
+                self._copies.pop(key, None)
+            else:
+                self._copies[key] = dict(offsets)
+        return dict(self._copies)
 
     def clone(self, source_group: str, to_group: str, topic: str) -> None:
         """Give a group another's offsets of a topic, instead of its own."""

@@ -53,6 +53,7 @@ class TopicConfigManager:
         self._on_change = on_change
         self._table: dict[str, TopicConfig] = {}
         self._version = DataVersion(0, 0)
+        self.deletions = 0
         traces = [] if trace_topic is None else [trace_topic]
         self._own = frozenset({cluster, broker_name, reply_topic(cluster), *traces})
         full = _READ_WRITE | _INHERIT
@@ -133,6 +134,7 @@ class TopicConfigManager:
         """False when there was no such topic. Name servers keep its route until they are told (wire.md 2.7)."""
         if self._table.pop(topic, None) is None:
             return False
+        self.deletions += 1
         self._changed((), now_ms)
         return True
 

@@ -6,7 +6,8 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import reply_in_steps
-from lockstep.broker.processors.refusal import Refusal, check_limit
+from lockstep.broker.processors.offset import check_room
+from lockstep.broker.processors.refusal import Refusal
 from lockstep.protocol.admin_bodies import ConsumeStats, OffsetWrapper, QueueTimeSpan
 from lockstep.protocol.admin_headers import (
     CloneGroupOffsetRequestHeader,
@@ -68,8 +69,8 @@ def clone_offsets(broker: Broker, connection: Connection, command: RemotingComma
     for topic in [header.topic] if header.topic else broker.offsets.topics_of(header.src_group):
         if broker.topics.get(topic) is None or (not header.offline and _unsubscribed(broker, header.src_group, topic)):
             continue
-        count = len(broker.offsets) + len(broker.offsets.queues_of(header.src_group, topic))
-        check_limit(broker, connection, "offset_entries_max", count, now_ms)
+        new = broker.offsets.queues_of(header.src_group, topic)
+        check_room(broker, connection, len(new) - len(broker.offsets.queues_of(header.dest_group, topic)), now_ms)
         broker.offsets.clone(header.src_group, header.dest_group, topic)
     return command.reply(ResponseCode.SUCCESS)
 

@@ -4,6 +4,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.offset_manager import NO_OFFSET
 from lockstep.broker.processors.refusal import Refusal, check_limit
+from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError, shown
@@ -19,6 +20,7 @@ from lockstep.protocol.headers import (
 from lockstep.protocol.names import check_group
 
 __all__ = [
+    "check_room",
     "commit_offset",
     "commit_with_pull",
     "earliest_store_time",
@@ -75,14 +77,28 @@ def _check_place(broker: Broker, header: UpdateConsumerOffsetRequestHeader) -> N
 
 
 def _check_room(broker: Broker, connection: Connection, header: UpdateConsumerOffsetRequestHeader, now_ms: int) -> None:
-    """Raises Refusal when the table is full. Offsets of topics that were deleted make room."""
     group, topic, queue_id, _ = header
-    if broker.offsets.knows(group, topic, queue_id) or len(broker.offsets) < broker.config.offset_entries_max:
+    if not broker.offsets.knows(group, topic, queue_id):
+        check_room(broker, connection, 1, now_ms)
+
+
+def check_room(broker: Broker, connection: Connection, count: int, now_ms: int) -> None:
+    """Raises Refusal when the table has no room for so many offsets. Those of topics that were deleted make room, if
+    not for this request then for the next.
+    """
+    offsets = broker.offsets
+    if count <= 0 or len(offsets) + count <= broker.config.offset_entries_max:
         return
-    forgotten_count = broker.offsets.forget_topics(lambda topic: broker.topics.get(topic) is None)
+    if offsets.deletions_seen != broker.topics.deletions:
+        offsets.deletions_seen = broker.topics.deletions
+        broker.work.start(offsets, _forget_deleted(broker))
+    check_limit(broker, connection, "offset_entries_max", len(offsets) + count, now_ms)
+
+
+def _forget_deleted(broker: Broker) -> Steps:
+    forgotten_count = yield from broker.offsets.forget_topics(lambda topic: broker.topics.get(topic) is None)
     if forgotten_count:
         broker.log.info("offsets_of_deleted_topics_forgotten", count=forgotten_count)
-    check_limit(broker, connection, "offset_entries_max", len(broker.offsets) + 1, now_ms)
 
 
 def commit_offset(

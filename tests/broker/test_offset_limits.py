@@ -1,7 +1,11 @@
 """Which offsets a broker stores: of groups that can be, of what is there, and only so many (wire.md 8.2)."""
 
+from collections.abc import Callable, Generator
+from typing import Any
+
 import pytest
 
+from lockstep.protocol.admin_headers import CloneGroupOffsetRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
 from tests.broker.helpers import NOW_MS, Peer
@@ -65,3 +69,62 @@ def test_offsets_have_a_bound_and_those_of_deleted_topics_make_room() -> None:
     assert commit("H", "T") == 0
     assert len(peer.broker.offsets) == 2
     assert peer.broker.offsets.topics_of("G") == ["T"]
+
+
+def filled(**settings: Any) -> Peer:
+    """A broker whose table of offsets is full, half of it with those of a topic that is deleted."""
+    peer = Peer(offset_entries_max=2000, **settings)
+    peer.make_topics("T", "old")
+    for number in range(1000):
+        for topic in ("T", "old"):
+            assert committed(peer, f"G{number}", topic) == 0
+    return peer
+
+
+def committed(peer: Peer, group: str, topic: str) -> int:
+    return peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader(group, topic, 0, 7)).code
+
+
+def test_offsets_of_deleted_topics_are_forgotten_in_steps() -> None:
+    """The commit that meets the bound may be refused; one after the steps finds room, and nobody waited for them."""
+    peer, turns = filled(), list[Callable[[], None]]()
+    peer.broker.work.soon = turns.append
+    peer.broker.topics.delete("old", NOW_MS)
+    assert committed(peer, "new", "T") in (0, C.SYSTEM_ERROR)
+    assert len(peer.broker.offsets) > 1001
+    while turns:
+        turns.pop(0)()
+    assert len(peer.broker.offsets) in (1000, 1001)
+    assert committed(peer, "new", "T") == 0
+    assert ("info", "offsets_of_deleted_topics_forgotten", {"count": 1000}) in peer.log.events
+
+
+def test_a_full_table_is_not_looked_through_for_every_commit() -> None:
+    """Only when a topic was deleted since the last time: a refusal costs little, however many topics there are."""
+    peer, looks = filled(), list[int]()
+    offsets = peer.broker.offsets
+    forget_topics = offsets.forget_topics
+
+    def counting(is_gone: Callable[[str], bool]) -> Generator[None, None, int]:
+        looks.append(len(offsets))
+        return forget_topics(is_gone)
+
+    offsets.forget_topics = counting  # type: ignore[method-assign]
+    assert [committed(peer, "new", "T") for _ in range(5)] == [C.SYSTEM_ERROR] * 5
+    assert len(looks) == 1
+    peer.broker.topics.delete("old", NOW_MS)
+    assert committed(peer, "new", "T") == 0
+    assert len(looks) == 2
+
+
+def test_offsets_that_are_cloned_have_the_same_bound() -> None:
+    """Those of deleted topics make room for them too, and what a group has already needs none."""
+    peer = filled()
+
+    def cloned(to_group: str) -> int:
+        return peer.answer(R.CLONE_GROUP_OFFSET, CloneGroupOffsetRequestHeader("G0", to_group, "T", True)).code
+
+    assert [cloned("new"), cloned("G1")] == [C.SYSTEM_ERROR, 0]
+    peer.broker.topics.delete("old", NOW_MS)
+    assert cloned("new") == 0
+    assert peer.broker.offsets.query("new", "T", 0) == 7

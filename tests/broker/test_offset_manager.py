@@ -45,3 +45,22 @@ def test_groups_behind_an_offset_are_named() -> None:
     assert list(offsets.committed_below("T", 0, 5)) == [("behind", 4)]
     assert offsets.groups() == ["behind", "level", "elsewhere", "unknown"]
     assert [offsets.topics_of(group) for group in ("behind", "elsewhere")] == [["T"], ["U"]]
+
+
+def test_what_was_given_out_stays_as_it_was() -> None:
+    """`all` copies what changed since the last time, whatever changed it; later commits are not in what it gave."""
+    offsets = ConsumerOffsetManager()
+    offsets.commit("G", "T", 0, 1)
+    offsets.commit("H", "T", 0, 2)
+    before = offsets.all()
+    offsets.commit("G", "T", 0, 5)
+    offsets.commit("G", "T", 1, 6)
+    offsets.clone("G", "C", "T")
+    offsets.remove_group("H")
+    assert before == {("T", "G"): {0: 1}, ("T", "H"): {0: 2}}
+    assert offsets.all() == {("T", "G"): {0: 5, 1: 6}, ("T", "C"): {0: 5, 1: 6}}
+    offsets.lower_to({("T", 0): 3})
+    assert offsets.all() == {("T", "G"): {0: 3, 1: 6}, ("T", "C"): {0: 3, 1: 6}}
+    for _ in offsets.forget_topics(lambda _: True):
+        pass
+    assert offsets.all() == {}
