@@ -148,7 +148,7 @@ class Explainer:
         topic, group = self._topic, self._consumer.group
         try:
             rows = await self._admin.list_locks(group)
-        except (NotLockstepError, ClientError, RemotingError):
+        except (NotLockstepError, ClientError, RemotingError, ProtocolError):
             rows = []
         held = [row for row in rows if row.queue.topic == topic and row.remaining_ms > 0]
         if not held:

@@ -11,6 +11,7 @@ from lockstep.client.queue_locks import Locks
 from lockstep.client.rebalance import Rebalance
 from lockstep.client.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.logs import log_exception
 
 __all__ = ["OffsetReset"]
 
@@ -78,12 +79,6 @@ class OffsetReset:
             await asyncio.sleep(delay_ms / 1000)
             await self._when_idle([process_queue])
 
-    async def restart(self, offsets: Mapping[ProcessQueue, int]) -> None:
-        """Begin again at these offsets, when no listener of these queues runs any more."""
-        for process_queue, offset in offsets.items():
-            self._want(process_queue, offset)
-        await self._when_idle(list(offsets))
-
     def _want(self, process_queue: ProcessQueue, offset: int) -> None:
         process_queue.resetting = True  # a rebalance leaves it to us: it would commit what was handled
         self._wanted[process_queue] = offset
@@ -119,6 +114,9 @@ class OffsetReset:
             for process_queue in left:
                 if not self._stopped and self._table.get(process_queue.queue) is process_queue:
                     self._leave_table(process_queue, owned=process_queue.queue in owned)
+        except Exception as error:  # a trace that cannot be written, say: the queues are left to the rebalance
+            queues = ", ".join([str(process_queue.queue) for process_queue in left])
+            log_exception(self._instance.log, "offset_reset_failed", error, queues=queues)
         finally:
             for process_queue in process_queues:
                 del self._wanted[process_queue]

@@ -9,6 +9,7 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Pulled", "Taken", "decode_pulled", "decode_records", "take", "unpack", "unpack_all"]
 
+_ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024  # 64 messages, the most of one query, of RocketMQ's 4 MiB
 _NO_HOST: Final = bytes(4)
 _NOWHERE: Final = -1  # in the log: a broker that is asked to send it back must not find another message
 
@@ -48,7 +49,7 @@ def decode_records(buffer: bytes, broker_name: str) -> Pulled:
     return pulled
 
 
-def unpack_all(pulled: Pulled, plain_bytes_max: int = PLAIN_BYTES_MAX) -> list[MessageExt]:
+def unpack_all(pulled: Pulled, plain_bytes_max: int = _ANSWER_BYTES_MAX) -> list[MessageExt]:
     """All of them. Once bodies have `plain_bytes_max` bytes together, the others stay packed and have `body_error`."""
     unpacked = unpack(pulled, plain_bytes_max).messages
     left = pulled.messages[len(unpacked) :]

@@ -3,6 +3,7 @@
 from lockstep.client.offset_reset import OffsetReset
 from tests.client.rebalancing import UNLOCK, rebalancing
 from tests.client.stage import Stage, on_stage, queue_at
+from tests.client.test_offset_reset import correct_to
 
 
 @on_stage
@@ -18,9 +19,10 @@ async def test_a_queue_that_is_not_ours_any_more_is_not_reset(stage: Stage) -> N
         it.instance, it.table, it.locks, it.offsets, it.rebalance, done=lambda: told.append("done"), trace=it.trace
     )
     it.taken = [queue_at(0)]
-    await reset.restart({lost: 7, kept: 8})
+    await correct_to(reset, lost, 7)
+    await correct_to(reset, kept, 8)
     await stage.world.sleep_ms(10)  # one-way requests arrive
-    assert (it.table, it.committed(), told) == ({}, [(1, 8)], ["done"])
+    assert (it.table, it.committed(), told) == ({}, [(1, 8)], ["done", "done"])
     assert stage.events("warning") == ["lock refused: offset not reset"]
     await stage.world.sleep_ms(60_000)
     assert [queues for queues in it.asked(UNLOCK) if queue_at(0) in queues] == []
