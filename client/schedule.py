@@ -7,7 +7,10 @@ machine wakes, not when the timer would have come. A lock is renewed, and a hear
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from lockstep.remoting.logs import EventLog
+from lockstep.client.errors import ClientError
+from lockstep.protocol.errors import ProtocolError
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.logs import EventLog, log_exception
 from lockstep.remoting.runtime import Runtime
 
 __all__ = ["Schedule"]
@@ -36,8 +39,10 @@ class Schedule:
             await self._until(due_ms)
             try:
                 await work()
-            except Exception as error:
+            except (RemotingError, ClientError, ProtocolError, OSError) as error:
                 self._log.warning(f"{name} failed", error=f"{type(error).__name__}: {error}")
+            except Exception as error:
+                log_exception(self._log, f"{name} failed", error)
             # Rounds that were missed, because the process slept, are not made up for.
             due_ms = max(due_ms + interval_ms, self._runtime.now_ms())
 

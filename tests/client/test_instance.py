@@ -208,7 +208,8 @@ async def test_rounds_of_a_schedule(stage: Stage) -> None:
     schedule.every(1000, work, first_ms=100, name="work")
     await stage.world.sleep_ms(4000)
     assert times == [100, 1100, 2100, 3100]
-    assert stage.events("warning") == ["work failed"]
+    [fields] = [fields for level, event, fields in stage.log.events if (level, event) == ("error", "work failed")]
+    assert isinstance(fields["exc_info"], LookupError), "what was not expected is shown with its traceback"
     stage.world.pause("client")
     resume_at = stage.world.elapsed_ms + 10_000
     stage.world.loop.call_later(10, stage.world.resume, "client", context=stage.world.loop.ground)

@@ -11,6 +11,15 @@ SLEPT: Final = ("tests/scenarios/test_sleep.py",)
 
 LATE: Final = (
     Protection(
+        "administrator-waits-for-queue",
+        "An administrator's message is handled although its asker has given up while the queue was busy.",
+        "client/consume_directly.py",
+        "        start = _Start(self._runtime)  # the wait for the queue's other calls counts too\n"
+        "        async with self._between_runs(queue):\n",
+        "        async with self._between_runs(queue):\n            start = _Start(self._runtime)\n",
+        ("tests/client/test_call_start.py",),
+    ),
+    Protection(
         "lock-on-thread",
         "A call that waited for a thread begins though its lock ran out meanwhile.",
         "client/call_start.py",

@@ -12,7 +12,8 @@ from tests.mutants.late import LATE
 from tests.mutants.locks import LOCKS
 from tests.mutants.protection import ROOT, Protection
 from tests.mutants.sending import SENDING
+from tests.mutants.unreadable import UNREADABLE
 
 __all__ = ["PROTECTIONS", "ROOT", "Protection"]
 
-PROTECTIONS: Final[tuple[Protection, ...]] = (*LOCKS, *CONSUMING, *LATE, *SENDING, *BESIDE_ORDER)
+PROTECTIONS: Final[tuple[Protection, ...]] = (*LOCKS, *CONSUMING, *LATE, *SENDING, *BESIDE_ORDER, *UNREADABLE)
