@@ -1,5 +1,6 @@
 """What a start believes of a folder: not a checkpoint of a time that never was, nor that what is gone was deleted."""
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -116,6 +117,16 @@ def log_files(folder: Path) -> list[Path]:
     return sorted((folder / "commitlog").iterdir())
 
 
+def first_offset(folder: Path) -> int:
+    return int(log_files(folder)[0].name)
+
+
+def copy_what_is_there(source: str, target: str) -> None:
+    """Threads of the broker may still delete files of queues, and put new tables in the place of old ones."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
 @pytest.mark.parametrize("crashed", [True, False])
 async def test_a_first_file_that_is_gone_is_said(tmp_path: Path, crashed: bool) -> None:
     """Each time, until it would have been deleted anyway: nobody deleted it for its age."""
@@ -136,11 +147,9 @@ async def test_a_first_file_that_was_deleted_for_its_size_is_not_missed(tmp_path
     """By the broker itself, also when it dies before the files are gone."""
     await filled(tmp_path)
     async with kept(tmp_path, **FILES, data_bytes_max=100_000) as opened:
-        await until(lambda: len(log_files(tmp_path)) <= 4, "old files are deleted")
-        begins = opened.store.min_commit_log_offset
-        assert begins > 0
+        await until(lambda: 0 < opened.store.min_commit_log_offset == first_offset(tmp_path), "old files are deleted")
         left = tmp_path.parent / f"{tmp_path.name}-killed"
-        shutil.copytree(tmp_path, left)
+        shutil.copytree(tmp_path, left, copy_function=copy_what_is_there)
     for folder in (tmp_path, left):
         assert damaged(folder) == []
         async with kept(folder, **FILES) as again:
