@@ -128,6 +128,8 @@ class BrokerConfig:
     batch_messages_max: int = 10_000
     offset_entries_max: int = setting(200_000, live=True)  # of groups, a queue each
     statistics_max: int = 50_000  # of topics, queues and groups; about 2.7 kB each
+    filter_characters_max: int = 2_000_000  # of the SQL92 expressions of all groups
+    send_lanes_max: int = 100_000  # ordered sends of our own client: a producer and queue each
     lock_queues_per_request_max: int = 4096
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
@@ -305,7 +307,8 @@ _POSITIVE = (
     "register_interval_ms", "register_timeout_ms", "transaction_check_interval_ms", "index_slot_count",
     "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
     "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
-    "batch_messages_max", "offset_entries_max", "statistics_max", "lock_entries_per_group_max", "lock_entries_max",
+    "batch_messages_max", "offset_entries_max", "statistics_max", "filter_characters_max",
+    "send_lanes_max", "lock_entries_per_group_max", "lock_entries_max",
 )  # fmt: skip
 
 

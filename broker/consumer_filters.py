@@ -4,6 +4,7 @@ An expression is compiled when a heartbeat brings it, and pulls use what was com
 kept: pulls then learn that there is no filter, as the consumer learned from CHECK_CLIENT_CONFIG.
 """
 
+import sys
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -69,8 +70,21 @@ class ConsumerFilter:
 
 
 class ConsumerFilterManager:
-    def __init__(self, log: EventLog) -> None:
+    """With expressions of `characters_max` characters together no other is kept, until those that nobody uses are
+    forgotten; `on_full` hears of it, with that number and the time.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        characters_max: int = sys.maxsize,
+        on_full: Callable[[int, int], None] = lambda characters_max, now_ms: None,
+    ) -> None:
         self._log = log
+        self._characters_max = characters_max
+        self._on_full = on_full
+        self._kept_characters = 0
+        self._is_full = False
         self._filters: dict[str, dict[str, ConsumerFilter]] = {}  # group -> topic
         self._second_began_ms = self._characters = 0
 
@@ -110,6 +124,11 @@ class ConsumerFilterManager:
             event = "too many expressions at once: this one must come again"
             self._log.warning(event, group=consumer_group, topic=topic)
             return
+        new_characters = len(expression) - (len(before.expression) if before is not None else 0)
+        if new_characters > 0 and self._kept_characters + new_characters > self._characters_max:
+            self._is_full = True
+            self._on_full(self._characters_max, now_ms)
+            return
         try:
             passes = compiled(expression_type, expression)
         except FilterError as error:
@@ -117,6 +136,7 @@ class ConsumerFilterManager:
             self._log.warning(event, group=consumer_group, topic=topic, reason=str(error))
             return
         known[topic] = ConsumerFilter(expression, expression_type, version, passes)
+        self._kept_characters += new_characters
 
     def _has_time_for(self, expression: str, now_ms: int) -> bool:
         if not 0 <= now_ms - self._second_began_ms < 1000:
@@ -125,13 +145,17 @@ class ConsumerFilterManager:
         return self._characters <= _CHARACTERS_A_SECOND_MAX
 
     def expire(self, online: Container[str], now_ms: int) -> None:
-        """Now and then: filters of groups without a member are dead, and forgotten after a day."""
+        """Now and then: filters of groups without a member are dead, and forgotten after a day, or to make room."""
+        for group, of_group in self._filters.items():
+            if group not in online:
+                for of_topic in of_group.values():
+                    of_topic.dead_ms = of_topic.dead_ms or now_ms
+        dead_life_ms, self._is_full = 0 if self._is_full else _DEAD_LIFE_MS, False
         for group in list(self._filters):
             of_group = self._filters[group]
             for topic, of_topic in list(of_group.items()):
-                if group not in online:
-                    of_topic.dead_ms = of_topic.dead_ms or now_ms
-                if of_topic.dead_ms and now_ms - of_topic.dead_ms >= _DEAD_LIFE_MS:
+                if of_topic.dead_ms and now_ms - of_topic.dead_ms >= dead_life_ms:
+                    self._kept_characters -= len(of_topic.expression)
                     del of_group[topic]
             if not of_group:
                 del self._filters[group]

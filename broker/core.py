@@ -89,9 +89,11 @@ class Broker:
         )
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()
-        self.filters = ConsumerFilterManager(log)
+        self.filters = ConsumerFilterManager(
+            log, config.filter_characters_max, partial(self.limits.met, "filter_characters_max")
+        )
         self.producers = ProducerManager()
-        self.lanes = SendLanes()
+        self.lanes = SendLanes(config.send_lanes_max)
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.topics = TopicConfigManager(
             cluster=config.cluster,

@@ -11,7 +11,6 @@ from lockstep.broker.connection import Connection
 
 __all__ = ["SendLanes"]
 
-LANES_MAX: Final = 100_000
 IDLE_LIFE_MS: Final = 600_000
 
 LaneKey = tuple[str, str, int]  # lane id, topic, queue id as the producer named them
@@ -28,7 +27,7 @@ class _Lane:
 
 
 class SendLanes:
-    def __init__(self, lanes_max: int = LANES_MAX, idle_life_ms: int = IDLE_LIFE_MS) -> None:
+    def __init__(self, lanes_max: int, idle_life_ms: int = IDLE_LIFE_MS) -> None:
         self._lanes: dict[LaneKey, _Lane] = {}
         self._lanes_max = lanes_max
         self._idle_life_ms = idle_life_ms

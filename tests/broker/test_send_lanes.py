@@ -20,13 +20,13 @@ def arrive(lanes: SendLanes, generation: int, sequence: int, *, stored: bool = T
 
 def test_sends_in_sequence_are_stored() -> None:
     """0, 1, 2 pass."""
-    lanes = SendLanes()
+    lanes = SendLanes(100)
     assert [arrive(lanes, 0, sequence) for sequence in range(3)] == [True, True, True]
 
 
 def test_nothing_overtakes_a_send_that_was_not_stored() -> None:
     """With 1 refused for another reason, 2 and 3 of its generation are refused too, and a retried 1 passes."""
-    lanes = SendLanes()
+    lanes = SendLanes(100)
     assert arrive(lanes, 0, 0)
     assert not arrive(lanes, 0, 1, stored=False)
     assert [arrive(lanes, 0, sequence) for sequence in (2, 3)] == [False, False]
@@ -35,7 +35,7 @@ def test_nothing_overtakes_a_send_that_was_not_stored() -> None:
 
 def test_the_first_send_of_a_generation_is_number_zero() -> None:
     """A lane that begins in the middle has lost its beginning."""
-    lanes = SendLanes()
+    lanes = SendLanes(100)
     assert not arrive(lanes, 0, 1)
     assert not arrive(lanes, 5, 1)
     assert arrive(lanes, 5, 0)
@@ -43,7 +43,7 @@ def test_the_first_send_of_a_generation_is_number_zero() -> None:
 
 def test_a_higher_generation_replaces_a_lower_one_for_good() -> None:
     """What still arrives of the old one is refused, its next number included."""
-    lanes = SendLanes()
+    lanes = SendLanes(100)
     assert arrive(lanes, 0, 0)
     assert arrive(lanes, 1, 0)
     assert not arrive(lanes, 0, 1)
@@ -52,14 +52,14 @@ def test_a_higher_generation_replaces_a_lower_one_for_good() -> None:
 
 def test_a_repeat_of_a_stored_send_is_refused_as_such() -> None:
     """The remark says that it is stored."""
-    lanes = SendLanes()
+    lanes = SendLanes(100)
     arrive(lanes, 0, 0)
     assert "stored already" in str(lanes.refusal(KEY, 0, 0, FakeConnection(), NOW_MS))
 
 
 def test_lanes_are_told_apart_by_producer_topic_and_queue() -> None:
     """Each has a sequence of its own."""
-    lanes = SendLanes()
+    lanes = SendLanes(100)
     for key in [("p", "T", 0), ("q", "T", 0), ("p", "U", 0), ("p", "T", 1)]:
         assert lanes.refusal(key, 0, 0, FakeConnection(), NOW_MS) is None
     assert len(lanes) == 4
@@ -67,7 +67,7 @@ def test_lanes_are_told_apart_by_producer_topic_and_queue() -> None:
 
 def test_only_idle_lanes_of_closed_connections_are_forgotten() -> None:
     """A producer that is still connected may pause for an hour."""
-    lanes = SendLanes()
+    lanes = SendLanes(100)
     gone, there = FakeConnection(), FakeConnection()
     lanes.refusal(("gone", "T", 0), 0, 0, gone, NOW_MS)
     lanes.refusal(("there", "T", 0), 0, 0, there, NOW_MS)
@@ -92,7 +92,7 @@ def test_the_table_is_bounded_and_the_oldest_lane_goes_first() -> None:
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.booleans()), max_size=60))
 def test_what_is_stored_of_a_generation_is_a_prefix_in_order(arrivals: list[tuple[int, int, bool]]) -> None:
     """Whatever arrives in whatever order: stored sequences of a generation are 0, 1, 2 ..., generations never fall."""
-    lanes = SendLanes()
+    lanes = SendLanes(100)
     stored: list[tuple[int, int]] = []
     for generation, sequence, willing in arrivals:
         if arrive(lanes, generation, sequence, stored=willing):

@@ -264,6 +264,23 @@ def test_filters_of_who_left_are_kept_for_a_day() -> None:
     assert filters.find("G", "T")
 
 
+def test_expressions_that_are_kept_have_a_bound() -> None:
+    """Of all groups together. One too many is not kept; it is when it comes again, and dead ones were forgotten."""
+    met: list[tuple[int, int]] = []
+    filters = ConsumerFilterManager(RecordingLog(), 20, lambda maximum, now_ms: met.append((maximum, now_ms)))
+    filters.register("G", [sql("size > 2")], NOW_MS)
+    filters.register("H", [sql("size > 3")], NOW_MS)
+    filters.register("I", [sql("size > 4")], NOW_MS)
+    assert filters.find("I", "T") is None
+    assert met == [(20, NOW_MS)]
+    filters.register("G", [sql("size > 5", 6)], NOW_MS)  # in place of its own
+    filters.expire({"G"}, NOW_MS)
+    assert filters.find("H", "T") is None
+    filters.register("I", [sql("size > 4")], NOW_MS)
+    known = filters.find("I", "T"), filters.find("G", "T")
+    assert [one.expression for one in known if one] == ["size > 4", "size > 5"]
+
+
 def test_a_failure_is_remembered_as_well() -> None:
     """A broken expression costs one parse, not one a heartbeat."""
     consumer_filters._compiled.cache_clear()
