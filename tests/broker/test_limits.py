@@ -1,9 +1,12 @@
 """What peers can fill has bounds: heartbeats, members, groups and topics (wire.md 9)."""
 
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.broker.consumer_manager import ClientChannel, ConsumerManager, ProducerManager
 from lockstep.broker.limits import LimitLog
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -141,3 +144,18 @@ def test_a_producer_is_found_by_the_id_that_it_has_now() -> None:
     assert producers.find("a") is None
     connection.is_open = False
     assert producers.find("b") is None
+
+
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "hostile.md"
+_OTHERS = {"pull_bytes_max", "pull_messages_max", "transaction_check_max", "data_bytes_max", "disk_used_ratio_max"}
+_NAMES = [field.name for field in fields(BrokerConfig) if field.name.endswith("_max")]
+
+
+@pytest.mark.parametrize("name", [name for name in _NAMES if name not in _OTHERS])
+def test_every_bound_is_in_the_documentation_with_its_default(name: str) -> None:
+    """One row names its setting; its default stands there as a number, or in KiB or MiB. 0 is one that depends."""
+    rows = [row for row in _PAGE.read_text().splitlines() if row.startswith("|") and f"`{name}`" in row]
+    assert len(rows) == 1
+    default: int = getattr(BrokerConfig(), name)
+    shown = {f" {default:,} ", f" {default:,},", f" {default // 1024} KiB ", f" {default // 1024**2} MiB"}
+    assert default == 0 or any(one in rows[0] for one in shown), f"{default:,}: {rows[0]}"
