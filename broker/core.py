@@ -82,6 +82,7 @@ class Broker:
         self.rng = rng
         self.log = log
         self.limits = LimitLog(log)
+        met = self.limits.met
         self.work = SlicedWork()
         self.when_told: Wait | None = None  # for what is to happen when name servers know all topics
         self.locks = RebalanceLockManager(
@@ -89,9 +90,7 @@ class Broker:
         )
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()
-        self.filters = ConsumerFilterManager(
-            log, config.filter_characters_max, partial(self.limits.met, "filter_characters_max")
-        )
+        self.filters = ConsumerFilterManager(log, config.filter_characters_max, partial(met, "filter_characters_max"))
         self.producers = ProducerManager()
         self.lanes = SendLanes(config.send_lanes_max)
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
@@ -102,13 +101,13 @@ class Broker:
             default_queue_nums=config.default_topic_queue_nums,
             trace_topic=config.trace_topic if config.trace_topic_enable else None,
             topics_max=config.topics_max,
-            on_full=self.limits.met,
+            on_full=met,
             on_change=self._on_topics_changed,
         )
         self.groups = SubscriptionGroupManager(
             auto_create=config.auto_create_groups,
             groups_max=config.groups_max,
-            on_full=self.limits.met,
+            on_full=met,
             retry_queue_nums=config.retry_queue_nums,
             retry_max_times=config.retry_max_times,
             on_change=self._on_groups_changed,
@@ -118,7 +117,7 @@ class Broker:
         self.store = self._new_store(storage)
         self.delays = DelayService(self.store, parse_delay_levels(config.delay_levels))
         self.stats = BrokerStats(
-            self.store, config.cluster, started_ms, config.statistics_max, partial(self.limits.met, "statistics_max")
+            self.store, config.cluster, started_ms, config.statistics_max, partial(met, "statistics_max")
         )
         self.config_version = DataVersion(0, started_ms)
         self.halves = HalfMessages(started_ms + config.transaction_check_interval_ms)
