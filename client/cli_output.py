@@ -161,7 +161,8 @@ class StderrLog:
         error = fields.pop("exc_info", None)
         note(event + "".join([f" {name}={value}" for name, value in fields.items()]))
         if isinstance(error, BaseException):
-            traceback.print_exception(error)
+            lines = "".join(traceback.format_exception(error)).splitlines()
+            sys.stderr.write("".join([f"{printable(line)}\n" for line in lines]))
 
     error = warning
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lockstep.client.cli_format import format_line
 from lockstep.client.cli_live import LiveLocks
-from lockstep.client.cli_output import OutputFormat, json_line, note, print_rows
+from lockstep.client.cli_output import OutputFormat, StderrLog, json_line, note, print_rows
 from lockstep.protocol.bodies import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from tests.client.messages import message_at
@@ -24,6 +24,18 @@ def test_tables_and_notes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     out, err = capfdbinary.readouterr()
     assert out.decode().splitlines()[1].split() == [SHOWN, SHOWN]
     assert err == b"lockstep: the broker says \\x1b]0;owned\\x07 forged\n"
+
+
+def test_a_traceback(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The text of an exception may hold what a peer sent: each of its lines is shown as text."""
+    try:
+        raise ValueError(f"no such group: {NAME}")
+    except ValueError as error:
+        StderrLog(verbose=False).error("it failed", exc_info=error)
+    lines = capfdbinary.readouterr().err.decode().splitlines()
+    assert lines[0] == "lockstep: it failed"
+    assert lines[-2:] == ["ValueError: no such group: \\x1b]0;owned\\x07", "forged"]
+    assert all(line.isprintable() for line in lines)
 
 
 def test_json_is_the_same_value_without_control_characters() -> None:
