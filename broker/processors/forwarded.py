@@ -14,6 +14,7 @@ from lockstep.protocol.admin_headers import (
     GetConsumerRunningInfoRequestHeader,
 )
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.body_rows import BODY_ROWS_BYTES_MAX
 from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
@@ -170,16 +171,19 @@ def _ask_all(
     tables: dict[str, dict[MessageQueue, int]],
     finish: Callable[[], None],
 ) -> None:
-    """Fill `tables` with the answers; `finish` is called once, when none is outstanding."""
-    outstanding = len(asked)
+    """Fill `tables` with the answers, as many as one frame can carry; `finish` is called once, when none is
+    outstanding.
+    """
+    outstanding, room_bytes = len(asked), BODY_ROWS_BYTES_MAX
 
     def then(client_id: str, answer: RemotingCommand | RemotingError) -> None:
-        nonlocal outstanding
+        nonlocal outstanding, room_bytes
         outstanding -= 1
         if isinstance(answer, RemotingCommand) and answer.code == ResponseCode.SUCCESS and answer.body:
+            room_bytes -= len(answer.body)
             try:
-                body = _read(GetConsumerStatusBody, answer)
-                tables[client_id] = dict(body.message_queue_table)
+                if room_bytes >= 0:
+                    tables[client_id] = dict(_read(GetConsumerStatusBody, answer).message_queue_table)
             except RemoteProtocolError:
                 pass  # a client that answers nonsense is one that does not answer
         if not outstanding:

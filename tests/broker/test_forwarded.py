@@ -195,6 +195,21 @@ def test_every_member_is_asked_for_its_offsets(encoding: SerializeType) -> None:
     assert decode_body(GetConsumerStatusBody, world.reply().body, encoding).consumer_table == {"a": {Q0: 5}}
 
 
+def test_answers_of_members_are_left_out_when_one_frame_cannot_carry_them() -> None:
+    """Of 20 members that answer with 1 MiB each, 15 are in the reply."""
+    world = World()
+    for number in range(19):
+        world.client.beside(f"127.0.0.1:{50_002 + number}").heartbeat(f"b{number}", consumer("G", T))
+    members = list(world.admin.broker.consumers.groups["G"].channels)
+    world.admin.call(R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ConsumerStatusRequestHeader("T", "G"))
+    answer = encode_body(GetConsumerStatusBody({}, {}), JSON).ljust(1024 * 1024)
+    for member in members:
+        assert isinstance(member, FakeConnection)
+        question, _, then = member.asked.pop()
+        then(question.reply(0, body=answer))
+    assert len(decode_body(GetConsumerStatusBody, world.reply().body, JSON).consumer_table) == 15
+
+
 def test_one_member_is_asked_for_its_offsets() -> None:
     """Named by its client id; of a group without members there is nobody to ask."""
     world = World()
