@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test nightly mutants coverage-rows lint interop fidelity bench hostile lock clean
+.PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows lint interop fidelity bench hostile lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -37,8 +37,11 @@ pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent
 	@$(BIN)/python scripts/spark_java.py --needed
 	$(BIN)/python scripts/pipeline.py
 
-test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests (ARGS="-k lock -x" goes to pytest)
-	$(BIN)/python -m pytest -n auto --maxprocesses=4 $(ARGS)
+test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## prove the product in a few minutes (ARGS="-k lock -x" goes to pytest)
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=quick $(ARGS)
+
+test-all: $(VENV)/.dev $(VENV)/.java $(TYPES) ## run all tests, with TIER=rest those that make test leaves out
+	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=$(or $(TIER),all) $(ARGS)
 
 nightly: $(VENV)/.dev mutants coverage-rows ## 2,000 power cuts on virtual time, 1,000 kills of a real broker (CUTS=, CRASHES=), the mutants, coverage-rows
 	$(BIN)/python -m tests.scenarios.many_power_cuts $(or $(CUTS),2000)

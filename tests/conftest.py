@@ -3,7 +3,8 @@
 A module whose tests cost too much to run twice says so: `pytestmark = pytest.mark.asyncio(loop_factories=["uvloop"])`.
 Tests under `integration/` and `interop/` start processes of their own and run once, on uvloop.
 
-What shares something that takes long to start runs in one worker: see `TogetherScheduling`.
+What shares something that takes long to start runs in one worker: see `TogetherScheduling`. `--tier` chooses what
+`make test` and `make test-all` run: see `tests.tiers`.
 """
 
 import asyncio
@@ -16,14 +17,39 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.tiers import Tier, select
+
 # How long an example takes is the machine's business: a loaded one is no finding.
 settings.register_profile("lockstep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", settings.get_profile("lockstep"), max_examples=10)
 settings.load_profile("lockstep")
 
 TESTS = Path(__file__).parent
 RUN_ONCE = (TESTS / "integration", TESTS / "interop")
 TOGETHER = "tests/pipeline/"  # one Spark
 MODULES_TOGETHER = "tests/interop/"  # servers of their own
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=[tier.value for tier in Tier], default=Tier.ALL.value, help="see tests/tiers.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--tier") == Tier.QUICK.value:
+        settings.load_profile("dev")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "java" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+        if item.path.is_relative_to(TESTS / "integration"):
+            item.add_marker("process")
+        if item.path.name == "test_determinism.py":
+            item.add_marker("determinism")
+    items[:], left = select(items, Tier(config.getoption("--tier")))
+    if left:
+        config.hook.pytest_deselected(items=left)
 
 
 class TogetherScheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -88,7 +88,7 @@ async def test_a_killed_consumer_loses_its_queues_to_the_others(
     )
 
 
-@pytest.mark.defaults
+@pytest.mark.realtime
 @pytest.mark.timeout(240)
 async def test_a_killed_consumer_loses_its_queues_on_the_default_timings(processes: Processes) -> None:
     """The same with RocketMQ's own numbers: 60 s of life, renewed every 20 s, asked for again every 20 s."""

@@ -1,0 +1,52 @@
+"""The tiers of tests: quick and rest are everything, and each thing is in quick once."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.tiers import Tier, select
+
+
+def items(*names: str, markers: dict[str, set[str]] | None = None, drawn: frozenset[str] = frozenset()) -> Any:
+    def item(name: str) -> Any:
+        given = (markers or {}).get(name, set())
+        test = SimpleNamespace(is_hypothesis_test=name in drawn)
+        return SimpleNamespace(nodeid=name, obj=test, get_closest_marker=lambda marker: marker if marker in given else None)
+
+    return cast("list[pytest.Item]", [item(name) for name in names])
+
+
+def names(tests: list[pytest.Item]) -> list[str]:
+    return [test.nodeid for test in tests]
+
+
+LOOPS = [f"t.py::test_{number}[{loop}]" for number in range(40) for loop in ("asyncio", "uvloop")]
+
+
+def test_a_variant_each_by_turns() -> None:
+    """Of each test one loop, of all tests both."""
+    chosen = names(select(items(*LOOPS), Tier.QUICK)[0])
+    assert len(chosen) == len({name.partition("[")[0] for name in chosen}) == 40
+    assert {name.partition("[")[2] for name in chosen} == {"asyncio]", "uvloop]"}
+
+
+def test_other_parameters_stay() -> None:
+    """Only loops and encodings are taken by turns."""
+    given = ["t.py::test[1-JSON]", "t.py::test[1-MSGPACK]", "t.py::test[2-JSON]", "t.py::test[2-MSGPACK]"]
+    assert sorted(name.partition("[")[2][0] for name in names(select(items(*given), Tier.QUICK)[0])) == ["1", "2"]
+
+
+def test_quick_and_rest_are_everything() -> None:
+    """Nothing is left out of both, and only what draws examples runs in both."""
+    given = items(*LOOPS, "t.py::test_drawn", drawn=frozenset({"t.py::test_drawn"}))
+    quick, rest = (names(select(given, tier)[0]) for tier in (Tier.QUICK, Tier.REST))
+    assert sorted([*quick, *rest]) == sorted([*LOOPS, "t.py::test_drawn", "t.py::test_drawn"])
+    assert select(given, Tier.ALL) == (given, [])
+
+
+@pytest.mark.parametrize("marker", ["spark", "determinism", "realtime", "long"])
+def test_what_takes_long_is_left_out(marker: str) -> None:
+    """Unless it is a smoke test."""
+    given = items("t.py::test_a", "t.py::test_b", markers={"t.py::test_a": {marker}, "t.py::test_b": {marker, "smoke"}})
+    assert names(select(given, Tier.QUICK)[0]) == ["t.py::test_b"]
