@@ -31,7 +31,8 @@ def select(items: Sequence[pytest.Item], tier: Tier) -> tuple[list[pytest.Item],
     if tier is Tier.ALL:
         return list(items), []
     quick = _quick(items)
-    chosen, left = [], []
+    chosen: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
         runs = item.nodeid in quick if tier is Tier.QUICK else item.nodeid not in quick or _draws_examples(item)
         (chosen if runs else left).append(item)

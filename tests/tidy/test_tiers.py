@@ -12,7 +12,7 @@ def items(*names: str, markers: dict[str, set[str]] | None = None, drawn: frozen
     def item(name: str) -> Any:
         given = (markers or {}).get(name, set())
         test = SimpleNamespace(is_hypothesis_test=name in drawn)
-        return SimpleNamespace(nodeid=name, obj=test, get_closest_marker=lambda marker: marker if marker in given else None)
+        return SimpleNamespace(nodeid=name, obj=test, get_closest_marker=lambda mark: mark if mark in given else None)
 
     return cast("list[pytest.Item]", [item(name) for name in names])
 
