@@ -1,28 +1,40 @@
-"""What the README says is so: its Python runs, its commands and options exist, its settings have those defaults."""
+"""What the README shows is so: its program and its tour run, it is short, and the Chinese one has the same commands."""
 
-import os
 import re
-from dataclasses import fields
+import shlex
+import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from lockstep.broker.config import BrokerConfig
-from lockstep.client import ConsumerConfig, ProducerConfig
-from tests.client.plugin_project import Project
-from tests.commands import Lockstep, running_broker
+from tests.commands import SCRIPTS, TIMEOUT_S, Lockstep, running_broker
+from tests.examples.documents import ROOT, blocks, code_blocks
 
-ROOT = Path(__file__).parents[2]
+README_BYTES_MAX = 8192
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-CONFIGS: dict[str, Any] = {"broker": BrokerConfig, "consumer": ConsumerConfig, "producer": ProducerConfig}
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CHINESE = (ROOT / "README.zh.md").read_text(encoding="utf-8")
+TOURS = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md")}
+QUICKSTART = "<!-- quickstart"
+STEPS = re.compile(r"^(\d+)  queue (\d)  offset (\d)  (.*)$", re.MULTILINE)
+MOVED = re.compile(r"^\S+  moved +shop  orders@broker-a:\d  (\S+) -> (\S+)$", re.MULTILINE)
+# A busy machine needs longer than a reader's: the test waits for what the reader sleeps for.
+WAITS = {
+    "sleep 9\n": "until [ $(lockstep lock list -g shop -o json | grep -o '#[0-9]*' | sort -u | wc -l) = 2 ]\n"
+    "do sleep 0.2; done; sleep 1\n",
+    # A renewal, each 3.3 s, is what the watch fails to write after the first move: then it ends.
+    "--seconds 15": f"--seconds {TIMEOUT_S} --renewals | sed -u '/ moved .*orders@/q'",
+    "sleep 6 ": "until [ $(cat first.jsonl second.jsonl | wc -l) -ge 15 ]; do sleep 0.2; done ",
+}
+
+
+def test_the_readme_is_short() -> None:
+    """A reader gets through it; what is longer has a page in docs/."""
+    assert len(README.encode()) <= README_BYTES_MAX
 
 
 def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
     """As it stands, but for the port; it prints what it sent, in order."""
-    program, *_ = PYTHON
+    (program,) = blocks(README, "python")
     with running_broker() as lockstep:
         path = tmp_path / "program.py"
         path.write_text(program.replace("127.0.0.1:9876", lockstep.name_server), encoding="utf-8")
@@ -32,64 +44,43 @@ def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
     assert [line.split()[1:] for line in result.out.splitlines()] == [["0", "1001", "created"], ["1", "1001", "paid"]]
 
 
-def test_the_tests_in_the_readme_pass(tmp_path: Path) -> None:
-    """With the imports, and the function under test, that the example in examples/ has."""
-    example = (ROOT / "examples" / "test_orders.py").read_text(encoding="utf-8")
-    project = Project(tmp_path)
-    project.write("test_it.py", example[: example.index("def test_")] + PYTHON[1])
-    report = project.run()
-    assert report.counts() == {"passed": 2}, report.text
+@pytest.mark.parametrize("name", TOURS)
+def test_the_tour_runs(name: str, tmp_path: Path) -> None:
+    """Its blocks run one after the other in one shell: messages are printed, and a killed consumer's queues move.
+
+    The broker is the test's own, on free ports, with the options of the page.
+    """
+    tour = TOURS[name][TOURS[name].index(QUICKSTART) :]
+    script = "".join(blocks(tour, "sh"))
+    (setup,) = re.findall(r"\Amake setup\n\. \.venv/bin/activate\n(lockstep-broker .* &)\n", script)
+    script = "sleep 600 &\n" + script[script.index(setup) + len(setup) :]
+    for seconds, condition in WAITS.items():
+        script = script.replace(seconds, condition)
+    with running_broker(*shlex.split(setup)[1:-1]) as lockstep:
+        out = in_a_shell(script, lockstep, tmp_path)
+    shown = STEPS.findall(tour)
+    assert shown
+    printed = STEPS.findall(out)
+    assert sorted(printed) == sorted(shown)
+    assert all([s for s in printed if s[0] == key] == [s for s in shown if s[0] == key] for key, *_ in shown)
+    moves = MOVED.findall(out)
+    assert moves
+    assert len(set(moves)) == 1
+    assert not list(tmp_path.iterdir())
 
 
-def command_rows() -> list[tuple[str, str]]:
-    """(command, its options in the README) of the table of commands."""
-    return re.findall(r"^\| `(lockstep[^`]*)` \| (.*) \|$", README, re.MULTILINE)
+def in_a_shell(script: str, lockstep: Lockstep, folder: Path) -> str:
+    """What it printed on stdout; with the project's commands on the path, as in an activated environment."""
+    environment = {**lockstep.environment, "PATH": f"{SCRIPTS}:{lockstep.environment['PATH']}"}
+    command = ["bash", "-c", script]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=2 * TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-@pytest.mark.parametrize(("command", "text"), command_rows(), ids=[name for name, _ in command_rows()])
-def test_the_commands_in_the_readme_have_their_options(command: str, text: str) -> None:
-    """Each `--option` of a row is in the command's own help; placeholders in capitals are arguments."""
-    words = [word for word in command.split() if word.islower() and not word.startswith("-")]
-    nowhere = Lockstep("127.0.0.1:1")
-    helped = nowhere.run(words[0], *words[1:], "--help")
-    assert helped.status == 0
-    options = re.findall(r"(?<![\w-])(--?[a-zA-Z][\w-]*)", text + " " + command)
-    missing = [option for option in options if not re.search(rf"(?<![\w-]){re.escape(option)}\b", helped.out)]
-    assert not missing
-
-
-def setting_rows() -> list[tuple[str, str, str, str]]:
-    """(whose, our name, RocketMQ's name, default) of the table of settings."""
-    pattern = r"^\| (broker|consumer|producer) \| `(\w+)` \| (?:`([\w.]+)`)? ?\| (\S+) \|$"
-    return re.findall(pattern, README, re.MULTILINE)
-
-
-@pytest.mark.parametrize(("whose", "name", "theirs", "default"), setting_rows())
-def test_the_settings_in_the_readme_are_so(whose: str, name: str, theirs: str, default: str) -> None:
-    """Name, RocketMQ's name and default, each as in the code."""
-    (field,) = [field for field in fields(CONFIGS[whose]) if field.name == name]
-    assert field.metadata.get("property", "") == theirs
-    assert str(field.default).lower() == default
-
-
-def test_the_tables_are_found() -> None:
-    """The tests above look at rows, and there are some."""
-    assert len(command_rows()) == 24
-    assert len(setting_rows()) == 31
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=[path.name for path in DOCUMENTS])
-def test_links_lead_somewhere(document: Path) -> None:
-    """Every relative link of a document names a file or a folder that is there."""
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8"))
-    missing = [target for target in targets if not Path(os.path.normpath(document.parent / target)).exists()]
-    assert not missing
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=[path.name for path in DOCUMENTS])
-def test_files_named_in_documents_exist(document: Path) -> None:
-    """`client/pull.py` and the like are paths of this tree."""
-    names = re.findall(r"`((?:protocol|remoting|broker|client|simulation|scripts|examples|tests)/[\w/.]*)`",
-                       document.read_text(encoding="utf-8"))  # fmt: skip
-    missing = [name for name in names if not (ROOT / name).exists()]
-    assert not missing
+def test_the_chinese_readme_has_the_same_commands() -> None:
+    """Every block of code, commands and output, is that of README.md, in its order; so are the marks of what is run."""
+    assert code_blocks(CHINESE) == code_blocks(README)
+    assert CHINESE.count(QUICKSTART) == README.count(QUICKSTART) == 1
