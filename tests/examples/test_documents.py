@@ -9,6 +9,7 @@ import pytest
 from tests.examples.documents import DOCUMENTS, ROOT, anchors, links, named_files, title
 
 NAMES = [title(path) for path in DOCUMENTS]
+OF_TODAY = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # that one tells of targets that came and went
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
@@ -29,7 +30,7 @@ def test_files_named_in_documents_exist(document: Path) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
+@pytest.mark.parametrize("document", OF_TODAY, ids=[title(path) for path in OF_TODAY])
 def test_make_knows_the_targets_in_documents(document: Path) -> None:
     """Where a line or a piece of code begins with `make NAME`, the Makefile has that target."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
