@@ -44,6 +44,7 @@ def test_the_python_in_the_readme_runs(tmp_path: Path) -> None:
     assert [line.split()[1:] for line in result.out.splitlines()] == [["0", "1001", "created"], ["1", "1001", "paid"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TOURS)
 def test_the_tour_runs(name: str, tmp_path: Path) -> None:
     """Its blocks run one after the other in one shell: messages are printed, and a killed consumer's queues move.
