@@ -32,9 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
     from lockstep.broker.options import parse_options
     from lockstep.broker.server import CannotListen
     from lockstep.broker.start_log import StartLog
-    from lockstep.broker.store.errors import StoreUnusable
     from lockstep.protocol.errors import LocalProtocolError
     from lockstep.remoting.settings import SettingError
+    from lockstep.store.errors import StoreUnusable
 
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     log = StartLog()

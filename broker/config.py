@@ -15,8 +15,8 @@ from lockstep.protocol.codes import (
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.names import DEFAULT_CLUSTER, TRACE_TOPIC, check_topic
-from lockstep.protocol.store_layout import ENTRY_BYTES, FILE_END_BYTES
 from lockstep.remoting.settings import Address, SettingError, parse_addresses, setting
+from lockstep.store.format.layout import ENTRY_BYTES, FILE_END_BYTES
 
 __all__ = ["BrokerConfig", "NameServerConfig"]
 

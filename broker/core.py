@@ -22,7 +22,6 @@ from lockstep.broker.offset_manager import ConsumerOffsetManager
 from lockstep.broker.pull_hold import PullHold
 from lockstep.broker.send_lanes import SendLanes
 from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
-from lockstep.broker.store import AppendResult, MemoryStore, MessageStore, Record, StoreFull
 from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
 from lockstep.broker.topic_manager import TopicConfigManager
 from lockstep.protocol.bodies import DataVersion, TopicConfig
@@ -33,6 +32,7 @@ from lockstep.protocol.ids import encode_offset_message_id, pack_host
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage
+from lockstep.store import AppendResult, MemoryStore, MessageStore, Record, StoreFull
 
 if TYPE_CHECKING:
     from lockstep.broker.kept_store import KeptStore

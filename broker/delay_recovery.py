@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from lockstep.broker.delay_service import DelayService
-from lockstep.broker.store.file import FileStore
-from lockstep.broker.store.log_records import LogScan
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.store.file.store import FileStore
+from lockstep.store.format.log_records import LogScan
 
 __all__ = ["count_delivered"]
 

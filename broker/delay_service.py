@@ -7,13 +7,13 @@ RocketMQ looks at every level ten times a second; here the earliest due time is 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from lockstep.broker.store import GetStatus, MessageStore, Record
 from lockstep.protocol import properties as names
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.protocol.properties import encode_properties
+from lockstep.store import GetStatus, MessageStore, Record
 
 __all__ = ["DelayService", "DelayedPlace", "record_of"]
 

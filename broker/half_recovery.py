@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from lockstep.broker.half_messages import HalfMessage
-from lockstep.broker.store import MessageStore, Record
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
+from lockstep.store import MessageStore, Record
 
 __all__ = ["mark_of", "open_halves", "unmarked"]
 

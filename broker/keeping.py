@@ -8,14 +8,14 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.broker.kept_store import KeptStore
-from lockstep.broker.store.keeper import KeeperSettings, StoreKeeper
-from lockstep.broker.store.retention import Retention, RetentionLimits
 from lockstep.broker.table_writer import TableWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.runtime import Runtime
+from lockstep.store.durability.flusher import KeeperSettings, StoreKeeper
+from lockstep.store.file.retention import Retention, RetentionLimits
 
 __all__ = ["Keeping"]
 

@@ -10,20 +10,20 @@ from lockstep.broker.half_messages import HalfMessage, HalfMessages
 from lockstep.broker.half_recovery import mark_of, open_halves, unmarked
 from lockstep.broker.kept_tables import BrokerTables, KeptTables
 from lockstep.broker.pull_hold import PullHold
-from lockstep.broker.store import StoreFull
-from lockstep.broker.store.data_dir import DataDir
-from lockstep.broker.store.errors import StoreUnusable
-from lockstep.broker.store.file import FileStore
-from lockstep.broker.store.file_recovery import Recovery
-from lockstep.broker.store.file_settings import Arrived, FileStoreSettings, OnTrim
 from lockstep.protocol import properties as names
 from lockstep.protocol.bodies import DataVersion, TopicConfig
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.protocol.properties import decode_properties
-from lockstep.protocol.store_record import LogRecord
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import DiskSpace, Storage
+from lockstep.store import StoreFull
+from lockstep.store.data_dir import DataDir
+from lockstep.store.durability.recovery import Recovery
+from lockstep.store.errors import StoreUnusable
+from lockstep.store.file.settings import Arrived, FileStoreSettings, OnTrim
+from lockstep.store.file.store import FileStore
+from lockstep.store.format.record import LogRecord
 
 __all__ = ["BrokerTables", "FileStore", "KeptStore", "new_file_store"]
 

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from lockstep.broker.delay_service import DelayService
 from lockstep.broker.offset_manager import NO_OFFSET, ConsumerOffsetManager
-from lockstep.broker.store.data_dir import DataDir
 from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
 from lockstep.broker.table_writer import ChangingTable, Writing
 from lockstep.broker.topic_manager import TopicConfigManager
@@ -23,6 +22,7 @@ from lockstep.protocol.config_bodies import (
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.logs import EventLog
+from lockstep.store.data_dir import DataDir
 
 __all__ = ["BrokerTables", "KeptTables"]
 

@@ -4,11 +4,11 @@ keeps that it was: RocketMQ's record of it for administrators (wire.md 6.3)."""
 import json
 
 from lockstep.broker.core import Broker
-from lockstep.broker.store import GetResult, Record, StoreFull
 from lockstep.protocol import properties as names
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.names import OFFSET_MOVED_EVENT
 from lockstep.protocol.properties import encode_properties
+from lockstep.store import GetResult, Record, StoreFull
 
 __all__ = ["tell_offset_moved"]
 

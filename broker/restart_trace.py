@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any, Final
 
 from lockstep.broker.core import Broker
-from lockstep.broker.store.errors import StoreUnusable
 from lockstep.protocol.names import RESERVED_TOPICS, is_retry_topic, retry_topic
 from lockstep.protocol.subscription_group import BUILT_IN_GROUPS
 from lockstep.remoting.storage import Storage
+from lockstep.store.errors import StoreUnusable
 
 __all__ = ["leave_resets"]
 

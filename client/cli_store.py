@@ -15,11 +15,13 @@ from lockstep.client.cli_output import (
     print_rows,
     write_out,
 )
-from lockstep.client.store_check import StoreCheck
-from lockstep.client.store_files import Damage, FileRun, list_or_none, log_end, queue_runs, read_config
 from lockstep.protocol.config_bodies import ConsumerOffsetTable
 from lockstep.protocol.errors import ProtocolError
-from lockstep.protocol.store_layout import (
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.storage import Storage
+from lockstep.store.check.files import Damage, FileRun, list_or_none, log_end, queue_runs, read_config
+from lockstep.store.check.store import StoreCheck
+from lockstep.store.format.layout import (
     ABORT,
     CHECKPOINT,
     COMMIT_LOG,
@@ -30,8 +32,6 @@ from lockstep.protocol.store_layout import (
     LOCK,
     decode_checkpoint,
 )
-from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.storage import Storage
 
 __all__ = ["inspect_store", "opened_store", "verify_store"]
 

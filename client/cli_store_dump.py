@@ -6,12 +6,12 @@ from typing import Final
 from lockstep.client.cli_format import MessageFormat
 from lockstep.client.cli_output import CliError, note, write_out
 from lockstep.client.cli_store import opened_store
-from lockstep.client.store_files import Damage, FileRun, list_or_none, queue_runs, read_config, scan_log
 from lockstep.protocol.config_bodies import TopicConfigWrapper
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.message import decode_messages
-from lockstep.protocol.store_layout import ABORT, COMMIT_LOG
 from lockstep.remoting.storage import Storage
+from lockstep.store.check.files import Damage, FileRun, list_or_none, queue_runs, read_config, scan_log
+from lockstep.store.format.layout import ABORT, COMMIT_LOG
 
 __all__ = ["DumpOptions", "dump_store"]
 

@@ -10,7 +10,6 @@ from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send import refuse_unreadable, refused
 from lockstep.broker.processors.send_target import SendTarget, send_target
-from lockstep.broker.store import Record, StoreFull
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -25,6 +24,7 @@ from lockstep.protocol.headers import (
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.properties import decode_properties, encode_properties
 from lockstep.remoting.errors import RemotingError
+from lockstep.store import Record, StoreFull
 
 __all__ = ["send_reply_message"]
 

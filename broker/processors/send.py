@@ -10,7 +10,6 @@ from lockstep.broker.half_messages import HalfMessage
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import SendTarget, send_target
 from lockstep.broker.processors.transaction import half_of
-from lockstep.broker.store import Record, StoreFull
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import (
     PROPERTIES_BYTES_MAX,
@@ -26,6 +25,7 @@ from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageReque
 from lockstep.protocol.message import BatchRecord, decode_batch
 from lockstep.protocol.names import SCHEDULE_TOPIC, is_retry_topic
 from lockstep.protocol.properties import decode_properties, encode_properties
+from lockstep.store import Record, StoreFull
 
 __all__ = ["refuse_unreadable", "refused", "send_message"]
 

@@ -7,7 +7,6 @@ from lockstep.broker.core import Broker
 from lockstep.broker.delay_service import record_of
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import limit_of_retries
-from lockstep.broker.store import Record, StoreFull
 from lockstep.protocol import properties as names
 from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
 from lockstep.protocol.bodies import TopicConfig
@@ -16,6 +15,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig
+from lockstep.store import Record, StoreFull
 
 __all__ = ["send_back"]
 

@@ -8,7 +8,6 @@ from lockstep.broker.delay_service import record_of
 from lockstep.broker.half_messages import HalfMessage
 from lockstep.broker.half_recovery import mark_of
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.broker.store import Record, StoreFull
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
@@ -17,6 +16,7 @@ from lockstep.protocol.headers import CheckTransactionStateRequestHeader, EndTra
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
 from lockstep.protocol.names import HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
+from lockstep.store import Record, StoreFull
 
 __all__ = ["check_transactions", "end_transaction", "half_of"]
 

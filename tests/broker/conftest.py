@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.store import MessageStore
+from lockstep.store import MessageStore
 from tests.broker.stores import FolderStore, MakeStore, memory_store
 
 

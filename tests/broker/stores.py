@@ -4,16 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lockstep.broker.store import GetResult, MemoryStore, MessageStore, Record
-from lockstep.broker.store.data_dir import DataDir
-from lockstep.broker.store.file import FileStore
-from lockstep.broker.store.file_recovery import Recovered, Recovery
-from lockstep.broker.store.file_settings import FileStoreSettings
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.properties import decode_properties
-from lockstep.protocol.store_record import LogRecord
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.store import GetResult, MemoryStore, MessageStore, Record
+from lockstep.store.data_dir import DataDir
+from lockstep.store.durability.recovery import Recovered, Recovery
+from lockstep.store.file.settings import FileStoreSettings
+from lockstep.store.file.store import FileStore
+from lockstep.store.format.record import LogRecord
 from tests.broker.helpers import NOW_MS, RecordingLog
 
 __all__ = [

@@ -8,12 +8,12 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.options import parse_options, parse_size, parse_topic
-from lockstep.broker.store.file import FileStore
-from lockstep.broker.store.file_settings import FileStoreSettings
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, SysFlag
-from lockstep.protocol.store_layout import FILE_END_BYTES
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.settings import SettingError, with_properties
+from lockstep.store.file.settings import FileStoreSettings
+from lockstep.store.file.store import FileStore
+from lockstep.store.format.layout import FILE_END_BYTES
 from tests.broker.helpers import RecordingLog
 from tests.broker.stores import record
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.broker.store.data_dir import DataDir
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.storage import FileLock
+from lockstep.store.data_dir import DataDir
 
 
 class Moved(OsStorage):

@@ -7,10 +7,10 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delay_levels import DELAY_LEVELS, parse_delay_levels
-from lockstep.broker.store import AppendResult, Record, StoreFull
 from lockstep.protocol.headers import SendMessageResponseHeader
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.remoting.settings import SettingError
+from lockstep.store import AppendResult, Record, StoreFull
 from tests.broker.helpers import NOW_MS, Peer, consumer, pull_header
 from tests.broker.test_send import stored
 

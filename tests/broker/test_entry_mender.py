@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lockstep.broker.store import GetStatus
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.message import decode_messages
-from lockstep.protocol.store_layout import ENTRY_BYTES
+from lockstep.store import GetStatus
+from lockstep.store.format.layout import ENTRY_BYTES
 from tests.broker.kept_broker import kept, until
 from tests.broker.stores import FolderStore, get, record
 

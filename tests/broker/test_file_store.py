@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.broker.store import GetStatus
-from lockstep.broker.store.data_dir import DataDir
-from lockstep.broker.store.errors import StoreUnusable
 from lockstep.protocol.message import decode_messages
-from lockstep.protocol.store_layout import PADDING_MAGIC, Checkpoint
 from lockstep.remoting import os_storage
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.store import GetStatus
+from lockstep.store.data_dir import DataDir
+from lockstep.store.errors import StoreUnusable
+from lockstep.store.format.layout import PADDING_MAGIC, Checkpoint
 from tests.broker.helpers import NOW_MS
 from tests.broker.stores import FolderStore, fill, get, record
 

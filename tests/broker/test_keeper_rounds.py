@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.store.data_dir import DataDir
 from lockstep.protocol.codes import ResponseCode
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.store.data_dir import DataDir
 from tests.broker.kept_broker import DEADLINE_S, kept, until
 from tests.broker.stores import record
 

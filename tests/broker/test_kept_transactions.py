@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from lockstep.broker.half_recovery import open_halves
-from lockstep.broker.store import Record
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers import EndTransactionRequestHeader
+from lockstep.store import Record
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
 from tests.broker.stores import record

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from lockstep.broker.store.file import FileStore
-from lockstep.broker.store.key_feeder import KeyFeeder
 from lockstep.remoting.runtime import Runtime
+from lockstep.store.file.store import FileStore
+from lockstep.store.keys.indexer import KeyFeeder
 from tests.broker.helpers import RecordingLog
 
 INTERVAL_MS = 500

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.store import Record
-from lockstep.client.store_check import StoreCheck
 from lockstep.protocol.message import decode_messages
-from lockstep.protocol.store_index import INDEX_HEADER, IndexHeader
-from lockstep.protocol.store_layout import Checkpoint
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.store import Record
+from lockstep.store.check.store import StoreCheck
+from lockstep.store.format.index import INDEX_HEADER, IndexHeader
+from lockstep.store.format.layout import Checkpoint
 from tests.broker.helpers import NOW_MS
 from tests.broker.stores import HOST, FolderStore
 

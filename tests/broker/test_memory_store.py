@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.store import GetStatus
 from lockstep.protocol.message import decode_messages
+from lockstep.store import GetStatus
 from tests.broker.stores import Evictions, fill, get, memory_store, record
 
 S = GetStatus

@@ -8,8 +8,8 @@ import pytest
 
 from lockstep.broker import restart_trace
 from lockstep.broker.restart_trace import leave_resets
-from lockstep.broker.store.errors import StoreUnusable
 from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept
 from tests.broker.stores import record

@@ -7,7 +7,6 @@ import pytest
 
 from lockstep.broker import consumer_filters
 from lockstep.broker.consumer_filters import ConsumerFilterManager
-from lockstep.broker.store import Passes
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError
@@ -15,6 +14,7 @@ from lockstep.protocol.headers import PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.properties import encode_properties
+from lockstep.store import Passes
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, RecordingLog, consumer
 
 C = ResponseCode

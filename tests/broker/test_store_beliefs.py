@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.client.store_check import StoreCheck
-from lockstep.client.store_files import Damage
-from lockstep.protocol.store_layout import Checkpoint, decode_checkpoint, encode_checkpoint
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.store.check.files import Damage
+from lockstep.store.check.store import StoreCheck
+from lockstep.store.format.layout import Checkpoint, decode_checkpoint, encode_checkpoint
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
 from tests.broker.stores import record

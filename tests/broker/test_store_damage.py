@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core import Broker
-from lockstep.broker.store import MessageStore
-from lockstep.broker.store.errors import StoreUnusable
 from lockstep.client import SerializeType
-from lockstep.client.store_check import StoreCheck
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.simulation import World, simulate
 from lockstep.simulation.disk import Disk
 from lockstep.simulation.host import Host
 from lockstep.simulation.storage import SimStorage
+from lockstep.store import MessageStore
+from lockstep.store.check.store import StoreCheck
+from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog
 from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.store import GetStatus
-from lockstep.broker.store.data_dir import DataDir
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.runtime import AsyncioRuntime
 from lockstep.remoting.storage import StoredFile
+from lockstep.store import GetStatus
+from lockstep.store.data_dir import DataDir
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
 from tests.broker.stores import record

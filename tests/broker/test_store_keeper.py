@@ -10,14 +10,14 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core import Broker
-from lockstep.broker.store import StoreFull, file_recovery
-from lockstep.broker.store.errors import StoreUnusable
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.headers import SendMessageResponseHeader
 from lockstep.protocol.names import OP_HALF_TOPIC
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.runtime import AsyncioRuntime
+from lockstep.store import StoreFull, file_recovery
+from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog
 from tests.broker.kept_broker import Disk, Kept, kept, until
 from tests.broker.stores import record

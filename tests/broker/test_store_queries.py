@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from lockstep.broker.store import MessageStore, Record
-from lockstep.broker.store import commit_log as commit_log_module
 from lockstep.protocol.message import decode_messages
+from lockstep.store import MessageStore, Record
+from lockstep.store import commit_log as commit_log_module
 from tests.broker.helpers import NOW_MS
 from tests.broker.stores import HOST, Evictions, MakeStore, memory_store
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstep.broker.store import GetStatus, Passes
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
+from lockstep.store import GetStatus, Passes
 from tests.broker.helpers import NOW_MS
 from tests.broker.stores import HOST, MakeStore, fill, get, record
 

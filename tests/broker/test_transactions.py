@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from lockstep.broker.processors.transaction import check_transactions
-from lockstep.broker.store import StoreFull
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
@@ -17,6 +16,7 @@ from lockstep.protocol.headers import (
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.properties import encode_properties
+from lockstep.store import StoreFull
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, heartbeat_of
 from tests.broker.test_send import stored
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import cli, store_check
-from lockstep.client.store_check import StoreCheck
-from lockstep.client.store_files import Damage, FileRun, log_end, scan_log
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.store.check.files import Damage, FileRun, log_end, scan_log
+from lockstep.store.check.store import StoreCheck
 from tests.broker.test_store_damage import whole
 from tests.commands import SCRIPTS, TIMEOUT_S
 

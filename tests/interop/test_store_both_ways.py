@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.client.store_check import StoreCheck
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.store.check.store import StoreCheck
 from tests.interop.harness.drivers import Driver, Drivers, Event
 from tests.interop.harness.servers import Server, apache_server, lockstep_server
 from tests.interop.harness.table import RowMaker

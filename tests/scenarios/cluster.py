@@ -15,7 +15,6 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.consumer_manager import ConsumerGroup
 from lockstep.broker.core import Broker
 from lockstep.broker.server import BrokerServer
-from lockstep.broker.store import MessageStore
 from lockstep.client import (
     AllocateMessageQueueStrategy,
     ConsumerConfig,
@@ -42,6 +41,7 @@ from lockstep.protocol.message import decode_messages
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime, World
 from lockstep.simulation.checkers import Cause, Kind, OrderReport, Record, check_traces
+from lockstep.store import MessageStore
 from tests.scenarios.calls import Answer, Calls
 from tests.scenarios.heard import Heard
 

@@ -1,0 +1,144 @@
+"""The folder of a store: is it one, does anybody have it open, did it end well; and small files written whole."""
+
+from typing import Final
+
+from lockstep.remoting.storage import FileLock, Storage
+from lockstep.remoting.whole_files import replace_file, replace_file_keeping_backup
+from lockstep.store.errors import StoreUnusable
+from lockstep.store.format.layout import (
+    ABORT,
+    CHECKPOINT,
+    COMMIT_LOG,
+    CONFIG,
+    CONSUME_QUEUE,
+    INDEX,
+    LOCK,
+    LOG_BEGIN,
+    Checkpoint,
+    decode_checkpoint,
+    decode_log_begin,
+    encode_checkpoint,
+    encode_log_begin,
+    parse_file_name,
+)
+
+__all__ = ["DataDir"]
+
+_NEW: Final = ".tmp"
+_OURS: Final = frozenset({ABORT, CHECKPOINT, CHECKPOINT + _NEW, COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX, LOCK})
+_BACKUP: Final = ".bak"
+
+
+class DataDir:
+    """`crashed`: whoever had it open last did not end well."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self.folder = folder
+        self.crashed = False
+        self._lock: FileLock | None = None
+
+    # Who has it open -----------------------------------------------------------------------------------------
+
+    def open(self, *, writing: bool = True) -> None:
+        """Hold the folder alone. A reader leaves no mark that it was there but the lock's file.
+
+        Raises StoreUnusable when it is no store or somebody else has it open, OSError when it cannot be read.
+        """
+        names = self._names()
+        self._check(names)
+        try:
+            self._lock = self._storage.lock(f"{self.folder}/{LOCK}")
+        except BlockingIOError:
+            raise StoreUnusable(
+                f"{self.folder} is open in another broker; two must not write to one folder: stop it, or use another"
+            ) from None
+        self.crashed = ABORT in self._names()  # not before: whoever had it open may have ended just now
+        if writing and not self.crashed:
+            self._storage.open_file(f"{self.folder}/{ABORT}", create=True).close()
+            self._storage.sync_dir(self.folder)
+
+    def _names(self) -> list[str]:
+        try:
+            return self._storage.list_dir(self.folder)
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise StoreUnusable(f"{self.folder} is a file; the store needs a folder") from None
+
+    def _check(self, names: list[str]) -> None:
+        if COMMIT_LOG not in names:
+            strange = [name for name in names if name not in _OURS]
+            if strange:
+                raise StoreUnusable(
+                    f"{self.folder} is no store of RocketMQ's layout: it has {strange[0]!r} and no {COMMIT_LOG!r}; "
+                    "give an empty or a new folder"
+                )
+            return
+        try:
+            files = self._storage.list_dir(f"{self.folder}/{COMMIT_LOG}")
+        except NotADirectoryError:
+            raise StoreUnusable(f"{self.folder}/{COMMIT_LOG} is a file; in RocketMQ's layout it is a folder") from None
+        for name in files:
+            if parse_file_name(name) is None:
+                raise StoreUnusable(
+                    f"{self.folder}/{COMMIT_LOG}/{name} is no file of a commit log, whose names have 20 digits; "
+                    "the store of another program, or of another mode of RocketMQ, is not read here"
+                )
+
+    def ended_well(self) -> None:
+        """Everything is on disk: the next start need not look. Raises OSError."""
+        try:
+            self._storage.delete(f"{self.folder}/{ABORT}")
+        except FileNotFoundError:
+            pass  # somebody else's broom
+        self._storage.sync_dir(self.folder)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Small files ---------------------------------------------------------------------------------------------
+
+    def read_checkpoint(self) -> Checkpoint:
+        """Zeros when there is none."""
+        try:
+            return decode_checkpoint(self._storage.read_file(f"{self.folder}/{CHECKPOINT}"))
+        except FileNotFoundError:
+            return decode_checkpoint(b"")
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Raises OSError."""
+        path = f"{self.folder}/{CHECKPOINT}"
+        replace_file(self._storage, path, encode_checkpoint(checkpoint))
+        self._storage.sync_dir(self.folder)
+
+    def read_log_begin(self) -> int | None:
+        """Where the log begins since its oldest files were deleted; None when nothing says it, or Apache's broker has
+        had the folder since: it deletes files without a word. Raises OSError.
+        """
+        checkpoint = self.read_checkpoint()
+        if checkpoint.log_offset is None and any(checkpoint[:3]):
+            return None
+        return next(
+            (at for _, content in self.read_config(LOG_BEGIN) if (at := decode_log_begin(content)) is not None), None
+        )
+
+    def write_log_begin(self, offset: int) -> None:
+        """On disk when it returns. Raises OSError."""
+        self.write_config(LOG_BEGIN, encode_log_begin(offset))
+
+    def read_config(self, name: str) -> list[tuple[str, bytes]]:
+        """(path, content) of a file of `config` and of its older copy, as far as they are there. Raises OSError."""
+        found = []
+        for path in (f"{self.folder}/{CONFIG}/{name}", f"{self.folder}/{CONFIG}/{name}{_BACKUP}"):
+            try:
+                found.append((path, self._storage.read_file(path)))
+            except FileNotFoundError:
+                continue
+        return found
+
+    def write_config(self, name: str, content: bytes) -> None:
+        """In one instant, on disk when it returns; what was there before is kept as the older copy. Raises OSError."""
+        replace_file_keeping_backup(self._storage, f"{self.folder}/{CONFIG}/{name}", content)

@@ -1,0 +1,1 @@
+"""What survives a crash: group commit, checkpoint, recovery, repair."""

@@ -1,0 +1,179 @@
+"""What is written behind a round of the log: queues and keys, the checkpoint that counts on them, and tables.
+
+What a file of offsets says is never ahead of the log: it is taken when a round begins, and written when that has made
+the log safe, beside the rounds that follow: replies do not wait for it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import WorkerPool
+from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.store.data_dir import DataDir
+from lockstep.store.file.segments import Segments
+from lockstep.store.file.store import FileStore
+from lockstep.store.format.layout import Checkpoint
+from lockstep.store.keys.index import KeyIndex
+
+__all__ = ["TableRounds", "TablesWork", "Writing"]
+
+_OPEN_FILES_MAX: Final = 256  # of queues; above, those that wait for nothing are closed
+
+Writing = Callable[[], None]
+
+
+class TablesWork(NamedTuple):
+    """Both as they will be true when the log is safe up to where it was when they were taken."""
+
+    checkpoint: Checkpoint | None
+    writings: Sequence[Writing]
+
+
+class _Failed(NamedTuple):
+    event: str
+    error: OSError
+    queues_safe: bool
+
+
+class TableRounds:
+    """One of each kind at a time: a checkpoint takes as long as it has files to sync, and offsets do not wait for it.
+
+    `checkpoint`: what stands in the file. `writings`: files of tables, as they stand now.
+
+    `queues_safe` is False when a sync of their files has failed: only the next start can tell what they have.
+    """
+
+    def __init__(
+        self,
+        store: FileStore,
+        data_dir: DataDir,
+        writings: Callable[[], Sequence[Writing]],
+        on_end: Callable[[], None],
+        events: EventLog,
+    ) -> None:
+        self._store = store
+        self._data_dir = data_dir
+        self._writings = writings
+        self._on_end = on_end
+        self._events = events
+        self._writing: asyncio.Future[Exception | None] | None = None
+        self._checking: asyncio.Future[_Failed | None] | None = None
+        self.checkpoint = data_dir.read_checkpoint()
+        self.queues_safe = True
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.are_written or self.is_checked
+
+    @property
+    def are_written(self) -> bool:
+        """Tables are on their way to the disk."""
+        return self._writing is not None
+
+    @property
+    def is_checked(self) -> bool:
+        """A checkpoint is, or what it counts on."""
+        return self._checking is not None
+
+    def prepare(self, *, tables: bool, checkpoint: bool) -> TablesWork:
+        """When a round of the log begins."""
+        return TablesWork(self._new_checkpoint() if checkpoint else None, self._writings() if tables else ())
+
+    def _new_checkpoint(self) -> Checkpoint | None:
+        """As it will be true when the round is done and the queues' files are synced."""
+        store = self._store
+        try:
+            store.write_tails()
+        except OSError as error:
+            self._events.error("entries of queues cannot be written; they wait in memory", reason=str(error))
+            return None
+        if not self.queues_safe:
+            return None
+        visible_end = store.visible_end
+        entry_count = sum([queue.max_offset for queue in store.queues.values()])
+        last = store.last_timestamp
+        keys = store.keys
+        return Checkpoint(last, last, keys.indexed_timestamp, visible_end, keys.indexed_offset, entry_count)
+
+    def begin(self, pool: WorkerPool, work: TablesWork) -> None:
+        """The log is safe up to where they were taken."""
+        if work.writings:
+            self._writing = pool.submit(partial(_write_tables, work.writings))
+            self._writing.add_done_callback(self._finish_tables)
+        if work.checkpoint is not None:
+            files: list[StoredFile] = []
+            folders: list[str] = []
+            kept_files: list[KeyIndex | Segments] = [self._store.keys]
+            kept_files += [queue.segments for queue in self._store.queues.values()]
+            for kept in kept_files:
+                more_files, more_folders = kept.take_dirty()
+                files += more_files
+                folders += more_folders
+            storage, data_dir = self._store.storage, self._data_dir
+            self._checking = pool.submit(partial(_write_checkpoint, work.checkpoint, files, folders, storage, data_dir))
+            self._checking.add_done_callback(partial(self._finish_checkpoint, work.checkpoint))
+
+    def _finish_tables(self, future: "asyncio.Future[Exception | None]") -> None:
+        self._writing = None
+        if future.cancelled():
+            return
+        error = future.result()
+        if error is not None:
+            self._events.error("offsets cannot be written; it will be tried again", reason=str(error))
+        self._on_end()
+
+    def _finish_checkpoint(self, checkpoint: Checkpoint, future: "asyncio.Future[_Failed | None]") -> None:
+        self._checking = None
+        if future.cancelled():
+            return
+        failed = future.result()
+        if failed is None:
+            self.checkpoint = checkpoint
+            self._close_idle()
+        else:
+            self.queues_safe = failed.queues_safe
+            self._events.error(failed.event, reason=str(failed.error))
+        self._on_end()
+
+    def _close_idle(self) -> None:
+        """Few files stay open, however many queues there are."""
+        open_count = 0
+        for queue in self._store.queues.values():
+            open_count += queue.segments.open_count
+            if open_count > _OPEN_FILES_MAX:
+                queue.segments.close_idle()
+
+
+def _write_tables(writings: Sequence[Writing]) -> Exception | None:
+    """On a thread of its own."""
+    failed: Exception | None = None
+    for write in writings:
+        try:
+            write()
+        except (OSError, ValueError) as error:  # ValueError: a name that is no text in UTF-8
+            failed = error
+    return failed
+
+
+def _write_checkpoint(
+    checkpoint: Checkpoint, files: Sequence[StoredFile], folders: Sequence[str], storage: Storage, data_dir: DataDir
+) -> _Failed | None:
+    """On a thread of its own."""
+    try:
+        for file in files:
+            with contextlib.suppress(ValueError):  # its topic was deleted meanwhile
+                file.sync()
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError):  # likewise
+                storage.sync_dir(folder)
+    except OSError as error:
+        return _Failed("entries of queues are not safe; the next start reads them from the log", error, False)
+    try:
+        data_dir.write_checkpoint(checkpoint)
+    except OSError as error:
+        return _Failed("the checkpoint cannot be written; it will be tried again", error, True)
+    return None

@@ -1,0 +1,289 @@
+"""Puts a store on the disk, off the event loop: many sends to one fsync, offsets, the checkpoint, a clean end.
+
+One round of the log is under way at a time. It makes safe what was there when it began; who came meanwhile is of the
+next one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime, TimerHandle, WorkerPool
+from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.store.data_dir import DataDir
+from lockstep.store.durability.checkpoint import TableRounds, TablesWork, Writing
+from lockstep.store.durability.rewriting import LogInDoubt, write_again
+from lockstep.store.file.expiry import Expiry
+from lockstep.store.file.retention import Retention
+from lockstep.store.file.segments import Segments
+from lockstep.store.file.store import FileStore
+from lockstep.store.keys.indexer import KeyFeeder
+
+__all__ = ["KeeperSettings", "StoreKeeper"]
+
+_THREADS: Final = 4  # for the log, for tables, for queues and their checkpoint, for old files
+_LOG: Final = "log"
+
+OnSafe = Callable[[str], None]  # empty: it is safe; else why it is not
+Failure = OSError | LogInDoubt
+
+
+class KeeperSettings(NamedTuple):
+    """`at_once`: flush as soon as anything was stored, and not every `flush_interval_ms` only."""
+
+    at_once: bool
+    flush_interval_ms: int
+    tables_interval_ms: int
+    checkpoint_interval_ms: int
+
+
+class _Work(NamedTuple):
+    """What a round does: [`log_start`, `log_end`) is safe when files and folders are synced; the tables come behind.
+
+    `doubted`: the log, when an earlier sync of what is not safe has failed.
+    """
+
+    log_start: int
+    log_end: int
+    log_files: Sequence[StoredFile]
+    log_folders: Sequence[str]
+    doubted: Segments | None
+    tables: TablesWork
+
+
+class StoreKeeper:
+    """`on_visible` is called after messages have become readable. `writings`: files of tables, as they stand now."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: FileStore,
+        data_dir: DataDir,
+        settings: KeeperSettings,
+        writings: Callable[[], Sequence[Writing]],
+        on_visible: Callable[[], None],
+        retention: Retention,
+        events: EventLog,
+    ) -> None:
+        self._expiry = Expiry(store, data_dir, retention, self._pool_now, self._after_end, events)
+        self._keys = KeyFeeder(runtime, store, settings.flush_interval_ms, events)
+        self._runtime = runtime
+        self._store = store
+        self._data_dir = data_dir
+        self._settings = settings
+        self._on_visible = on_visible
+        self._events = events
+        self._pool: WorkerPool | None = None
+        self._searches: WorkerPool | None = None  # of its own: however many there are, syncs do not wait for them
+        self._round: asyncio.Future[Failure | None] | None = None
+        self._tables = TableRounds(store, data_dir, writings, self._after_end, events)
+        self._idle: asyncio.Future[None] | None = None
+        self._waiting: deque[tuple[int, OnSafe]] = deque()
+        self._timer: TimerHandle | None = None
+        self._next_tables_ms = 0
+        self._next_checkpoint_ms = 0
+        self._failed = False  # the last sync of the log
+        self._in_doubt = False  # for good
+        self._stopped = False
+
+    def start(self) -> None:
+        """Call on the loop."""
+        now_ms = self._runtime.now_ms()
+        self._next_tables_ms = now_ms + self._settings.tables_interval_ms
+        self._next_checkpoint_ms = now_ms + self._settings.checkpoint_interval_ms
+        self._keys.start()
+        self._searches = self._runtime.new_worker_pool("search", 1)
+        self._store.mender.submit = self._searches.submit
+        self._arm()
+
+    # What senders wait for -----------------------------------------------------------------------------------
+
+    def when_safe(self, then: OnSafe) -> None:
+        """`then` is called when all that is stored by now is safe, or with why it is not."""
+        if self._in_doubt:
+            then(self._store.refusal)  # no round will come
+        else:
+            self._waiting.append((self._store.log.max_offset, then))
+
+    def check(self) -> None:
+        """After whatever may have stored something: begin a round, unless one is under way."""
+        log = self._store.log
+        ready = self._settings.at_once and self._round is None and not self._stopped and not self._failed
+        if ready and log.max_offset > log.synced_offset:
+            self._begin(self._due())
+
+    # Rounds --------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        self._timer = self._runtime.call_later_ms(self._settings.flush_interval_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._arm()
+        self._store.bound_tails()
+        if self._round is not None or self._in_doubt:
+            return  # its end sees to what is due
+        self.retain(self._runtime.now_ms())
+        log, due = self._store.log, self._due()
+        if any(due) or log.max_offset > log.synced_offset or self._failed:
+            self._begin(due)
+
+    def _due(self) -> tuple[bool, bool]:
+        """Are tables to be written behind the round that begins now, and a checkpoint?"""
+        now_ms = self._runtime.now_ms()
+        tables = now_ms >= self._next_tables_ms and not self._tables.are_written
+        checkpoint = now_ms >= self._next_checkpoint_ms and not self._tables.is_checked
+        if tables:
+            self._next_tables_ms = now_ms + self._settings.tables_interval_ms
+        if checkpoint:
+            self._next_checkpoint_ms = now_ms + self._settings.checkpoint_interval_ms
+        return tables, checkpoint
+
+    def retain(self, now_ms: int) -> None:
+        """Old files go, step by step; not while any of them may be synced."""
+        if self._round is None and not self._tables.is_under_way:
+            self._expiry.go_on(now_ms)
+
+    def _pool_now(self) -> WorkerPool:
+        if self._pool is None:
+            self._pool = self._runtime.new_worker_pool("store", _THREADS)
+        return self._pool
+
+    def _begin(self, due: tuple[bool, bool] = (False, False)) -> None:
+        store, log = self._store, self._store.log
+        log_end = log.max_offset
+        tables = self._tables.prepare(tables=due[0], checkpoint=due[1])
+        if self._failed:
+            log.doubt(log.synced_offset)
+        files, folders = log.take_dirty()
+        doubted = log.segments.twin() if self._failed else None
+        work = _Work(log.synced_offset, log_end, files, folders, doubted, tables)
+        store.sync_count += len(files)
+        self._round = self._pool_now().submit(partial(_sync_log, work, store.storage))
+        self._round.add_done_callback(partial(self._finish, work))
+
+    def _finish(self, work: _Work, future: "asyncio.Future[Failure | None]") -> None:
+        if future.cancelled():
+            self._round = None
+            return
+        error = future.result()
+        if error is not None:
+            self._on_failed(work, error)
+        else:
+            self._on_safe(work.log_end)
+            self._tables.begin(self._pool_now(), work.tables)
+        self._round = None  # not before: nothing may begin while this one is being ended
+        self._after_end()
+
+    def _after_end(self) -> None:
+        if not self._stopped:
+            self.retain(self._runtime.now_ms())
+        self.check()
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _on_safe(self, log_end: int) -> None:
+        store = self._store
+        assert log_end >= store.log.synced_offset, "rounds end in the order in which they began"
+        store.log.synced_offset = log_end
+        if self._failed:
+            self._failed = False
+            store.refuse(_LOG, "")
+            self._events.info("the disk takes what is written again: sends are taken again")
+        store.make_visible(log_end)
+        while self._waiting and self._waiting[0][0] <= log_end:
+            self._waiting.popleft()[1]("")
+        self._on_visible()
+
+    def _on_failed(self, work: _Work, error: Failure) -> None:
+        """Nobody is told that something is safe; nothing more is taken until all was written again and synced."""
+        store = self._store
+        if isinstance(error, LogInDoubt):
+            self._in_doubt = True
+            reason = f"what the disk did not take is lost: {error}"
+            self._events.error("the log is in doubt: sends are refused until the broker is started anew", reason=reason)
+        else:
+            reason = f"{store.log.segments.path_of(work.log_end)} cannot be put on the disk: {error.strerror or error}"
+            if not self._failed:
+                self._events.error("the disk fails: sends are refused until it does not", reason=reason)
+        self._failed = True
+        store.refuse(_LOG, reason)
+        waiting, self._waiting = self._waiting, deque()
+        for _, then in waiting:
+            then(reason)
+
+    # The end -------------------------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Wait until all that is stored by now is safe, or was found not to be; what comes meanwhile does not count."""
+        log = self._store.log
+        end = log.max_offset
+        while log.synced_offset < end and not self._failed:
+            if self._round is None:
+                self._begin()
+            await self._next_end()
+
+    async def stop(self) -> None:
+        """Everything on disk and the folder given back; the store is closed afterwards."""
+        self._stopped = True
+        self._keys.stop()
+        self._store.mender.submit = None
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.flush()
+        await self._settle()
+        self._keys.enter_all()
+        if not self._in_doubt:
+            self._begin((True, True))
+            await self._settle()
+        self._end()
+
+    async def _settle(self) -> None:
+        while self._round is not None or self._tables.is_under_way or self._expiry.is_under_way:
+            await self._next_end()
+
+    async def _next_end(self) -> None:
+        if self._idle is None or self._idle.done():
+            self._idle = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._idle)
+
+    def _end(self) -> None:
+        store, written = self._store, self._tables.checkpoint.log_offset
+        safe = not self._failed and store.log.synced_offset == store.log.max_offset and self._tables.queues_safe
+        if safe and written == store.log.max_offset:
+            try:
+                self._data_dir.ended_well()
+            except OSError as error:
+                self._events.error("the folder cannot be left as after a clean end", reason=str(error))
+        else:
+            self._events.error(
+                "the store does not end well: the next start will look at all that is not safe",
+                log_end=store.log.max_offset,
+                safe_end=store.log.synced_offset,
+                checkpoint=written,
+                reason=store.refusal or None,
+            )
+        store.close()
+        self._data_dir.release()
+        for pool in (self._pool, self._searches):
+            if pool is not None:
+                pool.close()
+
+
+def _sync_log(work: _Work, storage: Storage) -> Failure | None:
+    """On a thread of its own."""
+    try:
+        if work.doubted is not None:
+            try:
+                write_again(work.doubted, work.log_start, work.log_end)
+            finally:
+                work.doubted.close()
+        for file in work.log_files:
+            file.sync()
+        for folder in work.log_folders:
+            storage.sync_dir(folder)
+    except (OSError, LogInDoubt) as error:
+        return error
+    return None

@@ -1,0 +1,280 @@
+"""Opening a store: where does the log end, and do the queues' entries say what stands in it?
+
+What a checkpoint says is on disk is not read again. Behind it the log is read to its last whole message; there it is
+cut after a crash, and the queues are made to match. Below it nothing is ever cut: damage there is reported, passed
+over, and left out when it is read.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Container
+from typing import Final, NamedTuple
+
+from lockstep.protocol.codes import SysFlag
+from lockstep.remoting.logs import EventLog
+from lockstep.store.data_dir import DataDir
+from lockstep.store.durability.rewriting import copy_over
+from lockstep.store.file.beliefs import is_ahead, queues_are_whole
+from lockstep.store.file.store import FileStore
+from lockstep.store.format.layout import CONSUME_QUEUE, Checkpoint
+from lockstep.store.format.log_records import LogScan, next_record
+from lockstep.store.format.record import LogRecord, is_torn, parse_record
+
+__all__ = ["Recovered", "Recovery"]
+
+_TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
+_IN_QUEUES: Final = (0, int(SysFlag.TRANSACTION_COMMIT))  # the transaction types that consumers may see (wire.md 5)
+_CHECKPOINT_SLACK_MS: Final = 3000  # RocketMQ's own, for clocks that step
+_LAST_FILES: Final = 3  # that RocketMQ reads again after a clean end
+_TOLD_EVERY_BYTES: Final = 128 * 1024 * 1024
+_MIB: Final = 1024 * 1024
+
+
+class Recovered(NamedTuple):
+    """`cut_bytes`: of the torn end of the log; `damaged`: places in the log that could not be read."""
+
+    message_count: int
+    cut_bytes: int
+    damaged: int
+
+
+class Recovery:
+    """`tags_code_of`: what the entry of a message says of it. `tell` gets lines for people while it takes long."""
+
+    def __init__(
+        self,
+        store: FileStore,
+        data_dir: DataDir,
+        topics: Container[str] | None,
+        tags_code_of: Callable[[LogRecord], int],
+        events: EventLog,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._data_dir = data_dir
+        self._topics = topics
+        self._tags_code_of = store.mender.tags_code_of = tags_code_of
+        self._events = events
+        self._tell = tell
+        self._last: dict[tuple[str, int], int] = {}
+        self._rebuild = False
+        self._all_is_safe = False  # the checkpoint is of a clean end: nothing follows it
+        self._count = 0
+        self._missing = 0  # files of the log
+        self._damaged = 0
+
+    def run(self) -> Recovered:
+        """Make the store ready to be written to. Raises StoreUnusable and OSError."""
+        store, log = self._store, self._store.log
+        log.load()
+        checkpoint = self._data_dir.read_checkpoint()
+        safe = self._safe_offset(checkpoint)
+        self._begin_log(safe)
+        self._load_queues(safe)
+        if checkpoint.log_offset != safe:
+            self._rebuild |= not queues_are_whole(store, safe)
+        elif self._entries_below() != checkpoint.entry_count:
+            self._rebuild = True
+        end = self._read_all(safe) if self._rebuild else self._read_log(safe, safe)
+        if checkpoint.log_offset is None and is_ahead(checkpoint, store.last_timestamp):
+            self._events.error(
+                "checkpoint_not_believed",
+                says_ms=max(checkpoint.log_timestamp, checkpoint.queue_timestamp),
+                last_message_ms=store.last_timestamp,
+            )
+            checkpoint = Checkpoint(0, 0, 0)
+            if not self._rebuild:
+                end = self._read_all(safe)
+        cut_bytes = self._cut_bytes(end)
+        log.begin_at(end, cut=bool(cut_bytes) or self._data_dir.crashed)
+        if self._data_dir.crashed:
+            self._make_safe(safe, end)
+        for queue in store.queues.values():
+            queue.write_tail()
+            queue.trusted_from = queue.max_offset
+            if self._data_dir.crashed or self._rebuild:
+                queue.cut_rest()
+        store.keys.load(checkpoint.index_offset, checkpoint.index_timestamp, crashed=self._data_dir.crashed)
+        store.last_timestamp = max(checkpoint.log_timestamp, store.last_timestamp)
+        return Recovered(self._count, cut_bytes, self._damaged)
+
+    def _make_safe(self, start: int, end: int) -> None:
+        """What a dead process wrote can be read, and may be nowhere but in memory: also where its syncs failed."""
+        log = self._store.log
+        log.synced_offset = min(start, end)
+        copy_over(log.segments, log.synced_offset, end)
+        log.doubt(start)
+        files, folders = log.take_dirty()
+        for file in files:
+            file.sync()
+        for folder in folders:
+            self._store.storage.sync_dir(folder)
+        log.synced_offset = end
+
+    # Where to begin ------------------------------------------------------------------------------------------
+
+    def _safe_offset(self, checkpoint: Checkpoint) -> int:
+        """Up to where everything is on disk: by our checkpoint, or to the file, as RocketMQ's own times say it."""
+        log = self._store.log
+        if checkpoint.log_offset is not None and checkpoint.log_offset >= log.min_offset:
+            self._all_is_safe = not self._data_dir.crashed
+            return checkpoint.log_offset
+        starts = log.segments.starts
+        if not starts:
+            return 0
+        if not self._data_dir.crashed:
+            return starts[-_LAST_FILES:][0]
+        until_ms = min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - _CHECKPOINT_SLACK_MS
+        for start in reversed(starts):
+            first = next(iter(LogScan(log.segments, start)), None)
+            if first is not None and 0 < first.store_timestamp <= until_ms:
+                return start
+        return starts[0]
+
+    def _begin_log(self, safe: int) -> None:
+        """Files that are missing are said; at the beginning those that were not deleted for their age."""
+        segments = self._store.log.segments
+        first = segments.starts[0] if segments.starts else segments.start_of(max(0, safe - 1))
+        known = self._data_dir.read_log_begin()
+        if known is None:
+            self._note_begin(first)
+        begin = min(first, first if known is None else segments.start_of(known))
+        for start in range(begin, max(segments.end, safe), segments.file_bytes):
+            if not segments.has(start):
+                self._events.error("a file of the log is missing", file=segments.path_of(start))
+                self._missing += 1
+        self._damaged = self._missing
+
+    def _note_begin(self, offset: int) -> None:
+        try:
+            self._data_dir.write_log_begin(offset)
+        except OSError as error:  # the next start notes it
+            self._events.error("log_begin_not_noted", reason=str(error))
+
+    def _load_queues(self, safe: int) -> None:
+        store = self._store
+        root = f"{store.settings.folder}/{CONSUME_QUEUE}"
+        try:
+            topics = store.storage.list_dir(root)
+        except FileNotFoundError:
+            return
+        for topic in topics:
+            for name in self._list(f"{root}/{topic}"):
+                if not name.isdecimal():
+                    self._events.warning("this is no queue and is left alone", folder=f"{root}/{topic}/{name}")
+                    continue
+                store.new_queue(topic, int(name)).load(safe)
+                self._check_end(topic, int(name))
+
+    def _list(self, folder: str) -> list[str]:
+        try:
+            return self._store.storage.list_dir(folder)
+        except NotADirectoryError:
+            self._events.warning("this is no topic and is left alone", file=folder)
+            return []
+
+    def _check_end(self, topic: str, queue_id: int) -> None:
+        """Entries at the end that point to no message of the queue are damage: the queue ends before them."""
+        queue, log = self._store.queues[topic, queue_id], self._store.log
+        queue.skip_blank()
+        queue.min_offset += bisect_left(queue, log.min_offset)
+        self._rebuild |= queue.segments.has_holes or queue.min_offset > log.min_offset == 0  # the first file is lost
+        for at in range(queue.max_offset, queue.min_offset, -1):
+            (entry,) = queue.entries(at - 1, 1)
+            if 0 < entry.size_bytes <= log.segments.file_bytes:
+                record = parse_record(log.read(entry.commit_log_offset, entry.size_bytes), 0, entry.commit_log_offset)
+                if isinstance(record, LogRecord) and record[2:4] == (queue_id, at - 1) and record.topic == topic:
+                    queue.end_at(at)
+                    return
+        # None can be read: the log is to blame, and the numbers stay.
+
+    def _entries_below(self) -> int:
+        return sum([queue.max_offset for queue in self._store.queues.values()])
+
+    # Reading the log -----------------------------------------------------------------------------------------
+
+    def _read_all(self, safe: int) -> int:
+        """The whole log, and every entry anew. Returns where the log ends."""
+        self._events.error("entries of queues are missing: the whole log is read to find them again")
+        self._rebuild = True
+        self._last.clear()
+        self._count, self._damaged = 0, self._missing
+        return self._read_log(self._store.log.min_offset, safe)
+
+    def _read_log(self, start: int, safe: int) -> int:
+        """Enter every message from `start` on into its queue. Returns where the log ends."""
+        segments = self._store.log.segments
+        doubted_from = safe if self._data_dir.crashed else segments.end
+        position, tell_at = start, start + _TOLD_EVERY_BYTES
+        while True:
+            scan = LogScan(segments, position)
+            torn = False
+            for record in scan:
+                offset = record.offset
+                if offset >= doubted_from and is_torn(record, segments.position_in_file(offset)):
+                    torn = True
+                    break
+                self._enter(record)
+                if offset >= tell_at:
+                    tell_at = offset + _TOLD_EVERY_BYTES
+                    self._tell_progress(offset - start, segments.end - start)
+            if torn or not scan.reason:
+                return max(scan.position, safe)
+            following = self._behind_damage(scan.position, safe)
+            if following is None:
+                return max(scan.position, safe)
+            self._report_damage(scan.position, following, scan.reason)
+            position = following
+
+    def _behind_damage(self, position: int, safe: int) -> int | None:
+        """Where to read on; None when the log ends here: nothing is believed that follows a write torn by a crash."""
+        segments = self._store.log.segments
+        if position < safe:
+            return next_record(segments, position + 1, safe) or safe
+        if self._data_dir.crashed or self._all_is_safe:
+            return None
+        return next_record(segments, position + 1, segments.end)
+
+    def _report_damage(self, start: int, end: int, reason: str) -> None:
+        self._damaged += 1
+        self._events.error(
+            "the log is damaged; what stands there is lost",
+            place=self._store.log.place(start),
+            bytes=end - start,
+            reason=reason,
+        )
+
+    def _tell_progress(self, done_bytes: int, total_bytes: int) -> None:
+        self._tell(f"recovering {self._data_dir.folder}: {done_bytes // _MIB} of {total_bytes // _MIB} MiB")
+
+    def _enter(self, record: LogRecord) -> None:
+        self._count += 1
+        if record.store_timestamp > self._store.last_timestamp:
+            self._store.last_timestamp = record.store_timestamp
+        if record.sys_flag & _TRANSACTION not in _IN_QUEUES:
+            return
+        if self._topics is not None and record.topic not in self._topics:
+            return  # it was deleted
+        key = (record.topic, record.queue_id)
+        queue = self._store.queues.get(key)
+        if queue is None:
+            queue = self._store.new_queue(*key)
+        before = self._last.get(key)
+        if before is None:
+            before = -1 if self._rebuild else queue.max_offset - 1
+        self._last[key] = record.queue_offset
+        if record.queue_offset <= before:
+            queue.restart_at(record.queue_offset)  # the topic was deleted and made anew
+        queue.put(record.queue_offset, (record.offset, record.size_bytes, self._tags_code_of(record)))
+
+    # The end -------------------------------------------------------------------------------------------------
+
+    def _cut_bytes(self, end: int) -> int:
+        """How much was written behind the end, as far as it is not zeros."""
+        segments, written_end = self._store.log.segments, end
+        for start, piece_end in segments.pieces(end, segments.end):
+            for at in range(start, piece_end, _MIB):
+                piece = segments.read(at, min(_MIB, piece_end - at)).rstrip(b"\0")
+                if not piece:
+                    return written_end - end
+                written_end = at + len(piece)
+        return written_end - end

@@ -1,0 +1,105 @@
+"""Deletes old files of a store while it is used: what may take long on a thread, what must be one instant does not."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import WorkerPool
+from lockstep.remoting.storage import Storage
+from lockstep.store.data_dir import DataDir
+from lockstep.store.file.retention import Plan, Retention, delete_files, first_kept
+from lockstep.store.file.store import FileStore
+
+__all__ = ["Expiry"]
+
+
+class Expiry:
+    """One plan at a time. Files that could not be deleted are tried again, before any other."""
+
+    def __init__(
+        self,
+        store: FileStore,
+        data_dir: DataDir,
+        retention: Retention,
+        pool: Callable[[], WorkerPool],
+        on_end: Callable[[], None],
+        events: EventLog,
+    ) -> None:
+        self._store = store
+        self._data_dir = data_dir
+        self._retention = retention
+        self._pool = pool
+        self._on_end = on_end
+        self._events = events
+        self._looking: asyncio.Future[list[int]] | None = None
+        self._deleting: asyncio.Future[list[str]] | None = None
+        self._found: tuple[Plan, list[int]] | None = None
+        self._paths: list[str] = []  # that belong to nothing any more
+        self._reasons: dict[str, str] = {}
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._looking is not None or self._deleting is not None
+
+    def go_on(self, now_ms: int) -> None:
+        """The next step; to be called while nothing of the store is being synced."""
+        if self.is_under_way:
+            return
+        if self._found is not None:
+            (plan, firsts), self._found = self._found, None
+            self._begin_at(plan, firsts)
+            return
+        try:
+            plan_now = self._retention.plan(self._store, now_ms)
+        except OSError as error:
+            self._events.error("old files cannot be looked at", reason=str(error))
+            return
+        if plan_now is not None:
+            self._looking = self._pool().submit(partial(first_kept, plan_now))
+            self._looking.add_done_callback(partial(self._on_looked, plan_now))
+
+    def _on_looked(self, plan: Plan, future: "asyncio.Future[list[int]]") -> None:
+        self._looking = None
+        if future.cancelled():
+            return
+        try:
+            self._found = plan, future.result()
+        except OSError as error:
+            self._events.error("old files cannot be deleted", reason=str(error))
+        self._on_end()
+
+    def _begin_at(self, plan: Plan, firsts: list[int]) -> None:
+        """From now on nobody finds what goes."""
+        self._reasons.update(plan.files)
+        self._paths += self._store.forget_before(plan.log_offset)
+        self._store.trim_to(zip([look.queue for look in plan.queues], firsts, strict=True))
+        begin, paths = self._store.log.min_offset, tuple(self._paths)
+        self._deleting = self._pool().submit(partial(_delete, self._data_dir, begin, self._store.storage, paths))
+        self._deleting.add_done_callback(self._on_deleted)
+
+    def _on_deleted(self, future: "asyncio.Future[list[str]]") -> None:
+        self._deleting = None
+        if future.cancelled():
+            return
+        try:
+            gone = future.result()
+            self._paths = self._paths[len(gone) :]
+            for path in gone:
+                reason = self._reasons.pop(path, None)
+                if reason is not None:
+                    self._events.info("a file of the log is deleted", file=path, reason=reason)
+            self._store.log.segments.doubt_names()
+            if not self._paths:
+                self._store.queues.delete_trimmed()  # not before: of a log that is there queues have to be whole
+        except OSError as error:
+            self._events.error("old files cannot be deleted", reason=str(error))
+        self._on_end()
+
+
+def _delete(data_dir: DataDir, log_begin: int, storage: Storage, paths: Sequence[str]) -> list[str]:
+    """On a thread of its own. Where the log begins is on the disk before the first file is gone: a file that is missing
+    behind that was not deleted by us.
+    """
+    data_dir.write_log_begin(log_begin)
+    return delete_files(storage, paths)

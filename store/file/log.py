@@ -1,0 +1,168 @@
+"""The log that all messages of a broker stand in, in files (wire.md 5)."""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.store.file.segments import Segments
+from lockstep.store.format.layout import COMMIT_LOG, FILE_END_BYTES, encode_padding
+from lockstep.store.format.log_records import next_record, record_starts
+from lockstep.store.format.record import parse_record
+
+__all__ = ["FileLog"]
+
+_HEAD = struct.Struct(">iI20xq")  # totalSize, magic, and behind four more fields the physicalOffset
+_SYS_FLAG_AT: Final = 36
+_TIMES = struct.Struct(">i16xq4xq")  # sysFlag, and storeTimestamp as it stands behind a bornHost of 4 bytes and of 16
+_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
+
+
+class FileLog:
+    """Addressed by commit log offset. `synced_offset`: up to where it survives the death of the machine."""
+
+    def __init__(self, storage: Storage, folder: str, file_bytes: int) -> None:
+        self.segments = Segments(storage, f"{folder}/{COMMIT_LOG}", file_bytes)
+        self.max_offset = 0
+        self.synced_offset = 0
+        self.min_offset = 0
+        self._active: StoredFile | None = None
+        self._active_start = 0
+        self._active_end = 0  # where the last message must end
+
+    def load(self) -> None:
+        """Raises StoreUnusable and OSError."""
+        self.segments.load()
+        self.min_offset = self.segments.starts[0] if self.segments.starts else 0
+
+    def begin_at(self, offset: int, *, cut: bool) -> None:
+        """The next message stands there. `cut`: something else stands there now. Raises OSError."""
+        if cut:
+            self.segments.cut(offset)
+        self.max_offset = offset
+        self.synced_offset = offset
+        self.min_offset = self.segments.starts[0] if self.segments.starts else offset
+        self._active = None
+        if self.segments.has(offset):
+            self._activate(offset)
+
+    # Writing -------------------------------------------------------------------------------------------------
+
+    def make_room(self, size_bytes: int) -> None:
+        """See that `max_offset` is where the next message can stand, in a new file if need be. Raises OSError."""
+        if self.max_offset + size_bytes <= self._active_end and self._active is not None:
+            return
+        if self._active is None:
+            self._activate(self.max_offset)
+            if self.max_offset + size_bytes <= self._active_end:
+                return
+        file_end = self._active_end + FILE_END_BYTES
+        self.segments.add(file_end)  # before the mark: a full disk leaves the log as it is
+        self.segments.write(self.max_offset, encode_padding(file_end - self.max_offset))
+        self.max_offset = file_end
+        self._activate(file_end)
+
+    def _activate(self, offset: int) -> None:
+        start = self.segments.start_of(offset)
+        self._active = self.segments.add(start)
+        self._active_start = start
+        self._active_end = start + self.segments.file_bytes - FILE_END_BYTES
+
+    def append(self, record: bytes) -> None:
+        """Write a message at `max_offset`; `make_room` came before. Raises OSError, and nothing was appended then."""
+        file = self._active
+        assert file is not None
+        file.write_at(self.max_offset - self._active_start, record)
+        self.max_offset += len(record)
+
+    def take_back(self, offset: int) -> None:
+        """What was appended from `offset` on was not: zeros stand there again. Raises OSError, and it is gone still."""
+        end, self.max_offset = self.max_offset, offset
+        if offset < self._active_start:
+            self._activate(offset)
+        for start, piece_end in self.segments.pieces(offset, end):
+            self.segments.write(start, bytes(piece_end - start))
+
+    def doubt(self, offset: int) -> None:
+        """What stands from there on was read back, which does not say that it is on the disk: it is to be synced."""
+        for start, _ in self.segments.pieces(offset, self.max_offset):
+            self.segments.mark_written(self.segments.start_of(start))
+        if self.segments.starts:
+            self.segments.doubt_names()
+
+    def take_dirty(self) -> tuple[list[StoredFile], list[str]]:
+        """(files, folders) to sync, so that all up to `max_offset` is safe."""
+        if self.max_offset > self.synced_offset and self._active is not None:
+            self.segments.mark_written(self._active_start)
+        return self.segments.take_dirty()
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """`size_bytes` from `offset` on, of one file. Raises OSError."""
+        if offset >= self._active_start and self._active is not None:
+            return self._active.read_at(offset - self._active_start, size_bytes)
+        return self.segments.read(offset, size_bytes)
+
+    def segment_end(self, offset: int) -> int:
+        """Up to which offset a `read` from `offset` may go."""
+        return min(self.max_offset, self.segments.start_of(offset) + self.segments.file_bytes)
+
+    def message_at(self, offset: int) -> bytes | None:
+        """The message that begins there; None when none does. Raises OSError."""
+        if not self.min_offset <= offset < self.max_offset:
+            return None
+        left_bytes = self.segment_end(offset) - offset
+        if left_bytes < MESSAGE_OVERHEAD_BYTES:
+            return None
+        size, magic, stands_at = _HEAD.unpack(self.read(offset, _HEAD.size))
+        if magic != MESSAGE_MAGIC or stands_at != offset or not MESSAGE_OVERHEAD_BYTES <= size <= left_bytes:
+            return None
+        message = self.read(offset, size)
+        return None if isinstance(parse_record(message, 0, offset), str) else message
+
+    def message_around(self, offset: int) -> int | None:
+        """Where the message begins that this byte is of; None when it is of none. Raises OSError."""
+        for start in record_starts(self.segments, offset):
+            message = self.message_at(start)
+            if message is not None:
+                return start if offset < start + len(message) else None
+        return None
+
+    def store_timestamp(self, offset: int) -> int:
+        """Epoch ms when the message there was stored. Raises OSError."""
+        times = self.read(offset + _SYS_FLAG_AT, _TIMES.size)
+        if len(times) < _TIMES.size:
+            return 0
+        sys_flag, behind_v4, behind_v6 = _TIMES.unpack(times)
+        timestamp: int = behind_v6 if sys_flag & _BORN_V6 else behind_v4
+        return timestamp
+
+    def after_damage(self, offset: int, end: int) -> int:
+        """Where the next message behind `offset`, at which none begins, does; `end` when there is none before it."""
+        following = next_record(self.segments, offset + 1, end)
+        return end if following is None else following
+
+    def place(self, offset: int) -> str:
+        """ "FOLDER/commitlog/00000000000000000000, byte 1234": for people."""
+        return f"{self.segments.path_of(offset)}, byte {offset - self.segments.start_of(offset)}"
+
+    # Keeping -------------------------------------------------------------------------------------------------
+
+    def file_ends(self) -> Iterator[tuple[int, int]]:
+        """(start, end) of each file but the one that is written to, oldest first."""
+        for start in self.segments.starts:
+            if start < self._active_start:
+                yield start, start + self.segments.file_bytes
+
+    def forget_before(self, offset: int) -> list[str]:
+        """Whole files only, and never the one that is written to. Returns their paths, which are to be deleted."""
+        gone = self.segments.forget_before(min(offset, self._active_start))
+        self.min_offset = self.segments.starts[0] if self.segments.starts else self.max_offset
+        return gone
+
+    def close(self) -> None:
+        self.segments.close()
+        self._active = None

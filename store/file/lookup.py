@@ -1,0 +1,110 @@
+"""What a store in files knows of its messages without handing them out: bounds, times, places, keys."""
+
+from bisect import bisect_left
+from typing import Final
+
+from lockstep.protocol.message import MessageExt
+from lockstep.store.base import QueryResult, QueueEntry
+from lockstep.store.file.log import FileLog
+from lockstep.store.file.queue_table import QueueTable
+from lockstep.store.format.layout import ENTRY_BYTES
+from lockstep.store.keys.index import KeyIndex
+
+__all__ = ["FileLookup"]
+
+_SIZE_AT: Final = 8  # in an entry
+_SUMMED_AT_ONCE: Final = 50_000
+
+
+class FileLookup:
+    """`deferred`: messages are read only when they are safe on the disk."""
+
+    def __init__(self, log: FileLog, keys: KeyIndex, queues: QueueTable, *, deferred: bool) -> None:
+        self.log = log
+        self.keys = keys
+        self.queues = queues
+        self._deferred = deferred
+
+    @property
+    def visible_end(self) -> int:
+        """Up to where in the log messages can be read."""
+        return self.log.synced_offset if self._deferred else self.log.max_offset
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.queues.get((topic, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.queues.get((topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        return {key: queue.max_offset for key, queue in self.queues.items()}
+
+    def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        first, end = max(first_offset, queue.min_offset), min(end_offset, queue.max_offset)
+        total_bytes = 0
+        for at in range(first, end, _SUMMED_AT_ONCE):
+            data = queue.read(at, min(_SUMMED_AT_ONCE, end - at))
+            for byte in range(4):  # of the sizes, each a plane of its own: many times faster than entry by entry
+                total_bytes += sum(data[_SIZE_AT + byte :: ENTRY_BYTES]) << (24 - 8 * byte)
+        return total_bytes
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        queue = self.queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        return self.log.store_timestamp(queue[queue_offset - queue.min_offset])
+
+    def offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """An empty or unknown queue: 0. A queue whose messages all went: where the next one will stand."""
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        if not len(queue):
+            return queue.min_offset
+        stored = self.log.store_timestamp
+        after = bisect_left(queue, timestamp, key=stored)
+        if after == len(queue):
+            return queue.max_offset - 1
+        if after == 0 or stored(queue[after]) == timestamp:
+            return queue.min_offset + after
+        nearer_before = timestamp - stored(queue[after - 1]) <= stored(queue[after]) - timestamp
+        return queue.min_offset + (after - 1 if nearer_before else after)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]:
+        queue = self.queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset or count <= 0:
+            return []
+        return queue.entries(queue_offset, count)
+
+    # The log as a whole --------------------------------------------------------------------------------------
+
+    def message_at(self, commit_log_offset: int) -> bytes | None:
+        return self.log.message_at(commit_log_offset)
+
+    def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
+        messages = self.keys.find(topic, key, max_num, begin_timestamp, end_timestamp, self.visible_end, self._is_kept)
+        lasts = [queue.entries(queue.max_offset - 1, 1)[0] for queue in self.queues.values() if len(queue)]
+        last = max([entry.commit_log_offset for entry in lasts], default=None)
+        return QueryResult(messages, 0 if last is None else self.log.store_timestamp(last), last or 0)
+
+    def _is_kept(self, message: MessageExt) -> bool:
+        """Is it in its queue, whose topic may have been deleted and made anew?"""
+        found = self.entries(message.topic, message.queue_id, message.queue_offset, 1)
+        return bool(found) and found[0].commit_log_offset == message.commit_log_offset
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        return self.log.min_offset
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        return self.log.max_offset
+
+    def earliest_timestamp(self) -> int | None:
+        log = self.log
+        return log.store_timestamp(log.min_offset) if log.max_offset > log.min_offset else None

@@ -1,0 +1,234 @@
+"""The index of one queue, in files of 20-byte entries (wire.md 5): the i-th message is the i-th entry."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final
+
+from lockstep.remoting.storage import Storage
+from lockstep.store.base import QueueEntry
+from lockstep.store.file.segments import Segments
+from lockstep.store.format.layout import CONSUME_QUEUE, ENTRY, ENTRY_BYTES, PRE_BLANK
+
+__all__ = ["FileQueue", "next_log_offset"]
+
+_TAIL_BYTES_MAX: Final = 64 * 1024
+_SCAN_BYTES: Final = ENTRY_BYTES * 50_000
+_FORWARD_ENTRIES: Final = 1000
+_NOWHERE: Final = 2**63 - 1
+
+
+def next_log_offset(read: Callable[[int, int], bytes], end: int, at: int) -> int:
+    """Where the log has the message of entry `at`, or of the first behind it, below `end`, that is not of nothing.
+
+    A place behind everything when there is none. `read` gets an entry's number and how many. Raises OSError.
+    """
+    count = 1
+    while at < end:
+        for offset, size, _ in ENTRY.iter_unpack(read(at, min(count, end - at))):
+            if size > 0 and offset >= 0:
+                found: int = offset
+                return found
+        at, count = at + count, _FORWARD_ENTRIES
+    return _NOWHERE
+
+
+class FileQueue:
+    """Queue offsets [`min_offset`, `max_offset`) can be read; `next_offset` is given to the next message.
+
+    What stands below `trusted_from` was written by an earlier process, and is looked at before it is served.
+    New entries wait in memory until `write_tail`: what is lost with them is found again in the log. As a sequence it
+    is the commit log offsets of its entries from `min_offset` on, to bisect in: entries that were zeroed have that of
+    the next one, so that none of a message that is there is taken for an old one.
+    """
+
+    def __init__(self, storage: Storage, folder: str, topic: str, queue_id: int, file_bytes: int) -> None:
+        self.segments = Segments(storage, f"{folder}/{CONSUME_QUEUE}/{topic}/{queue_id}", file_bytes)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.min_offset = 0
+        self.max_offset = 0
+        self.next_offset = 0
+        self.trusted_from = 0
+        self.is_deleted = False
+        self._tail = bytearray()
+        self._tail_offset = 0
+
+    # Writing -------------------------------------------------------------------------------------------------
+
+    def append(self, commit_log_offset: int, size_bytes: int, tags_code: int) -> None:
+        """The entry of `max_offset`. Raises OSError never: when the disk fails, the entries wait on."""
+        self._tail += ENTRY.pack(commit_log_offset, size_bytes, tags_code)
+        self.max_offset += 1
+
+    def take_back(self, count: int) -> None:
+        """The last entries, which still wait in memory, were of nothing."""
+        del self._tail[-count * ENTRY_BYTES :]
+        self.max_offset -= count
+
+    @property
+    def tail_bytes(self) -> int:
+        """Of entries that wait in memory."""
+        return len(self._tail)
+
+    @property
+    def has_long_tail(self) -> bool:
+        return len(self._tail) >= _TAIL_BYTES_MAX
+
+    def write_tail(self) -> None:
+        """Raises OSError; the entries are kept then."""
+        if not self._tail:
+            return
+        segments, start = self.segments, self._tail_offset * ENTRY_BYTES
+        view = memoryview(bytes(self._tail))
+        for piece_start, piece_end in segments.pieces(start, start + len(view)):
+            if not segments.has(piece_start) and not segments.starts:
+                self._pre_blank(piece_start)
+            segments.write(piece_start, view[piece_start - start : piece_end - start])
+        self._tail.clear()
+        self._tail_offset = self.max_offset
+
+    def _pre_blank(self, position: int) -> None:
+        """A queue that begins within a file: RocketMQ marks what stands before as never written."""
+        file_start = self.segments.start_of(position)
+        if position > file_start:
+            self.segments.write(file_start, PRE_BLANK * ((position - file_start) // ENTRY_BYTES))
+
+    def restart_at(self, queue_offset: int) -> None:
+        """The next entry is of `queue_offset`; those from there on are gone. Raises OSError."""
+        if queue_offset <= self._tail_offset:
+            self.segments.cut(queue_offset * ENTRY_BYTES)
+            self._tail.clear()
+            self._tail_offset = queue_offset
+        else:
+            self.write_tail()
+            self.segments.cut(queue_offset * ENTRY_BYTES)
+            self._tail_offset = queue_offset
+        self.max_offset = self.next_offset = queue_offset
+        self.min_offset = min(self.min_offset, queue_offset)
+
+    def put(self, queue_offset: int, entry: tuple[int, int, int]) -> None:
+        """An entry found in the log, in its place; holes before it read as empty. Raises OSError."""
+        if queue_offset == self.max_offset:
+            self.append(*entry)
+            self.next_offset = self.max_offset
+            if self.has_long_tail:
+                self.write_tail()
+        elif queue_offset < self.min_offset:  # the file was lost that began with it
+            self._pre_blank(queue_offset * ENTRY_BYTES)
+            self.segments.write(queue_offset * ENTRY_BYTES, ENTRY.pack(*entry))
+            self.min_offset = queue_offset
+        elif queue_offset < self._tail_offset:
+            if self.read(queue_offset, 1) != ENTRY.pack(*entry):
+                self.segments.write(queue_offset * ENTRY_BYTES, ENTRY.pack(*entry))
+        elif queue_offset > self.max_offset:
+            self.write_tail()
+            if self.max_offset == self.min_offset:
+                self.min_offset = queue_offset
+            self._tail_offset = self.max_offset = queue_offset
+            self.append(*entry)
+            self.next_offset = self.max_offset
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def read(self, queue_offset: int, count: int) -> bytes:
+        """Entries from `queue_offset` on, up to `count` and the end of the queue. Raises OSError."""
+        end = min(queue_offset + count, self.max_offset)
+        tail_offset = self._tail_offset
+        parts = []
+        if queue_offset < tail_offset:
+            written_end = min(end, tail_offset) * ENTRY_BYTES
+            for start, piece_end in self.segments.pieces(queue_offset * ENTRY_BYTES, written_end):
+                parts.append(self.segments.read(start, piece_end - start))
+            queue_offset = tail_offset
+        if end > queue_offset:
+            low = (queue_offset - tail_offset) * ENTRY_BYTES
+            parts.append(bytes(self._tail[low : (end - tail_offset) * ENTRY_BYTES]))
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def entries(self, queue_offset: int, count: int) -> list[QueueEntry]:
+        return [QueueEntry(*entry) for entry in ENTRY.iter_unpack(self.read(queue_offset, count))]
+
+    def __len__(self) -> int:
+        return self.max_offset - self.min_offset
+
+    def __getitem__(self, index: int) -> int:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return next_log_offset(self.read, self.max_offset, self.min_offset + index)
+
+    # Loading and keeping -------------------------------------------------------------------------------------
+
+    def load(self, log_end: int) -> None:
+        """See which entries are good: those of messages below `log_end`. Raises StoreUnusable and OSError."""
+        self.segments.load()
+        starts = self.segments.starts
+        if not starts:
+            return
+        self.end_at(self.segments.end // ENTRY_BYTES)
+        self.min_offset = starts[0] // ENTRY_BYTES
+        self.end_at(self._end_of_good(log_end))
+
+    def _end_of_good(self, log_end: int) -> int:
+        """Behind the last entry of a message below `log_end`: found in the last file that begins with such a one."""
+        for start in reversed(self.segments.starts):
+            first = start // ENTRY_BYTES
+            last = (start + self.segments.file_bytes) // ENTRY_BYTES
+            end = first
+            for at in range(first, last, _SCAN_BYTES // ENTRY_BYTES):
+                chunk = self.read(at, min(_SCAN_BYTES // ENTRY_BYTES, last - at))
+                for i, (offset, size, _) in enumerate(ENTRY.iter_unpack(chunk), at):
+                    if size > 0 and 0 <= offset < log_end:
+                        end = i + 1
+                if not chunk.strip(b"\0"):
+                    break
+            if end > first:
+                return end
+        return self.segments.starts[0] // ENTRY_BYTES
+
+    def end_at(self, queue_offset: int) -> None:
+        """The next entry is of `queue_offset`; what the files have from there on means nothing."""
+        self._tail_offset = self.max_offset = self.next_offset = queue_offset
+
+    def cut_rest(self) -> None:
+        """What the files have behind the last entry is gone. Raises OSError."""
+        self.segments.cut(self._tail_offset * ENTRY_BYTES)
+
+    @property
+    def written_end(self) -> int:
+        """Entries below it stand in the files."""
+        return self._tail_offset
+
+    def trim(self, log_min_offset: int, first_kept: int) -> None:
+        """Entries of messages that are gone are not there: those below `first_kept`, and maybe some that were not in
+        the files when it was looked for. Raises OSError.
+        """
+        self.min_offset = max(self.min_offset, min(first_kept, self.max_offset))
+        self.min_offset += bisect_left(self, log_min_offset)
+
+    def delete_trimmed(self) -> None:
+        """Whole files of entries that are gone. Raises OSError."""
+        if len(self.segments.starts) > 1:
+            self.segments.delete_before(min(self.min_offset, self._tail_offset) * ENTRY_BYTES)
+
+    def skip_blank(self) -> None:
+        """Entries at the beginning that were never of a message (wire.md 5) are not there."""
+        chunk = 1000
+        while self.min_offset < self.max_offset:
+            entries = ENTRY.iter_unpack(self.read(self.min_offset, chunk))
+            blank = 0
+            for offset, size, _ in entries:
+                if size != 0x7FFFFFFF or offset:
+                    break
+                blank += 1
+            self.min_offset += blank
+            if blank < chunk:
+                return
+
+    def delete(self) -> None:
+        """Raises OSError."""
+        self.is_deleted = True
+        self.segments.delete_all()
+        self._tail.clear()
+
+    def close(self) -> None:
+        self.segments.close()

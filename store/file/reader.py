@@ -1,0 +1,131 @@
+"""What a pull reads from files: entries of a queue, and the messages they point to."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from lockstep.store.base import Passes
+from lockstep.store.durability.repair import EntryMender, StillSought
+from lockstep.store.file.log import FileLog
+from lockstep.store.file.queue import FileQueue
+from lockstep.store.format.layout import ENTRY
+from lockstep.store.format.record import LogRecord, parse_record
+
+__all__ = ["QueueReader", "Run"]
+
+SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
+
+
+class Run(NamedTuple):
+    """`examined`: entries looked at, or none while the first is searched for; `lost`: those whose message is gone."""
+
+    body: bytes
+    message_count: int
+    examined: int
+    lost: int
+
+
+class QueueReader:
+    """`on_damage` is told of each message of an earlier life of the store that is lost: its queue and offset, the place
+    in the log that its entry names, and why."""
+
+    def __init__(
+        self,
+        log: FileLog,
+        pull_bytes_max: int,
+        pull_messages_max: int,
+        mender: EntryMender,
+        on_damage: Callable[[FileQueue, int, int, str], None],
+    ) -> None:
+        self._mender = mender
+        self._log = log
+        self._pull_bytes_max = pull_bytes_max
+        self._pull_messages_max = pull_messages_max
+        self._on_damage = on_damage
+
+    def run(self, queue: FileQueue, first: int, max_msg_nums: int) -> Run:
+        """Everything from `first` on, up to the limits. The first message always fits (wire.md 6.3)."""
+        log = self._log
+        count_max = max(1, min(max_msg_nums, self._pull_messages_max))
+        entries = list(ENTRY.iter_unpack(queue.read(first, count_max)))
+        total_bytes = sum([size for _, size, _ in entries])
+        while total_bytes > self._pull_bytes_max and len(entries) > 1:
+            total_bytes -= entries.pop()[1]
+        if first >= queue.trusted_from:
+            start = entries[0][0]
+            last, last_size, _ = entries[-1]
+            if last + last_size - start == total_bytes and start + total_bytes <= log.segment_end(start):
+                return Run(log.read(start, total_bytes), len(entries), len(entries), 0)  # neighbours in the log too
+            pieces = [log.read(offset, size) for offset, size, _ in entries]
+            return Run(b"".join(pieces), len(pieces), len(entries), 0)
+        pieces, examined = self._checked(queue, entries, first)
+        return Run(b"".join(pieces), len(pieces), examined, examined - len(pieces))
+
+    def matching(
+        self, queue: FileQueue, first: int, max_msg_nums: int, wanted: frozenset[int], passes: Passes | None
+    ) -> Run:
+        """Those that pass, or whose tag hash is wanted: RocketMQ's loop, its limits looked at before each entry."""
+        count_max = max(1, min(max_msg_nums, self._pull_messages_max))
+        scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums) if passes is None else passes.entries_max
+        pieces: list[bytes] = []
+        total_bytes = examined = lost = 0
+        for entry in ENTRY.iter_unpack(queue.read(first, scan_max)):
+            offset, size, code = entry
+            if pieces and (len(pieces) >= count_max or total_bytes + size > self._pull_bytes_max):
+                break
+            if passes is not None or code in wanted or size <= 0:
+                trusted = first + examined >= queue.trusted_from
+                if trusted:
+                    found, looked_at = [self._log.read(offset, size)], 1
+                else:
+                    found, looked_at = self._checked(queue, [entry], first + examined)
+                if not looked_at:
+                    break
+                lost += not found
+                if found and (passes is None or passes.matches(found[0])):
+                    pieces += found
+                    total_bytes += size
+            examined += 1
+        return Run(b"".join(pieces), len(pieces), examined, lost)
+
+    def _checked(
+        self, queue: FileQueue, entries: Sequence[tuple[int, int, int]], first: int
+    ) -> tuple[list[bytes], int]:
+        """The messages of these entries that are what the entries say, up to one that is still being searched for, and
+        how many entries that is. The log is read in runs of neighbours.
+        """
+        pieces: list[bytes] = []
+        buffer, buffer_start = b"", 0
+        for i, (offset, size, _) in enumerate(entries):
+            if size > 0 and 0 <= offset < self._log.min_offset:
+                continue  # it is gone, and the queue is not trimmed yet
+            reason: LogRecord | str = "the entry points to no message"
+            if size > 0 and self._log.min_offset <= offset and offset + size <= self._log.segment_end(offset):
+                if not buffer_start <= offset <= buffer_start + len(buffer) - size:
+                    buffer, buffer_start = self._read_ahead(entries[i:]), offset
+                at = offset - buffer_start
+                reason = parse_record(buffer, at, offset)
+                if isinstance(reason, LogRecord):
+                    if (*reason[1:4], reason.topic) == (size, queue.queue_id, first + i, queue.topic):
+                        pieces.append(buffer[at : at + size])
+                        continue
+                    reason = "the entry points to another message"
+            try:
+                mended = self._mender.mend(queue, first + i)
+            except StillSought:
+                return pieces, i
+            if mended is not None:
+                pieces.append(mended)
+            else:
+                self._on_damage(queue, first + i, offset, str(reason))
+        return pieces, len(entries)
+
+    def _read_ahead(self, entries: Sequence[tuple[int, int, int]]) -> bytes:
+        """From the first of these on, as far as they are neighbours."""
+        start, end, _ = entries[0]
+        end += start
+        limit = self._log.segment_end(start)
+        for offset, size, _ in entries[1:]:
+            if offset != end or size <= 0 or offset + size > limit:
+                break
+            end += size
+        return self._log.read(start, end - start)

@@ -1,0 +1,148 @@
+"""Which files of the log have to go: those that are too old, or one too many (fileReservedTime and others).
+
+It is done in four steps, so that nobody waits for the disk. On the loop: what has to go. On a thread: where each queue
+begins afterwards. On the loop, in one instant: log, queues and keys begin there. On a thread: the files are deleted.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from lockstep.remoting.storage import Storage
+from lockstep.store.file.log import FileLog
+from lockstep.store.file.queue import FileQueue, next_log_offset
+from lockstep.store.file.segments import Segments
+from lockstep.store.file.store import FileStore
+from lockstep.store.format.layout import ENTRY_BYTES
+
+__all__ = ["Plan", "QueueLook", "Retention", "RetentionLimits", "delete_files", "first_kept"]
+
+_INTERVAL_MS: Final = 10_000
+_FILES_AT_ONCE_MAX: Final = 10
+_ALL: Final = 100  # percent
+_MS_PER_HOUR: Final = 3_600_000
+_HOURS: Final = 24
+
+
+class RetentionLimits(NamedTuple):
+    """`delete_hours`: of the day, UTC, in which what is too old goes: not while somebody only looks into old files.
+
+    `data_bytes_max`: of the log. `disk_used_ratio_max`: percent of the file system. 0 of either is no limit.
+    """
+
+    reserved_ms: int
+    delete_hours: tuple[int, ...]
+    data_bytes_max: int
+    disk_used_ratio_max: int
+
+
+class QueueLook(NamedTuple):
+    """A queue as it was: its files, and the entries that stand in them."""
+
+    queue: FileQueue
+    segments: Segments
+    first: int
+    end: int
+
+
+class Plan(NamedTuple):
+    """The log is to begin at `log_offset`. `files`: (path, why it goes), the oldest first."""
+
+    log_offset: int
+    files: Sequence[tuple[str, str]]
+    queues: Sequence[QueueLook]
+
+
+class Retention:
+    """Looks every 10 s. Only whole files go, the oldest first, and never the one that is written to."""
+
+    def __init__(self, limits: Callable[[], RetentionLimits]) -> None:
+        self._limits = limits
+        self._next_ms = 0
+
+    def plan(self, store: FileStore, now_ms: int) -> Plan | None:
+        """None when nothing has to go, or it is not time to look. Raises OSError."""
+        if now_ms < self._next_ms:
+            return None
+        self._next_ms = now_ms + _INTERVAL_MS
+        due = list(self._due(store, self._limits(), now_ms))[:_FILES_AT_ONCE_MAX]
+        if not due:
+            return None
+        segments = store.log.segments
+        files = [(segments.path_of(end - 1), reason) for end, reason in due if segments.has(end - 1)]
+        queues = [
+            QueueLook(queue, queue.segments.twin(), queue.min_offset, queue.written_end)
+            for queue in store.queues.values()
+        ]
+        return Plan(due[-1][0], files, queues)
+
+    def _due(self, store: FileStore, limits: RetentionLimits, now_ms: int) -> Iterator[tuple[int, str]]:
+        """(end of a file, why it has to go), oldest first."""
+        log = store.log
+        is_time = now_ms // _MS_PER_HOUR % _HOURS in limits.delete_hours
+        space = store.storage.space(log.segments.folder) if log.segments.starts else None
+        freed_bytes = 0
+        for start, end in log.file_ends():
+            oldest_kept_ms = _stored_ms(log, end, now_ms) if is_time else now_ms
+            over_bytes = log.max_offset - start - limits.data_bytes_max
+            used = space.total_bytes - space.free_bytes - freed_bytes if space else 0
+            if is_time and now_ms - oldest_kept_ms > limits.reserved_ms:
+                reason = "older than fileReservedTime"
+            elif limits.data_bytes_max and over_bytes > 0:
+                reason = "the log is larger than data_bytes_max"
+            elif space and limits.disk_used_ratio_max and used * _ALL > limits.disk_used_ratio_max * space.total_bytes:
+                reason = "the disk is fuller than diskMaxUsedSpaceRatio"
+            else:
+                return
+            freed_bytes += end - start
+            yield end, reason
+
+
+def _stored_ms(log: FileLog, end: int, now_ms: int) -> int:
+    """Epoch ms when the first message behind a file was stored, by the first file there that begins with one: one that
+    is damaged says nothing, and what may be young stays.
+    """
+    for start in log.segments.starts:
+        if end <= start and log.message_at(start) is not None:
+            return log.store_timestamp(start)
+    return now_ms
+
+
+def first_kept(plan: Plan) -> list[int]:
+    """Of each queue the first entry in its files whose message stays; on a thread of its own. Raises OSError."""
+    found = []
+    for look in plan.queues:
+        try:
+            entries = range(look.first, look.end)
+            read = partial(_read_entries, look.segments)
+            at = bisect_left(entries, plan.log_offset, key=partial(next_log_offset, read, look.end))
+            found.append(look.first + at)
+        except FileNotFoundError:
+            found.append(look.first)  # its topic was deleted meanwhile
+        finally:
+            look.segments.close()
+    return found
+
+
+def _read_entries(segments: Segments, first: int, count: int) -> bytes:
+    pieces = segments.pieces(first * ENTRY_BYTES, (first + count) * ENTRY_BYTES)
+    return b"".join([segments.read(start, end - start) for start, end in pieces])
+
+
+def delete_files(storage: Storage, paths: Sequence[str]) -> list[str]:
+    """In this order, up to the first that fails, on a thread of its own. Returns those that are gone. Raises OSError
+    when none is.
+    """
+    gone: list[str] = []
+    for path in paths:
+        try:
+            storage.delete(path)
+        except FileNotFoundError:
+            pass  # somebody else's broom
+        except OSError:
+            if not gone:
+                raise
+            break
+        gone.append(path)
+    return gone

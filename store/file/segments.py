@@ -1,0 +1,222 @@
+"""A run of bytes in files of one size, each named by the position of its first byte (RocketMQ's mapped files)."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.store.errors import StoreUnusable
+from lockstep.store.format.layout import file_name, parse_file_name
+
+__all__ = ["Segments"]
+
+
+class Segments:
+    """Positions count from the beginning of the first file there ever was. A read or write stays within one file.
+
+    Files always have their full size; what was not written reads as zeros. `starts`: the positions they begin at.
+    """
+
+    def __init__(self, storage: Storage, folder: str, file_bytes: int) -> None:
+        self._storage = storage
+        self.folder = folder
+        self.file_bytes = file_bytes
+        self.starts: list[int] = []
+        self._files: dict[int, StoredFile] = {}
+        self._dirty: dict[int, None] = {}
+        self._new_names = False
+
+    def twin(self) -> "Segments":
+        """The same files, to be opened and closed for itself: another thread has one of its own."""
+        twin = Segments(self._storage, self.folder, self.file_bytes)
+        twin.starts = list(self.starts)
+        return twin
+
+    def load(self) -> None:
+        """See which files are there. Raises StoreUnusable when they cannot be such a run, OSError when unreadable."""
+        try:
+            names = self._storage.list_dir(self.folder)
+        except FileNotFoundError:
+            return
+        found = [(position, name) for name in names if (position := parse_file_name(name)) is not None]
+        self.starts = sorted(position for position, _ in found)
+        for start in self.starts:
+            if start % self.file_bytes:
+                raise StoreUnusable(
+                    f"{self.path_of(start)}: files here have {self.file_bytes} bytes each, so none begins at {start}; "
+                    "give the sizes that the folder was written with"
+                )
+        sizes = {start: self.file(start).size_bytes() for start in self.starts}
+        for start, size_bytes in sizes.items():
+            if size_bytes > self.file_bytes:
+                raise StoreUnusable(
+                    f"{self.path_of(start)} has {size_bytes} bytes, but files here have {self.file_bytes} each; "
+                    "give the size that the folder was written with"
+                )
+        for start, size_bytes in sizes.items():  # when all is well: a wrong setting must change nothing
+            if size_bytes < self.file_bytes:
+                self._complete(start)
+
+    def _complete(self, start: int) -> None:
+        """The last file may have been made and not yet got its size when everything ended."""
+        self.file(start).set_size(self.file_bytes)  # what is missing reads as zeros, and is found to be damaged
+        self._dirty[start] = None
+
+    # Names ---------------------------------------------------------------------------------------------------
+
+    def path_of(self, position: int) -> str:
+        """The file that holds a position, there or not."""
+        return f"{self.folder}/{file_name(self.start_of(position))}"
+
+    def start_of(self, position: int) -> int:
+        return position - position % self.file_bytes
+
+    def position_in_file(self, position: int) -> int:
+        return position % self.file_bytes
+
+    def has(self, position: int) -> bool:
+        index = bisect_right(self.starts, position) - 1
+        return index >= 0 and position < self.starts[index] + self.file_bytes
+
+    @property
+    def has_holes(self) -> bool:
+        """A file between others is missing."""
+        return bool(self.starts) and self.end - self.starts[0] != len(self.starts) * self.file_bytes
+
+    @property
+    def end(self) -> int:
+        """Where the last file ends; 0 without one."""
+        return self.starts[-1] + self.file_bytes if self.starts else 0
+
+    # Bytes ---------------------------------------------------------------------------------------------------
+
+    def file(self, start: int) -> StoredFile:
+        """The open file that begins there. Raises OSError."""
+        file = self._files.get(start)
+        if file is None:
+            file = self._files[start] = self._storage.open_file(self.path_of(start))
+        return file
+
+    def add(self, start: int) -> StoredFile:
+        """Make the file that begins there, if it is not there yet. Raises OSError."""
+        if self.has(start):
+            return self.file(start)
+        file = self._storage.open_file(self.path_of(start), create=True)
+        try:
+            file.set_size(self.file_bytes)
+        except OSError:
+            file.close()
+            raise
+        self._files[start] = file
+        self.starts.insert(bisect_right(self.starts, start), start)
+        self._new_names = True
+        return file
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Zeros for a file that is not there. Raises OSError."""
+        start = position - position % self.file_bytes
+        file = self._files.get(start)
+        if file is None:
+            if not self.has(position):
+                return bytes(size_bytes)
+            file = self.file(start)
+        return file.read_at(position - start, size_bytes)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        """Makes the file when it is not there. Raises OSError."""
+        start = position - position % self.file_bytes
+        file = self._files.get(start) or self.add(start)
+        self._dirty[start] = None
+        file.write_at(position - start, data)
+
+    def pieces(self, position: int, end: int) -> Iterator[tuple[int, int]]:
+        """[position, end) cut where files end."""
+        while position < end:
+            piece_end = min(end, self.start_of(position) + self.file_bytes)
+            yield position, piece_end
+            position = piece_end
+
+    # The disk ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_dirty(self) -> bool:
+        return bool(self._dirty)
+
+    def take_dirty(self) -> tuple[list[StoredFile], list[str]]:
+        """(files, folders) to sync, for what was written since the last call."""
+        files = [self._files[start] for start in self._dirty if start in self._files]
+        self._dirty.clear()
+        folders = [self.folder] if self._new_names else []
+        self._new_names = False
+        return files, folders
+
+    def mark_written(self, start: int) -> None:
+        """The file that begins there was written to, not through here."""
+        self._dirty[start] = None
+
+    def doubt_names(self) -> None:
+        """The folder was not synced after all."""
+        self._new_names = True
+
+    @property
+    def open_count(self) -> int:
+        return len(self._files)
+
+    def forget_before(self, position: int) -> list[str]:
+        """As if whole files below `position`, but the last, were deleted. Returns their paths, oldest first."""
+        paths = []
+        while len(self.starts) > 1 and self.starts[0] + self.file_bytes <= position:
+            start = self.starts.pop(0)
+            paths.append(self.path_of(start))
+            file = self._files.pop(start, None)
+            if file is not None:
+                file.close()
+            self._dirty.pop(start, None)
+        return paths
+
+    def delete_before(self, position: int) -> list[str]:
+        """Delete whole files below `position`, never the last. Returns their paths. Raises OSError."""
+        gone = []
+        while len(self.starts) > 1 and self.starts[0] + self.file_bytes <= position:
+            gone.append(self._delete(self.starts[0]))
+        return gone
+
+    def cut(self, position: int) -> None:
+        """Everything from `position` on reads as zeros. Raises OSError."""
+        while self.starts and self.starts[-1] >= position and self.starts[-1] > 0:
+            self._delete(self.starts[-1])
+        if self.has(position):
+            start = self.start_of(position)
+            file = self.file(start)
+            file.set_size(position - start)
+            file.set_size(self.file_bytes)
+            self._dirty[start] = None
+
+    def delete_all(self) -> None:
+        """Files and folder. Raises OSError."""
+        while self.starts:
+            self._delete(self.starts[0])
+        try:
+            self._storage.delete(self.folder)
+        except FileNotFoundError:
+            pass  # nothing was ever written
+
+    def _delete(self, start: int) -> str:
+        path = self.path_of(start)
+        self._storage.delete(path)
+        file = self._files.pop(start, None)
+        if file is not None:
+            file.close()
+        self.starts.remove(start)
+        self._dirty.pop(start, None)
+        self._new_names = True
+        return path
+
+    def close_idle(self) -> None:
+        """Close files that have nothing to sync; the next access opens them again."""
+        for start in [start for start in self._files if start not in self._dirty]:
+            self._files.pop(start).close()
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

@@ -1,0 +1,288 @@
+"""A message store in files, in RocketMQ's layout: what was stored is there again after a restart.
+
+An append hands the message to the operating system, so that it survives the death of the process; `flush` makes it
+survive that of the machine. With `deferred` a message can be read only when it is safe: `make_visible`
+says up to where.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.storage import Storage
+from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull
+from lockstep.store.durability.repair import EntryMender
+from lockstep.store.file.log import FileLog
+from lockstep.store.file.lookup import FileLookup
+from lockstep.store.file.queue import FileQueue
+from lockstep.store.file.queue_table import QueueTable
+from lockstep.store.file.reader import QueueReader
+from lockstep.store.file.settings import Arrived, FileStoreSettings, OnArrived, OnTrim
+from lockstep.store.keys.index import KeyIndex
+
+__all__ = ["FileStore"]
+
+_TAILS_BYTES_MAX: Final = 64 * 1024 * 1024
+_QUEUES: Final = "queues"
+_NAMED_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
+
+
+class FileStore(FileLookup):
+    """`refusal`: why nothing can be stored now; empty when it can.
+
+    `last_timestamp`: epoch ms when the last message was stored. `tails_bytes_max`: of entries that wait in memory
+    because they cannot be written.
+    """
+
+    def __init__(
+        self, storage: Storage, settings: FileStoreSettings, store_host: bytes, store_port: int, log: EventLog
+    ) -> None:
+        self.storage = storage
+        self.settings = settings
+        self.store_host = store_host
+        self.store_port = store_port
+        log_files = FileLog(storage, settings.folder, settings.log_file_bytes)
+        slots, items = settings.index_slot_count, settings.index_item_count
+        keys = KeyIndex(storage, settings.folder, log_files, slots, items, _time_name)
+        super().__init__(log_files, keys, QueueTable(), deferred=settings.deferred)
+        self.refusal = ""
+        self._refusals: dict[str, str] = {}
+        self.tails_bytes_max = _TAILS_BYTES_MAX
+        self.sync_count = 0
+        self.last_timestamp = 0
+        self.on_arrived: OnArrived = _nothing
+        self.on_trim: OnTrim = _nothing
+        self._events = log
+        self._full = False
+        self._waiting: deque[Arrived] = deque()
+        self._topic_bytes: dict[str, bytes] = {}
+        self._overhead_bytes = MESSAGE_OVERHEAD_BYTES - 8 + len(store_host)
+        self.mender = EntryMender(self.log, log)
+        self._reader = QueueReader(
+            self.log, settings.pull_bytes_max, settings.pull_messages_max, self.mender, self._on_damage
+        )
+
+    def new_queue(self, topic: str, queue_id: int) -> FileQueue:
+        """In the table from now on; its files are made when something is written."""
+        queue = FileQueue(self.storage, self.settings.folder, topic, queue_id, self.settings.queue_file_bytes)
+        self.queues[topic, queue_id] = queue
+        return queue
+
+    # Writing -------------------------------------------------------------------------------------------------
+
+    def append(self, record: Record) -> AppendResult:
+        """Raises StoreFull, and nothing is stored then."""
+        if self.refusal:
+            raise StoreFull(self.refusal)
+        topic, queue_id, body, properties = record.topic, record.queue_id, record.body, record.properties
+        topic_bytes = self._topic_bytes.get(topic)
+        if topic_bytes is None:
+            topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
+        size = self._overhead_bytes + len(record.born_host) + len(body) + len(topic_bytes) + len(properties)
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            queue = self.new_queue(topic, queue_id)
+        queue_offset, log = queue.next_offset, self.log
+        try:
+            log.make_room(size)
+            commit_log_offset = log.max_offset
+            log.append(
+                encode_stored_message(
+                    queue_id,
+                    record.flag,
+                    queue_offset,
+                    commit_log_offset,
+                    record.sys_flag,
+                    record.born_timestamp,
+                    record.born_host,
+                    record.born_port,
+                    record.store_timestamp,
+                    self.store_host,
+                    self.store_port,
+                    record.reconsume_times,
+                    record.prepared_transaction_offset,
+                    body,
+                    topic_bytes,
+                    properties,
+                )
+            )
+        except OSError as error:
+            raise StoreFull(self._on_write_failed(error)) from None
+        if self._full:
+            self._on_write_works()
+        self.last_timestamp = record.store_timestamp
+        queue.next_offset = queue_offset + 1
+        if self._deferred:
+            arrived = Arrived(topic, queue_id, queue_offset, commit_log_offset, size, record.tags_code)
+            self._waiting.append(arrived)
+        else:
+            queue.append(commit_log_offset, size, record.tags_code)
+        return AppendResult(commit_log_offset, queue_offset)
+
+    def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
+        stored: list[AppendResult] = []
+        last_timestamp = self.last_timestamp
+        try:
+            for record in records:
+                stored.append(self.append(record))  # noqa: PERF401 - what was stored counts when it fails
+        except StoreFull:
+            if stored:
+                self._take_back(records, stored)
+                self.last_timestamp = last_timestamp
+            raise
+        return stored
+
+    def _take_back(self, records: Sequence[Record], stored: Sequence[AppendResult]) -> None:
+        """The last messages, the first of `records`, were not stored after all; nobody has read them yet."""
+        first = stored[0].commit_log_offset
+        while self._waiting and self._waiting[-1].commit_log_offset >= first:
+            self._waiting.pop()
+        for record, result in reversed(list(zip(records, stored, strict=False))):
+            queue = self.queues[record.topic, record.queue_id]
+            if not self._deferred:
+                queue.take_back(1)
+            queue.next_offset = result.queue_offset
+        try:
+            self.log.take_back(first)
+        except OSError as error:
+            self._events.error("a message that was taken back may be found after a crash", reason=str(error))
+
+    def _on_write_failed(self, error: OSError) -> str:
+        text = f"the message cannot be written to {self.log.place(self.log.max_offset)}: {error.strerror or error}"
+        if not self._full:
+            self._full = True
+            self._events.error("the store cannot be written to: sends are refused until it can", reason=text)
+        return text
+
+    def _on_write_works(self) -> None:
+        self._full = False
+        self._events.info("the store can be written to again")
+
+    def refuse(self, what: str, reason: str) -> None:
+        """`what` has to be well before anything can be stored; with an empty reason it is."""
+        if reason:
+            self._refusals[what] = reason
+        else:
+            self._refusals.pop(what, None)
+        self.refusal = next(iter(self._refusals.values()), "")
+
+    def make_visible(self, log_end: int) -> None:
+        """Messages below `log_end` are safe: from now on they can be read."""
+        waiting = self._waiting
+        while waiting and waiting[0].commit_log_offset < log_end:
+            arrived = waiting.popleft()
+            queue = self.queues.get((arrived.topic, arrived.queue_id))
+            if queue is not None and queue.max_offset == arrived.queue_offset:
+                queue.append(arrived.commit_log_offset, arrived.size_bytes, arrived.tags_code)
+                self.on_arrived(arrived)
+
+    def write_tails(self) -> None:
+        """Entries of queues that wait in memory go to their files. Raises OSError; they wait on then."""
+        self.queues.write_tails()
+
+    def bound_tails(self) -> None:
+        """Not too many entries wait in memory: long tails are written, and when that fails nothing more is stored.
+
+        To be called from time to time: a checkpoint, which writes all of them, may not come.
+        """
+        tails = self.queues.write_long_tails()
+        failed = tails.failure if tails.left_bytes >= self.tails_bytes_max else ""
+        if failed and _QUEUES not in self._refusals:
+            self._events.error("entries of queues cannot be written: sends are refused until they can", reason=failed)
+        elif not failed and _QUEUES in self._refusals:
+            self._events.info("entries of queues can be written again: sends are taken again")
+        self.refuse(_QUEUES, failed)
+
+    def drop_topic(self, topic: str) -> None:
+        """What is not safe yet is not found in a new topic of the name either."""
+        self._waiting = deque([arrived for arrived in self._waiting if arrived.topic != topic])
+        for key in [key for key in self.queues if key[0] == topic]:
+            queue = self.queues.pop(key)
+            try:
+                queue.delete()
+            except OSError as error:
+                self._events.error("a queue cannot be deleted", folder=queue.segments.folder, reason=str(error))
+
+    def forget_before(self, log_offset: int) -> list[str]:
+        """The log begins there, and keys with it. Returns the paths of files that are to be deleted, oldest first."""
+        return self.log.forget_before(log_offset) + self.keys.forget_before(self.log.min_offset)
+
+    def trim_to(self, firsts: Iterable[tuple[FileQueue, int]]) -> None:
+        """Entries of messages that the log no longer has are gone: each queue begins at its first one that is kept, or
+        behind.
+        """
+        for queue, first_kept in firsts:
+            if not queue.is_deleted:
+                before = queue.min_offset
+                try:
+                    queue.trim(self.log.min_offset, first_kept)
+                except OSError as error:
+                    self._events.error("a queue cannot be read", folder=queue.segments.folder, reason=str(error))
+                if queue.min_offset > before:
+                    self.on_trim(queue.topic, queue.queue_id, before, queue.min_offset)
+
+    def close(self) -> None:
+        """Close the files. What makes it a clean end is the keeper's."""
+        self.log.close()
+        self.keys.close()
+        for queue in self.queues.values():
+            queue.close()
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        subscription: SubscriptionData | None,
+        passes: Passes | None = None,
+    ) -> GetResult:
+        queue = self.queues.get((topic, queue_id))
+        if queue is None or not queue.max_offset:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        low, high = queue.min_offset, queue.max_offset
+        if queue_offset < low:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+        if queue_offset == high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
+        if queue_offset > high:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+        codes = subscription.code_set if subscription is not None else ()
+        if not codes and passes is None:
+            run = self._reader.run(queue, queue_offset, max_msg_nums)
+        else:
+            run = self._reader.matching(queue, queue_offset, max_msg_nums, frozenset(codes), passes)
+        if run.message_count:
+            status = GetStatus.FOUND
+        elif not run.examined:
+            status = GetStatus.OFFSET_FOUND_NULL  # ask again: it is being searched for
+        else:
+            status = GetStatus.MESSAGE_WAS_REMOVING if run.lost else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, queue_offset + run.examined, low, high, run.body, run.message_count)
+
+    def _on_damage(self, queue: FileQueue, queue_offset: int, commit_log_offset: int, reason: str) -> None:
+        self._events.error(
+            "a message is damaged and left out",
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=queue_offset,
+            place=self.log.place(commit_log_offset) if commit_log_offset >= 0 else "",
+            reason=reason,
+        )
+
+
+def _time_name(epoch_ms: int) -> str:
+    """ "20261121000000000": in UTC, so that names grow with time everywhere."""
+    epoch_ms = min(max(0, epoch_ms), _NAMED_MS_MAX)  # no CRC covers the time of a message
+    date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms)
+    return f"{date:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"
+
+
+def _nothing(*_: object) -> None:
+    """Nobody listens."""

@@ -1,0 +1,1 @@
+"""RocketMQ's file formats: log records, queue entries, index, checkpoint; bytes and their meaning."""

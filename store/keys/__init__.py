@@ -1,0 +1,1 @@
+"""Messages by key: the index in memory and in RocketMQ's index files."""

@@ -1,0 +1,210 @@
+"""Which messages have a key: files as RocketMQ's, filled when there is time for it (docs/store.md).
+
+A send pays nothing. What is not entered yet is looked for in the log itself: so much of it, the newest, as can be read
+while others wait. Only a broker that was under full load, or that makes its index anew, is ever further behind.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from lockstep.protocol.codes import SysFlag
+from lockstep.protocol.message import MessageExt, decode_messages
+from lockstep.protocol.properties import KEYS, UNIQ_KEY, decode_properties
+from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.store.file.log import FileLog
+from lockstep.store.format.index import index_keys, key_hash
+from lockstep.store.format.layout import INDEX
+from lockstep.store.format.log_records import LogScan, word_places
+from lockstep.store.format.record import LogRecord
+from lockstep.store.keys.index_file import IndexFile
+
+__all__ = ["KeyIndex"]
+
+_TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
+_ROLLED_BACK: Final = int(SysFlag.TRANSACTION_MASK)
+_NAME_DIGITS: Final = 17
+_CHUNK_BYTES: Final = 256 * 1024
+_SEARCHED_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class KeyIndex:
+    """`indexed_offset`: the keys of messages below it are entered.
+
+    `name_of`: epoch ms -> the name of a file that is begun then, `yyyyMMddHHmmssSSS`.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        folder: str,
+        log: FileLog,
+        slot_count: int,
+        item_count: int,
+        name_of: Callable[[int], str],
+    ) -> None:
+        self._storage = storage
+        self._folder = f"{folder}/{INDEX}"
+        self._log = log
+        self._slot_count = slot_count
+        self._item_count = item_count
+        self._name_of = name_of
+        self._files: list[IndexFile] = []
+        self._new_names = False
+        self.indexed_offset = 0
+        self.indexed_timestamp = 0
+        self._put_offset = 0  # behind the last whose keys are entered, if in memory only
+
+    def load(self, indexed_offset: int | None, indexed_timestamp: int, *, crashed: bool) -> None:
+        """`indexed_offset` is what a checkpoint says; None: only RocketMQ's own `indexed_timestamp` is known.
+
+        After a crash files that were written to since are not to be trusted: they are made anew. Raises OSError.
+        """
+        try:
+            names = self._storage.list_dir(self._folder)
+        except FileNotFoundError:
+            names = []
+        self.indexed_offset = indexed_offset or self._log.min_offset
+        for name in names:
+            if len(name) == _NAME_DIGITS and name.isdecimal():
+                self._load(name, indexed_offset, indexed_timestamp, crashed)
+        if indexed_offset is None and self._files and not crashed:
+            self.indexed_offset = self._files[-1].header.last_offset
+        self.indexed_offset = min(max(self.indexed_offset, self._log.min_offset), self._log.max_offset)
+        self._put_offset = self.indexed_offset
+
+    def _load(self, name: str, indexed_offset: int | None, indexed_timestamp: int, crashed: bool) -> None:
+        path = f"{self._folder}/{name}"
+        file = IndexFile(self._storage, path, self._slot_count, self._item_count)
+        good = file.load()
+        header = file.header
+        late = (
+            header.last_timestamp > indexed_timestamp
+            if indexed_offset is None
+            else header.last_offset >= indexed_offset
+        )
+        unsafe = crashed and (late or (good and file.slots_are_ahead()))  # parts of it may be missing
+        if good and not unsafe and header.last_offset < self._log.max_offset:
+            self._files.append(file)
+            return
+        if header.next_item > 1:
+            self.indexed_offset = min(self.indexed_offset, max(0, header.first_offset))
+        file.close()
+        self._storage.delete(path)
+        self._new_names = True
+
+    # Filling -------------------------------------------------------------------------------------------------
+
+    def catch_up(self, end: int, count_max: int) -> bool:
+        """Enter the keys of up to `count_max` messages below `end`. Returns whether more are left. Raises OSError."""
+        self._write_out()  # what could not be written the last time
+        position = max(self._put_offset, self._log.min_offset)
+        if position >= end:
+            return False
+        scan = LogScan(self._log.segments, position, end, _CHUNK_BYTES)
+        count = 0
+        for record in scan:
+            if count == count_max:
+                break
+            self._enter(record)
+            self._put_offset = record.offset + record.size_bytes
+            count += 1
+        if count < count_max:
+            self._put_offset = scan.position
+            if scan.position < end:
+                self._put_offset = self._log.after_damage(scan.position, end)
+        self._write_out()
+        return self._put_offset < end
+
+    def _write_out(self) -> None:
+        for file in self._files:
+            file.write_out()
+        self.indexed_offset = self._put_offset
+
+    def _enter(self, record: LogRecord) -> None:
+        self.indexed_timestamp = record.store_timestamp
+        if record.sys_flag & _TRANSACTION == _ROLLED_BACK:
+            return
+        properties = decode_properties(record.properties.decode("utf-8", "replace"))
+        for key in index_keys(properties.get(UNIQ_KEY), properties.get(KEYS)):
+            if not self._files or self._files[-1].is_full:
+                self._add(record.store_timestamp)
+            self._files[-1].put(key_hash(record.topic, key), record.offset, record.store_timestamp)
+
+    def _add(self, at_ms: int) -> None:
+        name = self._name_of(at_ms)
+        if self._files:
+            self._files[-1].write_out()
+            name = max(name, str(int(self._files[-1].path.rpartition("/")[2]) + 1))
+        file = IndexFile(self._storage, f"{self._folder}/{name}", self._slot_count, self._item_count)
+        file.make()
+        self._files.append(file)
+        self._new_names = True
+
+    def take_dirty(self) -> tuple[list[StoredFile], list[str]]:
+        """(files, folders) to sync, for what was written since the last call."""
+        files = [stored for file in self._files if (stored := file.take_dirty()) is not None]
+        folders = [self._folder] if self._new_names else []
+        self._new_names = False
+        return files, folders
+
+    def forget_before(self, log_offset: int) -> list[str]:
+        """As if files whose messages are all gone were deleted. Returns their paths, the oldest first."""
+        paths = []
+        while len(self._files) > 1 and self._files[0].header.last_offset < log_offset:
+            file = self._files.pop(0)
+            file.close()
+            paths.append(file.path)
+            self._new_names = True
+        return paths
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    # Asking --------------------------------------------------------------------------------------------------
+
+    def find(
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        begin_ms: int,
+        end_ms: int,
+        log_end: int,
+        is_kept: Callable[[MessageExt], bool],
+    ) -> list[bytes]:
+        """The newest `max_num` messages with `key`, stored in a time with its bounds, oldest first. Raises OSError."""
+        if not key or max_num <= 0:
+            return []
+        found: dict[int, bytes] = {}
+        for offset in self._candidates(topic, key, log_end):
+            message = self._log.message_at(offset) if offset not in found and offset < log_end else None
+            if message is not None:
+                decoded = decode_messages(message, unzip=False)[0]
+                properties = decoded.properties
+                is_it = properties.get(UNIQ_KEY) == key or key in properties.get(KEYS, "").split(" ")
+                is_it = is_it and decoded.topic == topic and begin_ms <= decoded.store_timestamp <= end_ms
+                if is_it and is_kept(decoded):
+                    found[offset] = message
+                    if len(found) == max_num:
+                        break
+        return [found[offset] for offset in sorted(found)]
+
+    def _candidates(self, topic: str, key: str, log_end: int) -> Iterator[int]:
+        """Offsets of messages that may have the key, the newest first."""
+        yield from self._not_entered(key, log_end)
+        wanted = key_hash(topic, key)
+        for file in reversed(self._files):
+            yield from file.offsets_of(wanted)
+
+    def _not_entered(self, key: str, log_end: int) -> Iterator[int]:
+        """Messages that hold the key as a word: sought in so much of the log as does not keep others waiting."""
+        word = key.encode("utf-8", "replace")
+        start = max(self.indexed_offset, self._log.min_offset, log_end - _SEARCHED_BYTES_MAX)
+        found_at = log_end
+        for at in word_places(self._log.segments, word, start, log_end):
+            if at < found_at:
+                offset = self._log.message_around(at)
+                if offset is not None:
+                    found_at = offset
+                    yield offset

@@ -1,0 +1,136 @@
+"""One file of keys: slots, each the head of a chain of items (docs/store.md)."""
+
+import sys
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.store.format.index import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, IndexHeader, IndexItem
+
+__all__ = ["IndexFile"]
+
+_SECONDS_MAX: Final = 0x7FFFFFFF
+_SLOTS_BYTES: Final = 1024 * 1024
+_EMPTY: Final = IndexHeader(0, 0, 0, 0, 0, 1)
+
+
+class IndexFile:
+    """What was put waits in memory until `write_out`: items in one piece, and the slots that they changed."""
+
+    def __init__(self, storage: Storage, path: str, slot_count: int, item_count: int) -> None:
+        self.path = path
+        self.header = _EMPTY
+        self._storage = storage
+        self._slot_count = slot_count
+        self._item_count = item_count
+        self._items_at = INDEX_HEADER.size + slot_count * INDEX_SLOT.size
+        self._file: StoredFile | None = None
+        self._new_items = bytearray()
+        self._new_slots: dict[int, int] = {}
+        self._first_new = 1
+        self._dirty = False
+
+    def make(self) -> None:
+        """Raises OSError."""
+        self._file = self._storage.open_file(self.path, create=True)
+        self._file.set_size(self._items_at + self._item_count * INDEX_ITEM.size)
+        self._file.write_at(0, INDEX_HEADER.pack(*self.header))
+        self._dirty = True
+
+    def load(self) -> bool:
+        """False when it cannot be such a file. Raises OSError."""
+        file = self._open()
+        head = file.read_at(0, INDEX_HEADER.size)
+        if len(head) < INDEX_HEADER.size:
+            return False
+        header = IndexHeader(*INDEX_HEADER.unpack(head))
+        self.header = header._replace(next_item=max(1, header.next_item))
+        self._first_new = self.header.next_item
+        fits = file.size_bytes() == self._items_at + self._item_count * INDEX_ITEM.size
+        return fits and self.header.next_item <= self._item_count and min(header) >= 0
+
+    def slots_are_ahead(self) -> bool:
+        """Does a slot begin with an item that the header does not count yet? Raises OSError."""
+        if self.is_full:
+            return False
+        file, end = self._open(), self._items_at
+        for at in range(INDEX_HEADER.size, end, _SLOTS_BYTES):
+            slots = array("i", file.read_at(at, min(_SLOTS_BYTES, end - at)))
+            if sys.byteorder == "little":
+                slots.byteswap()
+            if max(slots) >= self.header.next_item:
+                return True
+        return False
+
+    def _open(self) -> StoredFile:
+        if self._file is None:
+            self._file = self._storage.open_file(self.path)
+        return self._file
+
+    @property
+    def is_full(self) -> bool:
+        return self.header.next_item >= self._item_count
+
+    def put(self, key_hash: int, offset: int, store_timestamp: int) -> None:
+        """One item less than the file has room for: the first is never used. Raises OSError."""
+        header = self.header
+        slot = key_hash % self._slot_count
+        previous = self._slot(slot)
+        if previous >= header.next_item or previous < 0:
+            previous = 0
+        first = header.next_item <= 1
+        begin_ms = store_timestamp if first else header.first_timestamp
+        seconds = min(max(0, (store_timestamp - begin_ms) // 1000), _SECONDS_MAX)
+        self._new_items += INDEX_ITEM.pack(key_hash, offset, seconds, previous)
+        self._new_slots[slot] = header.next_item
+        self.header = IndexHeader(
+            begin_ms,
+            store_timestamp,
+            offset if first else header.first_offset,
+            offset,
+            header.slots_used + (not previous),
+            header.next_item + 1,
+        )
+
+    def _slot(self, slot: int) -> int:
+        if slot in self._new_slots:
+            return self._new_slots[slot]
+        data = self._open().read_at(INDEX_HEADER.size + slot * INDEX_SLOT.size, INDEX_SLOT.size)
+        value: int = INDEX_SLOT.unpack(data)[0]
+        return value
+
+    def write_out(self) -> None:
+        """Raises OSError; what was put waits on then."""
+        if not self._new_items:
+            return
+        file = self._open()
+        file.write_at(self._items_at + self._first_new * INDEX_ITEM.size, self._new_items)
+        for slot, item in self._new_slots.items():
+            file.write_at(INDEX_HEADER.size + slot * INDEX_SLOT.size, INDEX_SLOT.pack(item))
+        file.write_at(0, INDEX_HEADER.pack(*self.header))
+        self._new_items.clear()
+        self._new_slots.clear()
+        self._first_new = self.header.next_item
+        self._dirty = True
+
+    def offsets_of(self, key_hash: int) -> Iterator[int]:
+        """Of messages with such a key, the newest first. Raises OSError."""
+        file, item = self._open(), self._slot(key_hash % self._slot_count)
+        while 0 < item < self.header.next_item:
+            data = file.read_at(self._items_at + item * INDEX_ITEM.size, INDEX_ITEM.size)
+            found = IndexItem(*INDEX_ITEM.unpack(data))
+            if found.key_hash == key_hash:
+                yield found.offset
+            if found.previous >= item:
+                return  # a chain only goes back: this one is damaged
+            item = found.previous
+
+    def take_dirty(self) -> StoredFile | None:
+        dirty, self._dirty = self._dirty, False
+        return self._file if dirty else None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

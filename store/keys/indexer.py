@@ -1,0 +1,76 @@
+"""Enters keys into the index while the broker runs, in pieces so small that nobody waits for long."""
+
+from typing import Final
+
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.store.file.store import FileStore
+
+__all__ = ["KeyFeeder"]
+
+_AT_ONCE_IDLE: Final = 1000  # messages: about 10 ms of work
+_AT_ONCE_BUSY: Final = 100
+_PAUSE_MS: Final = 20  # between two pieces, and at least ...
+_PAUSE_TIMES: Final = 19  # ... so many times what a busy broker's last piece took
+_IDLE_AFTER_MS: Final = 200  # a sender that has to wait for its turn on a busy machine has not stopped sending
+_NS_PER_MS: Final = 1_000_000
+
+
+class KeyFeeder:
+    """A broker that is sent something all the time gives the index about a twentieth of its time, an idle one half.
+
+    A machine that is shared makes pieces take longer, and the pauses between them with it. It looks every `interval_ms`
+    whether there is something to enter.
+    """
+
+    def __init__(self, runtime: Runtime, store: FileStore, interval_ms: int, events: EventLog) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._interval_ms = interval_ms
+        self._events = events
+        self._timer: TimerHandle | None = None
+        self._seen_end = 0
+        self._grown_ns = 0  # when it was seen to have grown
+        self._failing = False
+
+    def start(self) -> None:
+        """Call on the loop."""
+        self._arm(self._interval_ms)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, wait_ms: int) -> None:
+        self._timer = self._runtime.call_later_ms(wait_ms, self._tick)
+
+    def _tick(self) -> None:
+        end, began_ns = self._store.visible_end, self._runtime.monotonic_ns()
+        if end != self._seen_end:
+            self._seen_end, self._grown_ns = end, began_ns
+        is_idle = began_ns - self._grown_ns >= _IDLE_AFTER_MS * _NS_PER_MS
+        more = self._enter(end, _AT_ONCE_IDLE if is_idle else _AT_ONCE_BUSY)
+        took_ms = (self._runtime.monotonic_ns() - began_ns) // _NS_PER_MS
+        pause_ms = _PAUSE_MS if is_idle else max(_PAUSE_MS, _PAUSE_TIMES * took_ms)
+        self._arm(min(pause_ms, self._interval_ms) if more else self._interval_ms)
+
+    def enter_all(self) -> None:
+        """So that Apache's broker finds them too."""
+        while self._enter(self._store.visible_end, _AT_ONCE_IDLE):
+            pass
+
+    def _enter(self, end: int, count_max: int) -> bool:
+        """Are more left, that can be entered now?"""
+        if self._store.refusal:
+            return False
+        try:
+            more = self._store.keys.catch_up(end, count_max)
+        except OSError as error:
+            if not self._failing:
+                event = "keys cannot be written; the newest are looked for in the log"
+                self._events.error(event, reason=str(error))
+            self._failing = True
+            return False
+        self._failing = False
+        return more

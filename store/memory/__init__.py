@@ -1,0 +1,1 @@
+"""Messages in memory: a log of segments and its queues."""

@@ -1,0 +1,254 @@
+"""A message store in memory, bounded: when it is full the oldest segment goes and min offsets move."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
+from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, QueryResult, QueueEntry, Record
+from lockstep.store.keys.query import find_by_key
+from lockstep.store.memory.log import CommitLog
+from lockstep.store.memory.queue import ConsumeQueue
+
+__all__ = ["MemoryStore"]
+
+SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
+
+OnEvict = Callable[[str, int, int, int], None]  # topic, queue id, min offset before, min offset now
+
+
+class MemoryStore:
+    """`store_host` and `store_port`: this broker's address as written into messages and their ids."""
+
+    def __init__(
+        self,
+        *,
+        memory_limit_bytes: int,
+        segment_bytes: int,
+        pull_bytes_max: int,
+        pull_messages_max: int,
+        store_host: bytes,
+        store_port: int,
+        on_evict: OnEvict,
+    ) -> None:
+        self._log = CommitLog(memory_limit_bytes, segment_bytes)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._pull_bytes_max = pull_bytes_max
+        self._pull_messages_max = pull_messages_max
+        self._on_evict = on_evict
+        self._topic_bytes: dict[str, bytes] = {}
+        self.store_host = store_host
+        self.store_port = store_port
+        self._overhead_bytes = MESSAGE_OVERHEAD_BYTES - 8 + len(store_host)
+
+    # Writing -------------------------------------------------------------------------------------------------
+
+    def append(self, record: Record) -> AppendResult:
+        (
+            topic,
+            queue_id,
+            flag,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            born_port,
+            store_timestamp,
+            reconsume_times,
+            prepared_transaction_offset,
+            body,
+            properties,
+            code,
+        ) = record
+        log = self._log
+        topic_bytes = self._topic_bytes.get(topic)
+        if topic_bytes is None:
+            topic_bytes = self._topic_bytes[topic] = topic.encode("utf-8")
+        size_bytes = self._overhead_bytes + len(born_host) + len(body) + len(topic_bytes) + len(properties)
+        if log.make_room(size_bytes):
+            self._trim_queues()
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._queues[topic, queue_id] = ConsumeQueue()
+        commit_log_offset, queue_offset = log.max_offset, queue.max_offset
+        log.append(
+            encode_stored_message(
+                queue_id,
+                flag,
+                queue_offset,
+                commit_log_offset,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                born_port,
+                store_timestamp,
+                self.store_host,
+                self.store_port,
+                reconsume_times,
+                prepared_transaction_offset,
+                body,
+                topic_bytes,
+                properties,
+            )
+        )
+        queue.append(commit_log_offset, size_bytes, code)
+        return AppendResult(commit_log_offset, queue_offset)
+
+    def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
+        return [self.append(record) for record in records]
+
+    def _trim_queues(self) -> None:
+        for (topic, queue_id), queue in self._queues.items():
+            before = queue.min_offset
+            if queue.trim(self._log.min_offset):
+                self._on_evict(topic, queue_id, before, queue.min_offset)
+
+    def drop_topic(self, topic: str) -> None:
+        for key in [key for key in self._queues if key[0] == topic]:
+            del self._queues[key]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._log.close()
+        self._queues.clear()
+
+    # Reading -------------------------------------------------------------------------------------------------
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int,
+        subscription: SubscriptionData | None,
+        passes: Passes | None = None,
+    ) -> GetResult:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        if queue_offset < min_offset:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
+        if queue_offset == max_offset:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, min_offset, max_offset)
+        if queue_offset > max_offset:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
+        first = queue_offset - min_offset
+        codes = subscription.code_set if subscription is not None else ()
+        if not codes and passes is None:
+            body, count = self._read_run(queue, first, max_msg_nums)
+            return GetResult(GetStatus.FOUND, queue_offset + count, min_offset, max_offset, body, count)
+        body, count, examined = self._read_matching(queue, first, max_msg_nums, frozenset(codes), passes)
+        status = GetStatus.FOUND if count else GetStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, queue_offset + examined, min_offset, max_offset, body, count)
+
+    def _read_run(self, queue: ConsumeQueue, first: int, max_msg_nums: int) -> tuple[bytes, int]:
+        """Everything from entry `first` on, up to the limits. The first message always fits (wire.md 6.3)."""
+        sizes = queue.sizes[first : first + max(1, min(max_msg_nums, self._pull_messages_max))]
+        total_bytes = sum(sizes)
+        while total_bytes > self._pull_bytes_max and len(sizes) > 1:
+            total_bytes -= sizes.pop()
+        count = len(sizes)
+        offsets = queue.commit_log_offsets
+        start, last = offsets[first], offsets[first + count - 1]
+        if last + sizes[-1] - start == total_bytes and start + total_bytes <= self._log.segment_end(start):
+            return self._log.read(start, total_bytes), count  # neighbours in the log too: one slice
+        read = self._log.read
+        return b"".join(map(read, offsets[first : first + count], sizes)), count
+
+    def _read_matching(
+        self, queue: ConsumeQueue, first: int, max_msg_nums: int, wanted: frozenset[int], passes: Passes | None
+    ) -> tuple[bytes, int, int]:
+        """(body, messages, entries examined): RocketMQ's loop, its limits looked at before each entry."""
+        offsets, sizes, codes = queue.commit_log_offsets, queue.sizes, queue.tags_codes
+        count_max = max(1, min(max_msg_nums, self._pull_messages_max))
+        scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums) if passes is None else passes.entries_max
+        end = min(len(sizes), first + scan_max)
+        pieces: list[bytes] = []
+        total_bytes = 0
+        i = first
+        while i < end:
+            if pieces and (len(pieces) >= count_max or total_bytes + sizes[i] > self._pull_bytes_max):
+                break
+            if passes is not None or codes[i] in wanted:
+                message = self._log.read(offsets[i], sizes[i])
+                if passes is None or passes.matches(message):
+                    pieces.append(message)
+                    total_bytes += sizes[i]
+            i += 1
+        return b"".join(pieces), len(pieces), i - first
+
+    # Looking up ----------------------------------------------------------------------------------------------
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.get((topic, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._queues.get((topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def max_offsets(self) -> dict[tuple[str, int], int]:
+        return {key: queue.max_offset for key, queue in self._queues.items()}
+
+    def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        low = queue.min_offset
+        return sum(queue.sizes[max(first_offset - low, 0) : max(end_offset - low, 0)])
+
+    def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return None
+        return self._log.store_timestamp(queue.commit_log_offsets[queue_offset - queue.min_offset])
+
+    def offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """An empty or unknown queue: 0. A queue whose messages all went: where the next one will stand."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        if not queue.sizes:
+            return queue.min_offset
+        stored = self._log.store_timestamp
+        offsets = queue.commit_log_offsets
+        after = bisect_left(offsets, timestamp, key=stored)
+        if after == len(offsets):
+            return queue.max_offset - 1
+        if after == 0 or stored(offsets[after]) == timestamp:
+            return queue.min_offset + after
+        nearer_before = timestamp - stored(offsets[after - 1]) <= stored(offsets[after]) - timestamp
+        return queue.min_offset + (after - 1 if nearer_before else after)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or queue_offset < queue.min_offset:
+            return []
+        first = queue_offset - queue.min_offset
+        last = first + max(0, count)
+        columns = (queue.commit_log_offsets[first:last], queue.sizes[first:last], queue.tags_codes[first:last])
+        return [QueueEntry(*entry) for entry in zip(*columns, strict=True)]
+
+    # The log as a whole --------------------------------------------------------------------------------------
+
+    def message_at(self, commit_log_offset: int) -> bytes | None:
+        return self._log.message_at(commit_log_offset)
+
+    def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
+        queues = [queue for (of_topic, _), queue in self._queues.items() if of_topic == topic and queue.sizes]
+        messages = find_by_key(self._log, queues, key, max_num, begin_timestamp, end_timestamp)
+        last = max((queue.commit_log_offsets[-1] for queue in self._queues.values() if queue.sizes), default=None)
+        return QueryResult(messages, 0 if last is None else self._log.store_timestamp(last), last or 0)
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        return self._log.max_offset
+
+    def earliest_timestamp(self) -> int | None:
+        log = self._log
+        return log.store_timestamp(log.min_offset) if log.max_offset > log.min_offset else None
