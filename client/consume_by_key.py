@@ -23,7 +23,7 @@ from lockstep.client.lane_workers import LaneWorkers
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_gate import QueueGate
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue

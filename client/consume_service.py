@@ -16,7 +16,7 @@ from lockstep.client.listener import ListenerCall
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import Locks
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.heartbeat import MessageModel
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue

@@ -4,7 +4,7 @@ from lockstep.client.config import ClientConfig
 from lockstep.client.inner_producer import InnerProducer
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.message import MessageExt
 
 __all__ = ["DeadLetters"]

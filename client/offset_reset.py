@@ -9,7 +9,7 @@ from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import Locks
 from lockstep.client.rebalance import Rebalance
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import log_exception
 

@@ -19,7 +19,7 @@ from lockstep.client.send_anywhere import AnywhereSender
 from lockstep.client.send_ordered import OrderedSender
 from lockstep.client.send_request import Outgoing, SendRequests, common_sharding_key
 from lockstep.client.send_result import SendResult
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host
 from lockstep.protocol.message import MessageExt

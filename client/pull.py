@@ -13,7 +13,7 @@ from lockstep.client.instance import MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull_call import PullCalls, PullRequest, PullResult, PullSource, PullStatus
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.heartbeat import SubscriptionData

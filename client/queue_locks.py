@@ -23,7 +23,7 @@ from lockstep.client.lock_states import (
     QueueLock,
 )
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError

@@ -11,7 +11,7 @@ from lockstep.client.instance import MQClientInstance
 from lockstep.client.publish_queues import PublishQueues
 from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
 from lockstep.client.send_result import SEND_OK, SendResult
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError

@@ -7,7 +7,7 @@ from lockstep.client.errors import NoRouteError, SendError
 from lockstep.client.inner_producer import InnerProducer
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.message import MessageExt

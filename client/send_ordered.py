@@ -9,7 +9,7 @@ from lockstep.client.instance import MQClientInstance
 from lockstep.client.send_lane import LaneBrokenError, LaneNumber, SendLane
 from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
 from lockstep.client.send_result import SendResult
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.model import MessageQueue

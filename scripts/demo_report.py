@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from demo_settings import TOPIC
 from rich.console import Console
 
-from lockstep.simulation.checkers import Handover, OrderChecker, OrderReport, TimedRecord, TraceFile, merge_traces
+from lockstep.order import Handover, OrderChecker, OrderReport, TimedRecord, TraceFile, merge_traces
 
 __all__ = ["Outcome", "check", "print_report"]
 

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from lockstep.simulation.checkers import Kind
+from lockstep.order import Kind
 
 __all__ = ["violations"]
 

@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from lockstep.order import Cause, Kind
 from lockstep.pipeline.audit.histories import ORDER
-from lockstep.simulation.checkers import Cause, Kind
 
 __all__ = ["lane_repeats"]
 

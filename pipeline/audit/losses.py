@@ -9,9 +9,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
+from lockstep.order import Kind
 from lockstep.pipeline.audit.rules import RECORD
 from lockstep.pipeline.audit.work import Work
-from lockstep.simulation.checkers import Kind
 
 __all__ = ["loss_findings", "losses", "words"]
 

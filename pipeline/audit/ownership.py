@@ -10,10 +10,10 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as fn
 
+from lockstep.order import Cause
 from lockstep.pipeline.audit.histories import ORDER
 from lockstep.pipeline.audit.traces import before
 from lockstep.pipeline.audit.work import Work
-from lockstep.simulation.checkers import Cause
 
 __all__ = ["GRACE_NS", "handovers", "positions"]
 

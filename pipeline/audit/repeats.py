@@ -9,10 +9,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
+from lockstep.order import Cause, Kind
 from lockstep.pipeline.audit.histories import ORDER
 from lockstep.pipeline.audit.traces import before
 from lockstep.pipeline.audit.work import Work
-from lockstep.simulation.checkers import Cause, Kind
 
 __all__ = ["late_rows", "repeats"]
 

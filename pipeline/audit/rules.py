@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
+from lockstep.order import Kind
 from lockstep.pipeline.audit.histories import ORDER
-from lockstep.simulation.checkers import Kind
 
 __all__ = ["RECORD", "commit_findings", "finding", "key_findings", "overlap_findings", "repeat_findings"]
 

@@ -13,7 +13,7 @@ RECORD_COLUMNS: Final = """
     broker string, queue_id int, period int, offset long, key string, msg_id string, begin_wall_ms long,
     begin_mono_ns long, status string, ordering string, reconsume_times int, outcome string
 """
-"""One trace record (`lockstep.simulation.checkers.order` says what each event carries); the rest is null."""
+"""One trace record (`lockstep.order.rules` says what each event carries); the rest is null."""
 
 TRACE_COLUMNS: Final = f"""
     history string not null, file string not null, line_block long not null, line_row long not null,
@@ -25,11 +25,11 @@ lines up by one from any number; `broken` is a line's text."""
 _QUEUE: Final = "group string, topic string, broker string, queue_id int"
 
 TABLES: Final[dict[str, str]] = {
-    # One row a broken rule. rule: "a" to "d" of docs/order.md; kind: `lockstep.simulation.checkers.Kind`.
+    # One row a broken rule. rule: "a" to "d" of docs/order.md; kind: `lockstep.order.Kind`.
     # offsets, processes, times_ms and places ("file:line") are of the records that prove it, the offender's first.
     "violations": f"history string, kind string, rule string, {_QUEUE}, key string, offsets array<long>, "
     "processes array<string>, times_ms array<long>, places array<string>, evidence string",
-    # Messages handled again, by `lockstep.simulation.checkers.Cause`; a producer's retry is counted without a queue.
+    # Messages handled again, by `lockstep.order.Cause`; a producer's retry is counted without a queue.
     "duplicates": f"history string, {_QUEUE}, cause string, messages long",
     # From the old owner's last sign of life to the new one's first position.
     "handovers": f"history string, {_QUEUE}, from_client_id string, to_client_id string, at_ms long, "

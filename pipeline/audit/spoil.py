@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from lockstep.simulation.checkers import Kind
+from lockstep.order import Kind
 
 __all__ = ["SPOILS", "TORN", "Spoil", "spoil_files"]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 
 __all__ = ["Parts", "duplicates", "summary"]
 

@@ -1,4 +1,4 @@
-"""Trace files as one DataFrame, their records on one time line, as `lockstep.simulation.checkers.merge_traces` does it.
+"""Trace files as one DataFrame, their records on one time line, as `lockstep.order.merge_traces` does it.
 
 Time of a record: its monotonic clock plus its host's difference between wall and monotonic clock, taken from the host's
 first record; it never steps back within a file. Ties go by the file's place among the sorted names, then by the line.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lockstep.simulation.checkers import OrderReport, check_traces
+from lockstep.order import OrderReport, check_traces
 
 SUCCESS = "SUCCESS"
 SUSPEND = "SUSPEND_CURRENT_QUEUE_A_MOMENT"

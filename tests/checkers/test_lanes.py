@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lockstep.simulation.checkers import Cause, Kind
+from lockstep.order import Cause, Kind
 from tests.checkers.key_histories import key_histories
 from tests.checkers.stories import SUCCESS, SUSPEND, Story, kinds
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.simulation.checkers import Cause, TraceError, check_files
+from lockstep.order import Cause, TraceError, check_files
 from tests.checkers.stories import SUSPEND, Story, kinds
 
 

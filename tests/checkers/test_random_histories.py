@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lockstep.simulation.checkers import Kind
+from lockstep.order import Kind
 from tests.checkers.legal_histories import histories
 from tests.checkers.stories import SUCCESS, Story, kinds
 

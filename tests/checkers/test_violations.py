@@ -1,6 +1,6 @@
 """Each kind of violation is found in a minimal trace, by its name, with the records that prove it."""
 
-from lockstep.simulation.checkers import Kind
+from lockstep.order import Kind
 from tests.checkers.stories import SUSPEND, Story, kinds
 
 

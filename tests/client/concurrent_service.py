@@ -18,7 +18,7 @@ from lockstep.client.listener import CONCURRENT
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import NoLocks
 from lockstep.client.send_back import SendBack
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from tests.client.messages import messages_at
 from tests.client.service_parts import service_parts
 from tests.client.stage import Stage, queue_at

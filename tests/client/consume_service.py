@@ -11,7 +11,7 @@ from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.listener import ORDERLY
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.simulation import SimRuntime
 from tests.client.messages import messages_at
 from tests.client.service_parts import service_parts

@@ -7,7 +7,7 @@ from typing import Any
 from lockstep.client import ConsumerConfig, MessageQueue
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import QueueLocks
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies import LockBatchBody, LockOkBody
 from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -9,7 +9,7 @@ from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import QueueLocks
 from lockstep.client.rebalance import Rebalance
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies import ConsumerIdList, LockBatchBody, LockOkBody
 from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -10,7 +10,7 @@ from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.keyed_process_queue import KeyedProcessQueue
 from lockstep.client.listener import BY_KEY
 from lockstep.client.message_key import KeyOf
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.properties import SHARDING_KEY
 from tests.client.consume_service import SUSPEND, S
 from tests.client.messages import message_at

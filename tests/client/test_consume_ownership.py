@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, MessageExt
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from tests.client.consume_service import SUSPEND, S, Service, answers
 from tests.client.messages import message_at
 from tests.client.stage import Stage, on_stage, queue_at

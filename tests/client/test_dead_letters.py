@@ -7,7 +7,7 @@ import pytest
 from lockstep.client import ConsumerConfig, SendError, SendOutcome
 from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.message import MessageExt, decode_messages

@@ -12,7 +12,7 @@ from lockstep.client.listener import ORDERLY
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.heartbeat import SubscriptionData
 from tests.client.messages import messages_at

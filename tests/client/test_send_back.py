@@ -7,7 +7,7 @@ import pytest
 from lockstep.client import ConsumerConfig
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.send_back import SendBack
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader

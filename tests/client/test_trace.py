@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.client import Message, ProducerConfig, SendOutcome, SendResult
 from lockstep.client.send_request import Outgoing, SendRequests
-from lockstep.client.trace import TraceWriter
+from lockstep.order.trace import TraceWriter
 from lockstep.protocol.ids import UniqueKeyMaker
 from tests.client.messages import message_at
 from tests.client.stage import queue_at

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from lockstep.client import ClientError, Message, MessageQueue, Producer
+from lockstep.order import OrderReport, check_files
 from lockstep.protocol.config_bodies import ConsumerOffsetTable
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.clocks import boot_ns
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.os_storage import OsStorage
-from lockstep.simulation.checkers import OrderReport, check_files
 from lockstep.store.check.files import Damage, FileRun, read_config, scan_log
 from lockstep.store.check.store import StoreCheck
 from tests.integration.processes import BrokerProcess, ConsumerProcess, Processes, until

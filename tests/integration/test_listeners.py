@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.integration.processes import Processes, until
 from tests.integration.workload import drained, orderly, producing, send_keyed
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import AdminClient, MessageQueue, Producer, SendError, SerializeType
+from lockstep.order import OrderReport
 from lockstep.protocol.bodies import LockBatchBody
 from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.simulation.checkers import OrderReport
 from tests.integration.processes import ConsumerProcess, Processes, until
 from tests.integration.raw import RawPeer, json_request
 from tests.integration.workload import (

@@ -4,8 +4,8 @@ import asyncio
 import signal
 from collections.abc import Sequence
 
+from lockstep.order import Cause, Kind, Record, check_files
 from lockstep.remoting.clocks import boot_ns
-from lockstep.simulation.checkers import Cause, Kind, Record, check_files
 from tests.integration.processes import ConsumerProcess, Processes, until
 from tests.integration.workload import (
     SHORT_BROKER_LOCKS,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import MessageQueue, SerializeType
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.integration.processes import BrokerProcess, ConsumerProcess, Processes, until
 from tests.integration.workload import (
     BROKER_LOCK_LIFE_MS,

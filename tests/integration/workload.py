@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from lockstep.client import AdminClient, Message, MessageQueue, Producer, ProducerConfig, SerializeType
+from lockstep.order import OrderReport, Record, TraceFile, check_files
 from lockstep.protocol.bodies import LockTableRow
-from lockstep.simulation.checkers import OrderReport, Record, TraceFile, check_files
 from tests.integration.processes import BrokerProcess, ConsumerProcess
 
 __all__ = [

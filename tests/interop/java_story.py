@@ -1,7 +1,7 @@
 """What the stories with Java clients share: drivers run to their end, what they handled, the verdict on their order.
 
 An ordered consumer's driver watches the client's own offset store, so its events are records of the checker's format
-(lockstep.simulation.checkers.order) under names of their own; `history` translates them.
+(lockstep.order.rules) under names of their own; `history` translates them.
 """
 
 from collections import Counter
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from lockstep.order import OrderReport, Record, check_traces
 from lockstep.protocol.model import MessageQueue
-from lockstep.simulation.checkers import OrderReport, Record, check_traces
 from tests.integration.processes import until
 from tests.interop.harness.drivers import Driver, Drivers, Event
 from tests.interop.harness.installed import version_of

@@ -18,7 +18,7 @@ from lockstep.client import (
     PushConsumer,
     SendResult,
 )
-from lockstep.simulation.checkers import OrderReport, check_files
+from lockstep.order import OrderReport, check_files
 from tests.integration.processes import PATIENCE, until
 from tests.interop.harness.servers import Server
 from tests.interop.harness.table import Row, RowMaker

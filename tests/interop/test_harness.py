@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.simulation.checkers import check_traces
+from lockstep.order import check_traces
 from tests.interop.harness import installed
 from tests.interop.java_story import record
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.client import Message, Producer, select_by_hash
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.servers import LOCK_LIFE_MS
 from tests.interop.java_story import JavaStory, again, both_encodings, in_order, queues_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import Message, Producer, ProducerConfig
-from lockstep.simulation.checkers import OrderReport, TraceFile, check_traces
+from lockstep.order import OrderReport, TraceFile, check_traces
 from tests.interop.harness.drivers import Driver, Drivers
 from tests.interop.harness.installed import version_of
 from tests.interop.harness.servers import LOCK_LIFE_MS, Server

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from lockstep.simulation.checkers import OrderReport, check_traces
+from lockstep.order import OrderReport, check_traces
 from tests.checkers.legal_histories import histories
 from tests.checkers.stories import Story
 

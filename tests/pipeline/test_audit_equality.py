@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lockstep.order import check_traces
 from lockstep.pipeline.audit import RECORD_COLUMNS, TRACE_COLUMNS, Audit, transform
-from lockstep.simulation.checkers import check_traces
 from tests.checkers import test_lanes, test_legal, test_violations
 from tests.pipeline.audit_histories import (
     COUNTS,

@@ -33,6 +33,7 @@ from lockstep.client import (
 from lockstep.client.config import ClientConfig
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.orderings import OrderingName
+from lockstep.order import Cause, Kind, OrderReport, Record, check_traces
 from lockstep.protocol.bodies import LockBatchBody, LockOkBody, LockTableRow
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode
@@ -40,7 +41,6 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import decode_messages
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime, World
-from lockstep.simulation.checkers import Cause, Kind, OrderReport, Record, check_traces
 from lockstep.store import MessageStore
 from tests.scenarios.calls import Answer, Calls
 from tests.scenarios.heard import Heard

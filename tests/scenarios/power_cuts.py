@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lockstep.client import ClientError, Message, Producer, SendResult
+from lockstep.order import Cause
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation import SimRuntime
-from lockstep.simulation.checkers import Cause
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 
 __all__ = ["FILES", "PowerCuts"]

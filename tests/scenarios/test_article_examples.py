@@ -15,7 +15,7 @@ from lockstep.client import (
     PushConsumer,
     SendResult,
 )
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 

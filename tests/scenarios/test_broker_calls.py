@@ -9,6 +9,7 @@ from lockstep.client import (
     ConsumeOrderlyStatus,
     MessageExt,
 )
+from lockstep.order import Cause
 from lockstep.protocol.admin_headers import (
     ConsumeMessageDirectlyRequestHeader,
     ConsumerStatusRequestHeader,
@@ -24,7 +25,6 @@ from lockstep.protocol.client_bodies import (
 )
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.model import MessageQueue
-from lockstep.simulation.checkers import Cause
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 

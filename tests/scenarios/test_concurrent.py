@@ -13,8 +13,8 @@ from lockstep.client import (
     PushConsumer,
 )
 from lockstep.client.process_queue import ProcessQueue
+from lockstep.order import Cause
 from lockstep.protocol.codes import Permission
-from lockstep.simulation.checkers import Cause
 from tests.scenarios.cluster import GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 

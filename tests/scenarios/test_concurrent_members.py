@@ -12,9 +12,9 @@ from lockstep.client import (
     MessageModel,
     PushConsumer,
 )
+from lockstep.order import Cause, Kind
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
-from lockstep.simulation.checkers import Cause, Kind
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.scenario import scenario
 

@@ -14,9 +14,9 @@ from lockstep.client import (
     MessageQueue,
     PushConsumer,
 )
+from lockstep.order import Cause
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
-from lockstep.simulation.checkers import Cause
 from tests.scenarios.calls import Answer
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, TRACE, Cluster, take_all
 from tests.scenarios.scenario import INSTANT, scenario

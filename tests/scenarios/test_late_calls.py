@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from lockstep.client import AllocateMessageQueueStrategy, allocate_averagely
-from lockstep.simulation.checkers import Cause, Kind
+from lockstep.order import Cause, Kind
 from tests.scenarios.cluster import BROKER, Cluster, take_all
 from tests.scenarios.scenario import scenario
 

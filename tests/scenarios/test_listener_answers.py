@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.scenarios.calls import Answer
 from tests.scenarios.cluster import GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from lockstep.client import NoRouteError
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import scenario
 

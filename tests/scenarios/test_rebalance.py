@@ -1,6 +1,6 @@
 """A queue changes hands between living consumers: in order, one owner at a time (wire.md 12.3)."""
 
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import scenario
 

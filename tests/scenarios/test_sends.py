@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import chain
 
 from lockstep.client import SendError, SendOutcome, SendResult
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, PRODUCER, Cluster
 from tests.scenarios.scenario import scenario
 

@@ -1,6 +1,6 @@
 """A consumer that leaves in order: what it stores and releases, and in which order (wire.md 12.2)."""
 
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, GROUP, Cluster
 from tests.scenarios.scenario import scenario
 

@@ -2,7 +2,7 @@
 
 from lockstep.client import ConsumeOrderlyStatus, Message, MessageExt, MessageQueue
 from lockstep.client.orderings import OrderingName
-from lockstep.simulation.checkers import Cause
+from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster, take_all
 from tests.scenarios.scenario import scenario
 

@@ -1,7 +1,7 @@
 """A consumer that dies, stalls or is cut off: who has its queues, from when on, and what is handled twice."""
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
-from lockstep.simulation.checkers import Cause, Kind
+from lockstep.order import Cause, Kind
 from tests.scenarios.cluster import BROKER, Cluster, take_all
 from tests.scenarios.scenario import scenario
 

@@ -18,8 +18,8 @@ from flights import FlightEvent, flights_of
 from rich.console import Console
 
 from lockstep.client import MessageQueue, SendResult
+from lockstep.order import Handover, Kind, OrderReport
 from lockstep.protocol.bodies import LockTableRow, QueueData, TopicRouteData
-from lockstep.simulation.checkers import Handover, Kind, OrderReport
 
 EVENT = FlightEvent(22_616_000, 7, 1, "departed", "N14228", "UA1545", "EWR", "IAH")
 

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 
+from lockstep.order.offset_set import OffsetSet
+from lockstep.order.period import Period, StoredCommits
+from lockstep.order.reader import Record
+from lockstep.order.report import Cause, Findings, Handover, Kind
 from lockstep.protocol.model import MessageQueue
-from lockstep.simulation.checkers.findings import Cause, Findings, Handover, Kind
-from lockstep.simulation.checkers.offset_set import OffsetSet
-from lockstep.simulation.checkers.ownership import Period, StoredCommits
-from lockstep.simulation.checkers.trace_files import Record
 
 __all__ = ["QueueHistory", "Shared"]
 

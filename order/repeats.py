@@ -7,7 +7,7 @@ through every lane anew; what other keys had handled above the commit repeats th
 
 from typing import Any, NamedTuple
 
-from lockstep.simulation.checkers.trace_files import Record
+from lockstep.order.reader import Record
 
 __all__ = ["Lanes"]
 

@@ -56,12 +56,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from lockstep.order.history import QueueHistory, Shared
+from lockstep.order.offset_set import OffsetSet
+from lockstep.order.owned_queue import Losses, OwnedQueue
+from lockstep.order.reader import Record, TimedRecord, TraceFile, merge_traces
+from lockstep.order.report import OrderReport
 from lockstep.protocol.model import MessageQueue
-from lockstep.simulation.checkers.findings import OrderReport
-from lockstep.simulation.checkers.offset_set import OffsetSet
-from lockstep.simulation.checkers.owned_queue import Losses, OwnedQueue
-from lockstep.simulation.checkers.queue_history import QueueHistory, Shared
-from lockstep.simulation.checkers.trace_files import Record, TimedRecord, TraceFile, merge_traces
 
 __all__ = ["OrderChecker", "check_files", "check_traces"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from lockstep.order.reader import Record
 from lockstep.protocol.model import MessageQueue
-from lockstep.simulation.checkers.trace_files import Record
 
 __all__ = ["Cause", "Findings", "Handover", "Kind", "OrderReport", "Violation"]
 

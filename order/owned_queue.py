@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from lockstep.order.history import QueueHistory, Shared
+from lockstep.order.offset_set import OffsetSet
 from lockstep.protocol.model import MessageQueue
-from lockstep.simulation.checkers.offset_set import OffsetSet
-from lockstep.simulation.checkers.queue_history import QueueHistory, Shared
 
 __all__ = ["Losses", "OwnedQueue"]
 

@@ -1,4 +1,4 @@
-"""Traces: what a client did, as JSON lines that outlive it. `lockstep.simulation.checkers` judges order from them.
+"""Traces: what a client did, as JSON lines that outlive it. `lockstep.order` judges order from them.
 
 Every record has `event`, `wall_ms` (epoch), `mono_ns` (the host's monotonic clock), `host`, `client_id`, `group`;
 those about a queue have `topic`, `broker`, `queue_id`. A record reaches the operating system before the call

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.simulation.checkers.findings import Cause
-from lockstep.simulation.checkers.lanes import Lanes
-from lockstep.simulation.checkers.trace_files import Record
+from lockstep.order.reader import Record
+from lockstep.order.repeats import Lanes
+from lockstep.order.report import Cause
 
 __all__ = ["Period", "StoredCommits"]
 
