@@ -9,7 +9,7 @@ from lockstep.broker.server import BrokerServer, CannotListen
 from lockstep.protocol.body_codec import as_list, take
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import BodyError, LocalProtocolError
-from lockstep.remoting.movable_runtime import HeldPort, MovableRuntime
+from lockstep.remoting.manual_clock import HeldPort, MovableRuntime
 
 __all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
 

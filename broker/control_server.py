@@ -17,7 +17,7 @@ from lockstep.broker.server import BrokerServer, CannotListen
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.movable_runtime import MovableRuntime
+from lockstep.remoting.manual_clock import MovableRuntime
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime
 
 __all__ = ["ControlServer", "ControlledGate", "make_controlled"]

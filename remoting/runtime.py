@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from lockstep.remoting.clocks import ClockNs, SleepWatch, boot_ns
 from lockstep.remoting.os_storage import OsStorage
-from lockstep.remoting.stacks import task_stacks, thread_stacks
 from lockstep.remoting.storage import Storage
+from lockstep.remoting.thread_dump import task_stacks, thread_stacks
 
 __all__ = [
     "AsyncioRuntime",

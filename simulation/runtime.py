@@ -15,8 +15,8 @@ from lockstep.remoting.runtime import (
     TimerHandle,
     WorkerPool,
 )
-from lockstep.remoting.stacks import task_stacks
 from lockstep.remoting.storage import Storage
+from lockstep.remoting.thread_dump import task_stacks
 from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.host import Host, host_context

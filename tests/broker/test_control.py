@@ -16,7 +16,7 @@ from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
-from lockstep.remoting.movable_runtime import MovableRuntime
+from lockstep.remoting.manual_clock import MovableRuntime
 from lockstep.simulation import World, simulate
 from tests.broker.cluster import Client
 from tests.broker.helpers import (

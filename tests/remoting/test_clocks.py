@@ -7,7 +7,7 @@ from inspect import signature
 import pytest
 
 from lockstep.remoting.clocks import SleepWatch, boot_clock, boot_ns
-from lockstep.remoting.movable_runtime import MovableRuntime
+from lockstep.remoting.manual_clock import MovableRuntime
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.remoting.helpers import until
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.remoting.movable_runtime import HeldPort, MovableRuntime
+from lockstep.remoting.manual_clock import HeldPort, MovableRuntime
 from lockstep.remoting.runtime import AsyncioRuntime, TimerHandle
 from tests.remoting.helpers import SteppedRuntime, until
 

@@ -75,7 +75,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "remoting/runtime.py": ({"time.", "random.", "threading.", "socket.", "os."}, "it is the door"),
     "remoting/clocks.py": ({"time."}, "it is the clock behind the door"),
     "remoting/os_storage.py": ({"os.", "pathlib."}, "it is the disk behind the door"),
-    "remoting/movable_runtime.py": ({"socket."}, "a port is kept while a broker is down"),
+    "remoting/manual_clock.py": ({"socket."}, "a port is kept while a broker is down"),
     "client/plugin_control.py": (
         {"socket.", "threading."},
         "it runs inside of somebody's test, which may have no loop",
