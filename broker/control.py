@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
-from lockstep.protocol.header_spec import spec_of
-from lockstep.protocol.headers import REQUEST_HEADERS
+from lockstep.protocol.headers.messaging import REQUEST_HEADERS
+from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["REQUESTS_KEPT_MAX", "Arrival", "Control", "PushedError", "code_of"]
 

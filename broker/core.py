@@ -27,7 +27,7 @@ from lockstep.broker.topic_manager import TopicConfigManager
 from lockstep.protocol.bodies import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader
+from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id, pack_host
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.logs import EventLog

@@ -11,7 +11,7 @@ from lockstep.broker.kept_store import KeptStore
 from lockstep.broker.table_writer import TableWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.runtime import Runtime
 from lockstep.store.durability.flusher import KeeperSettings, StoreKeeper

@@ -21,7 +21,7 @@ from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, ProtocolError
-from lockstep.protocol.headers import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
+from lockstep.protocol.headers.messaging import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
 from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.endpoint import Endpoint

@@ -7,16 +7,16 @@ from lockstep.client.admin_groups import GroupAdmin
 from lockstep.client.admin_messages import MessageAdmin
 from lockstep.client.errors import ClientError, NoRouteError
 from lockstep.protocol.admin_bodies import TopicOffset, TopicStatsTable
-from lockstep.protocol.admin_headers import (
+from lockstep.protocol.bodies import TopicList
+from lockstep.protocol.client_bodies import ResetOffsetBody
+from lockstep.protocol.codes import Permission, RequestCode, ResponseCode
+from lockstep.protocol.headers.admin import (
     DeleteTopicInNameServerRequestHeader,
     DeleteTopicRequestHeader,
     ResetOffsetRequestHeader,
     TopicRequestHeader,
 )
-from lockstep.protocol.bodies import TopicList
-from lockstep.protocol.client_bodies import ResetOffsetBody
-from lockstep.protocol.codes import Permission, RequestCode, ResponseCode
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     CreateTopicRequestHeader,
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,

@@ -10,7 +10,7 @@ from lockstep.protocol.bodies import BrokerData, ClusterInfo, TopicRouteData
 from lockstep.protocol.body_codec import WireBody, decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader
+from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused

@@ -5,7 +5,11 @@ from typing import Final, NamedTuple
 
 from lockstep.client.admin_base import AdminBase
 from lockstep.protocol.admin_bodies import ConsumeStats, GroupList, OffsetWrapper
-from lockstep.protocol.admin_headers import (
+from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow
+from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.config_bodies import ConsumerOffsetTable
+from lockstep.protocol.headers.admin import (
     ConsumeMessageDirectlyRequestHeader,
     ConsumerGroupRequestHeader,
     ConsumeStatsRequestHeader,
@@ -13,11 +17,7 @@ from lockstep.protocol.admin_headers import (
     GetConsumerRunningInfoRequestHeader,
     TopicRequestHeader,
 )
-from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow
-from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
-from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.config_bodies import ConsumerOffsetTable
-from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader, ListLocksRequestHeader
+from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader, ListLocksRequestHeader
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused

@@ -9,17 +9,17 @@ from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.instance import BrokerCall, MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.protocol.admin_headers import (
-    ConsumeMessageDirectlyRequestHeader,
-    ConsumerStatusRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    ResetOffsetRequestHeader,
-)
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
 from lockstep.protocol.client_bodies import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
+from lockstep.protocol.headers.admin import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerStatusRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from lockstep.protocol.heartbeat import ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.pulled import Pulled, decode_records

@@ -6,7 +6,7 @@ from lockstep.client.instance import MQClientInstance
 from lockstep.client.offset_store import NO_OFFSET, OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
-from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader, SearchOffsetRequestHeader
+from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader, SearchOffsetRequestHeader
 from lockstep.protocol.heartbeat import ConsumeFromWhere
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic

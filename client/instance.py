@@ -12,7 +12,7 @@ from lockstep.client.schedule import Schedule
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader, UnregisterClientRequestHeader
+from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader, UnregisterClientRequestHeader
 from lockstep.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue

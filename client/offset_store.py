@@ -8,7 +8,7 @@ from typing import ClassVar
 from lockstep.client.instance import MQClientInstance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,

@@ -13,7 +13,7 @@ from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance import MQClientInstance
 from lockstep.protocol.codes import MASTER_ID, PullSysFlag, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue

@@ -25,7 +25,7 @@ from lockstep.client.queue_locks import NoLocks
 from lockstep.client.queue_queries import QueueQueries
 from lockstep.client.rebalance import Rebalance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
-from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant

@@ -5,11 +5,11 @@ from typing import Any
 from lockstep.client.admin_messages import id_address
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.client.instance import MQClientInstance
-from lockstep.protocol.admin_headers import ViewMessageRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.admin import ViewMessageRequestHeader
+from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     QueueRequestHeader,
     SearchOffsetRequestHeader,

@@ -13,7 +13,7 @@ from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies import ConsumerIdList, TopicRouteData
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader
+from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.errors import RemotingError

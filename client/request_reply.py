@@ -12,7 +12,7 @@ from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import ProtocolError
-from lockstep.protocol.headers import PushReplyMessageRequestHeader
+from lockstep.protocol.headers.messaging import PushReplyMessageRequestHeader
 from lockstep.protocol.message import MessageExt, encode_stored_message
 from lockstep.protocol.model import Message
 from lockstep.protocol.properties import decode_properties, encode_properties

@@ -11,7 +11,7 @@ from lockstep.protocol.body_codec import WireBody, decode_body
 from lockstep.protocol.codes import MASTER_ID, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.headers import GetRouteInfoRequestHeader
+from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.logs import EventLog
 

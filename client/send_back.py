@@ -8,8 +8,8 @@ from lockstep.client.inner_producer import InnerProducer
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.message import MessageExt
 from lockstep.remoting.errors import RemotingError, RequestRefused
 

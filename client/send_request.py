@@ -16,7 +16,7 @@ from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseC
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.compression import compress
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
-from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.protocol.message import BatchRecord, encode_batch
 from lockstep.protocol.model import Message, MessageQueue

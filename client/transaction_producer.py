@@ -23,7 +23,7 @@ from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue

@@ -13,7 +13,7 @@ from lockstep.protocol.bodies import TopicList, TopicRouteData
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     GetRouteInfoRequestHeader,
     OffsetResponseHeader,
     PullMessageRequestHeader,

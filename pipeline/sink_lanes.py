@@ -14,7 +14,7 @@ from lockstep.pipeline.errors import SendFailed, TopicError
 from lockstep.pipeline.repeats import ROW_PROPERTY
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import SendMessageRequestHeaderV2
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.properties import decode_properties

@@ -8,7 +8,7 @@ from lockstep.pipeline.errors import SendFailed, TopicError
 from lockstep.protocol.codes import Permission, RequestCode, ResponseCode, response_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.headers import CreateTopicRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC, RESERVED_TOPICS, check_topic
 

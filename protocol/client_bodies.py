@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 from lockstep.protocol.bodies import queue_from_wire, queue_to_wire
 from lockstep.protocol.body_codec import as_int, as_list, as_object, as_table, as_text, take
 from lockstep.protocol.codes import LanguageCode
-from lockstep.protocol.header_spec import rename_on_wire
+from lockstep.protocol.headers.spec import rename_on_wire
 from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData, enum_from_wire
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.queue_tables import as_queue_offsets, as_queue_table, queue_table

@@ -8,7 +8,7 @@ from lockstep.protocol.codecs.base import ExtValue
 from lockstep.protocol.codes import HEADER_BYTES_MAX, PROTOCOL_VERSION, RemotingFlag, SerializeType
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.frame import Frame, encode_frame_head
-from lockstep.protocol.header_spec import spec_of
+from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["SERIALIZE_FIELD", "RemotingCommand", "decode_command", "encode_command"]
 

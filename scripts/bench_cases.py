@@ -11,7 +11,7 @@ from lockstep.client.instance import MQClientInstance
 from lockstep.protocol.bodies import LockBatchBody, LockOkBody
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
-from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.name_server_bodies import KvTable

@@ -6,10 +6,10 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.settings_body import encode_settings, updated_settings
-from lockstep.protocol.admin_headers import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
 from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
 from lockstep.remoting.settings import as_properties
 
 __all__ = ["clean_up", "get_config", "update_config", "view_stats"]

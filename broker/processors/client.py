@@ -16,7 +16,7 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError, is_tag_type
-from lockstep.protocol.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from lockstep.protocol.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData, UnreadHeartbeat
 from lockstep.protocol.names import check_group
 

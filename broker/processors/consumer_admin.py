@@ -9,13 +9,6 @@ from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.offset import check_room
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.protocol.admin_bodies import ConsumeStats, OffsetWrapper, QueueTimeSpan
-from lockstep.protocol.admin_headers import (
-    CloneGroupOffsetRequestHeader,
-    ConsumeStatsRequestHeader,
-    GetBrokerConsumeStatsRequestHeader,
-    QueryConsumeTimeSpanRequestHeader,
-    QueryCorrectionOffsetRequestHeader,
-)
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps, encode_table
@@ -23,6 +16,13 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.config_bodies import DelayOffsetTable, QueryCorrectionOffsetBody, QueueOffsets
 from lockstep.protocol.errors import LocalProtocolError
+from lockstep.protocol.headers.admin import (
+    CloneGroupOffsetRequestHeader,
+    ConsumeStatsRequestHeader,
+    GetBrokerConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetRequestHeader,
+)
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
 from lockstep.protocol.queue_tables import queue_table

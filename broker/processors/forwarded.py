@@ -8,17 +8,17 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.admin_headers import (
-    ConsumeMessageDirectlyRequestHeader,
-    ConsumerStatusRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-)
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
 from lockstep.protocol.body_rows import BODY_ROWS_BYTES_MAX
 from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, ProtocolError, RemoteProtocolError
+from lockstep.protocol.headers.admin import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerStatusRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError, RequestTimeout

@@ -12,7 +12,7 @@ from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.headers import ListLocksRequestHeader
+from lockstep.protocol.headers.messaging import ListLocksRequestHeader
 
 __all__ = ["list_locks", "lock_batch", "unlock_batch"]
 

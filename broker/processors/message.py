@@ -6,16 +6,16 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.protocol.admin_bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
-from lockstep.protocol.admin_headers import (
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.headers.admin import (
     QueryConsumeQueueRequestHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode
-from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.errors import HeaderError
 
 __all__ = ["query_consume_queue", "query_message", "view_message"]
 

@@ -4,16 +4,16 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.name_server import NameServer
-from lockstep.protocol.admin_headers import (
+from lockstep.protocol.bodies import TopicList
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import (
     BrokerNameRequestHeader,
     DeleteTopicInNameServerRequestHeader,
     GetTopicsByClusterRequestHeader,
     GetWritePermResponseHeader,
 )
-from lockstep.protocol.bodies import TopicList
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.name_server_bodies import SystemTopicList
 
 __all__ = [

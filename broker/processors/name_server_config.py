@@ -4,16 +4,16 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.name_server import NameServer, NameServerFull
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.settings_body import encode_settings, updated_settings
-from lockstep.protocol.admin_headers import (
+from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import (
     DeleteKvConfigRequestHeader,
     GetKvConfigRequestHeader,
     GetKvConfigResponseHeader,
     GetKvListRequestHeader,
     PutKvConfigRequestHeader,
 )
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.settings import as_properties
 

@@ -8,7 +8,7 @@ from lockstep.broker.sliced_work import Steps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError, shown
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     PullMessageRequestHeader,
     QueryConsumerOffsetRequestHeader,

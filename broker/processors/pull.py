@@ -15,7 +15,7 @@ from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import FilterError, is_tag_type
-from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from lockstep.store import GetResult, GetStatus, Passes

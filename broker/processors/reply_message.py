@@ -15,7 +15,7 @@ from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseC
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     PushReplyMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,

@@ -5,11 +5,11 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.admin_headers import ResetOffsetRequestHeader
 from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.client_bodies import ResetOffsetBody, ResetOffsetBodyForC
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import ResetOffsetRequestHeader
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["reset_offset"]

@@ -14,7 +14,7 @@ from lockstep.protocol.bodies import DataVersion, TopicConfigs, TopicList
 from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import MASTER_ID, PROTOCOL_VERSION, TOPIC_LENGTH_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     GetRouteInfoRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,

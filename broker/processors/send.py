@@ -21,7 +21,11 @@ from lockstep.protocol.codes import (
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BatchTooLong, BodyError, HeaderError, shown
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import (
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
 from lockstep.protocol.message import BatchRecord, decode_batch
 from lockstep.protocol.names import SCHEDULE_TOPIC, is_retry_topic
 from lockstep.protocol.properties import decode_properties, encode_properties

@@ -8,10 +8,10 @@ from lockstep.broker.delay_service import record_of
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import limit_of_retries
 from lockstep.protocol import properties as names
-from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, Permission, ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig

@@ -8,7 +8,7 @@ from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX, Permission, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.headers import SendMessageRequestHeader
+from lockstep.protocol.headers.messaging import SendMessageRequestHeader
 from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, check_topic
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 

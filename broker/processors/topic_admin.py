@@ -7,7 +7,6 @@ from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.protocol.admin_bodies import GroupList, TopicOffset
-from lockstep.protocol.admin_headers import DeleteTopicRequestHeader, TopicRequestHeader
 from lockstep.protocol.bodies import TopicConfig, TopicList
 from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps
@@ -15,7 +14,8 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.config_bodies import TopicConfigWrapper
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.headers import CreateTopicRequestHeader
+from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.queue_tables import queue_table
 from lockstep.protocol.records import record_to_wire

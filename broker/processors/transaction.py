@@ -12,7 +12,7 @@ from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
-from lockstep.protocol.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
 from lockstep.protocol.names import HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC

@@ -12,7 +12,7 @@ from lockstep.pipeline.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import PipelineError
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
+from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueryConsumerOffsetRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError, RequestRefused
 

@@ -10,7 +10,7 @@ from typing import Any
 from lockstep.protocol.codecs.base import DecodedHeader, EncodableHeader, ExtValue
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.errors import HeaderError, shown
-from lockstep.protocol.header_spec import spec_of
+from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["decode_header", "encode_header", "loads_text", "to_text"]
 

@@ -14,7 +14,7 @@ from lockstep.protocol.codecs.base import DecodedHeader, EncodableHeader
 from lockstep.protocol.codecs.json_header import to_text
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.errors import HeaderError, LocalProtocolError, shown
-from lockstep.protocol.header_spec import spec_of
+from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["decode_header", "encode_header"]
 

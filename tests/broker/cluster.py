@@ -9,7 +9,7 @@ from lockstep.protocol.bodies import LockBatchBody, LockOkBody, TopicRouteData
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import GetRouteInfoRequestHeader
+from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.endpoint import Endpoint

@@ -15,7 +15,7 @@ from lockstep.protocol.body_codec import WireBody, encode_body
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.protocol.headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from lockstep.protocol.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,

@@ -7,11 +7,11 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.protocol.admin_bodies import BrokerStatsData
-from lockstep.protocol.admin_headers import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import CreateTopicRequestHeader
+from lockstep.protocol.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.settings import SettingError, with_properties
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer

@@ -9,17 +9,17 @@ from lockstep.protocol.admin_bodies import (
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
 )
-from lockstep.protocol.admin_headers import (
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.config_bodies import ConsumerOffsetTable, DelayOffsetTable, QueryCorrectionOffsetBody
+from lockstep.protocol.headers.admin import (
     CloneGroupOffsetRequestHeader,
     ConsumeStatsRequestHeader,
     GetBrokerConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QueryCorrectionOffsetRequestHeader,
 )
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.config_bodies import ConsumerOffsetTable, DelayOffsetTable, QueryCorrectionOffsetBody
-from lockstep.protocol.headers import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.protocol.admin_headers import DeleteTopicRequestHeader
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
 from tests.broker.stores import record

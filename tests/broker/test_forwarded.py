@@ -3,12 +3,6 @@
 import pytest
 
 from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
-from lockstep.protocol.admin_headers import (
-    ConsumeMessageDirectlyRequestHeader,
-    ConsumerStatusRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    ResetOffsetRequestHeader,
-)
 from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
 from lockstep.protocol.client_bodies import (
     CMResult,
@@ -20,7 +14,13 @@ from lockstep.protocol.client_bodies import (
 )
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.admin import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerStatusRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from lockstep.protocol.headers.messaging import (
     CreateTopicRequestHeader,
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,

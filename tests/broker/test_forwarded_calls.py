@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from lockstep.protocol.admin_headers import GetConsumerRunningInfoRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.headers.admin import GetConsumerRunningInfoRequestHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.simulation import World, simulate
 from tests.broker.cluster import Client, serve

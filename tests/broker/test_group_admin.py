@@ -3,12 +3,6 @@
 import pytest
 
 from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
-from lockstep.protocol.admin_headers import (
-    ConsumerGroupRequestHeader,
-    DeleteSubscriptionGroupRequestHeader,
-    GetSubscriptionGroupConfigRequestHeader,
-    ProducerGroupRequestHeader,
-)
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.client_bodies import (
     Connection,
@@ -19,7 +13,13 @@ from lockstep.protocol.client_bodies import (
 )
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
-from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.headers.admin import (
+    ConsumerGroupRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    ProducerGroupRequestHeader,
+)
+from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer, heartbeat_of

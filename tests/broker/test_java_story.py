@@ -9,7 +9,7 @@ from lockstep.broker.processors.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.protocol.headers import CreateTopicRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer
 
 STORY = Path(__file__).parents[1] / "vectors" / "java-4.9.8-ordered.jsonl"

@@ -8,7 +8,7 @@ import pytest
 from lockstep.broker.half_recovery import open_halves
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import EndTransactionRequestHeader
+from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
 from lockstep.store import Record
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until

@@ -8,16 +8,16 @@ import pytest
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.sliced_work import STEPS_A_TURN
 from lockstep.protocol.admin_bodies import ConsumeStats, ConsumeStatsList, OffsetWrapper
-from lockstep.protocol.admin_headers import (
+from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
+from lockstep.protocol.headers.admin import (
     ConsumeStatsRequestHeader,
     GetBrokerConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     TopicRequestHeader,
 )
-from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.body_codec import decode_body, encode_body
-from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
-from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.subscription_group import BUILT_IN_GROUPS
 from tests.broker.helpers import NOW_MS, Peer

@@ -10,7 +10,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.consumer_manager import ClientChannel, ConsumerManager, ProducerManager
 from lockstep.broker.limits import LimitLog
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import UnregisterClientRequestHeader
+from lockstep.protocol.headers.messaging import UnregisterClientRequestHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of

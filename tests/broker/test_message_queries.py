@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from lockstep.protocol.admin_bodies import QueryConsumeQueueResponseBody
-from lockstep.protocol.admin_headers import (
-    QueryConsumeQueueRequestHeader,
-    QueryMessageRequestHeader,
-    QueryMessageResponseHeader,
-    ViewMessageRequestHeader,
-)
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.headers import SendMessageResponseHeader
+from lockstep.protocol.headers.admin import (
+    QueryConsumeQueueRequestHeader,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
+from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import decode_messages

@@ -14,7 +14,7 @@ from lockstep.protocol.codes import RequestCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.fastjson import loads
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.protocol.headers import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, heartbeat_of, over_the_wire
 
 R = RequestCode

@@ -23,7 +23,7 @@ from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     GetRouteInfoRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,

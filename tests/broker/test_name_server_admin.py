@@ -7,7 +7,11 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig, NameServerConfig
 from lockstep.broker.name_server import BrokerIdentity, NameServer
-from lockstep.protocol.admin_headers import (
+from lockstep.protocol.bodies import DataVersion, TopicConfig, TopicConfigs, TopicList, TopicRouteData
+from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import (
     BrokerNameRequestHeader,
     DeleteKvConfigRequestHeader,
     DeleteTopicInNameServerRequestHeader,
@@ -18,11 +22,7 @@ from lockstep.protocol.admin_headers import (
     GetWritePermResponseHeader,
     PutKvConfigRequestHeader,
 )
-from lockstep.protocol.bodies import DataVersion, TopicConfig, TopicConfigs, TopicList, TopicRouteData
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
-from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
+from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
 from lockstep.protocol.name_server_bodies import KvTable, SystemTopicList
 from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, ask_name_server
 

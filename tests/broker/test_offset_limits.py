@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.admin_headers import CloneGroupOffsetRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.headers.admin import CloneGroupOffsetRequestHeader
+from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from tests.broker.helpers import NOW_MS, Peer
 
 R, C = RequestCode, ResponseCode

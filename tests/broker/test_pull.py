@@ -9,7 +9,7 @@ import pytest
 from lockstep.broker.processors.pull import sweep_held_pulls
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import CreateTopicRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig

@@ -7,7 +7,7 @@ import pytest
 from lockstep.broker.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies import TopicConfig, TopicConfigs
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.headers import CreateTopicRequestHeader, UnregisterBrokerRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UnregisterBrokerRequestHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.names import HALF_TOPIC
 from lockstep.simulation import World, simulate

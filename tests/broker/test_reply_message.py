@@ -4,7 +4,7 @@ import pytest
 
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     PushReplyMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageResponseHeader,

@@ -9,7 +9,7 @@ from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, Ser
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, HeaderError
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageResponseHeader
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import BatchRecord, MessageExt, decode_messages, encode_batch
 from lockstep.protocol.properties import encode_properties

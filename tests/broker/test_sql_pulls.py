@@ -10,7 +10,7 @@ from lockstep.broker.consumer_filters import ConsumerFilterManager
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError
-from lockstep.protocol.headers import PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.properties import encode_properties

@@ -12,7 +12,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core import Broker
 from lockstep.protocol.bodies import TopicConfig
 from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.headers import SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.names import OP_HALF_TOPIC
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.runtime import AsyncioRuntime

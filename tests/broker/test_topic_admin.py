@@ -5,12 +5,12 @@ import json
 import pytest
 
 from lockstep.protocol.admin_bodies import GroupList, TopicOffset, TopicStatsTable
-from lockstep.protocol.admin_headers import DeleteTopicRequestHeader, TopicRequestHeader
 from lockstep.protocol.bodies import TopicConfig, TopicList
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.config_bodies import TopicConfigWrapper
-from lockstep.protocol.headers import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer

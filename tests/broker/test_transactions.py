@@ -8,7 +8,7 @@ from lockstep.broker.processors.transaction import check_transactions
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
     SendMessageResponseHeader,

@@ -15,7 +15,7 @@ from lockstep.client.send_request import SendRequests
 from lockstep.client.send_result import SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout

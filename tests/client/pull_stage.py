@@ -7,7 +7,7 @@ from lockstep.client import LitePullConsumer, LitePullConsumerConfig
 from lockstep.protocol.bodies import ConsumerIdList
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     PullMessageRequestHeader,
     UpdateConsumerOffsetRequestHeader,

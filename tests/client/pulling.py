@@ -12,7 +12,7 @@ from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from tests.client.messages import stored_bytes

@@ -14,7 +14,7 @@ from lockstep.protocol.bodies import ConsumerIdList, LockBatchBody, LockOkBody
 from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
 from tests.client.stage import TOPIC, FakeBroker, Stage
 
 __all__ = ["FIRST", "GROUP", "IDS", "LAST", "LOCK", "UNLOCK", "UPDATE", "Rebalancing", "rebalancing"]

@@ -5,7 +5,11 @@ import asyncio
 from lockstep.client import Producer, ProducerConfig, SendError, SendOutcome, SendResult
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import (
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
 from lockstep.protocol.properties import decode_properties
 from tests.client.stage import FakeBroker, Stage
 

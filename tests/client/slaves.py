@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from lockstep.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage
 

@@ -10,7 +10,7 @@ from lockstep.protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicRo
 from lockstep.protocol.body_codec import WireBody, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import GetRouteInfoRequestHeader
+from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint, EndpointSettings
 from lockstep.remoting.runtime import Listening

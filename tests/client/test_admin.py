@@ -7,7 +7,7 @@ from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow, TopicList
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     CreateTopicRequestHeader,
     ListLocksRequestHeader,
     OffsetResponseHeader,

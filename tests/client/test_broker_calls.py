@@ -10,17 +10,17 @@ from lockstep.client.broker_calls import BrokerCalls
 from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
-from lockstep.protocol.admin_headers import (
-    ConsumeMessageDirectlyRequestHeader,
-    ConsumerStatusRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    ResetOffsetRequestHeader,
-)
 from lockstep.protocol.body_codec import decode_body, encode_body
 from lockstep.protocol.client_bodies import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
+from lockstep.protocol.headers.admin import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerStatusRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from lockstep.remoting.endpoint import Endpoint
 from tests.client.stage import TOPIC, Stage, on_stage
 

@@ -8,7 +8,7 @@ from lockstep.client import AdminClient, ConsumeOrderlyContext, MessageExt, Push
 from lockstep.client.cli_explain import ConsumeLog, Explainer
 from lockstep.protocol.bodies import ConsumerIdList, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import OffsetResponseHeader
+from lockstep.protocol.headers.messaging import OffsetResponseHeader
 from tests.client.slaves import serves
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage, queue_at
 

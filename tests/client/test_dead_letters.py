@@ -9,7 +9,7 @@ from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.properties import decode_properties
 from tests.client.messages import stored_bytes

@@ -11,7 +11,7 @@ from lockstep.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     NotifyConsumerIdsChangedRequestHeader,
     QueueRequestHeader,
     UnregisterClientRequestHeader,

@@ -8,7 +8,7 @@ from lockstep.client import ConsumerError, LitePullConsumerConfig, NoRouteError
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     NotifyConsumerIdsChangedRequestHeader,
     OffsetResponseHeader,
     PullMessageResponseHeader,

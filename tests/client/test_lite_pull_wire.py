@@ -3,12 +3,12 @@
 import pytest
 
 from lockstep.client import ConsumerError
-from lockstep.protocol.admin_headers import GetConsumerRunningInfoRequestHeader
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.client_bodies import ConsumerRunningInfo
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import NotifyConsumerIdsChangedRequestHeader, OffsetResponseHeader
+from lockstep.protocol.headers.admin import GetConsumerRunningInfoRequestHeader
+from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader, OffsetResponseHeader
 from lockstep.protocol.heartbeat import ConsumerData, ConsumeType
 from lockstep.remoting.errors import RequestRefused
 from tests.client.pull_stage import beats, lite, stored_offsets

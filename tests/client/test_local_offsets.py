@@ -10,7 +10,7 @@ from lockstep.client.local_offset_store import LocalFileOffsetStore, LocalOffset
 from lockstep.client.offset_store import NO_OFFSET, OffsetStore, ReadOffsetType, RemoteBrokerOffsetStore
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.codes import RequestCode, SerializeType
-from lockstep.protocol.headers import OffsetResponseHeader
+from lockstep.protocol.headers.messaging import OffsetResponseHeader
 from lockstep.protocol.model import MessageQueue
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 

@@ -9,7 +9,7 @@ from lockstep.client.errors import NoRouteError
 from lockstep.client.instance import name_server_addresses
 from lockstep.client.name_servers import discovery_url
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import GetRouteInfoRequestHeader
+from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.remoting.settings import Address, SettingError
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
 from tests.remoting.web import WebServer

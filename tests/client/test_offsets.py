@@ -8,7 +8,7 @@ from lockstep.client.first_offset import FirstOffset
 from lockstep.client.offset_store import NO_OFFSET, RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueueRequestHeader,

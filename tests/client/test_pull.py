@@ -8,7 +8,7 @@ from lockstep.client import ConsumerConfig
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import PullMessageRequestHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.remoting.errors import RequestRefused
 from tests.client.pulling import PULL, Answer, Pulling, found, in_turn, pulling, says
 from tests.client.slaves import pulls_of, replicated, serves

@@ -8,7 +8,7 @@ from lockstep.client.errors import NoRouteError
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.pull_call import PullCalls, PullRequest, PullResult, PullStatus
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
-from lockstep.protocol.headers import PullMessageResponseHeader
+from lockstep.protocol.headers.messaging import PullMessageResponseHeader
 from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.remoting.errors import ConnectFailed, RequestRefused, RequestTimeout
 from tests.client.slaves import BROKER, pulls_of, replicated, route_to_replicas, serves

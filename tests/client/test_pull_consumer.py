@@ -15,12 +15,6 @@ from lockstep.client import (
 )
 from lockstep.client.hooks import ConsumeMessageContext
 from lockstep.client.local_offset_store import LocalOffsets
-from lockstep.protocol.admin_headers import (
-    ConsumeMessageDirectlyRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    SendMessageBackRequestHeader,
-    ViewMessageRequestHeader,
-)
 from lockstep.protocol.bodies import ConsumerIdList
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.client_bodies import ConsumerRunningInfo
@@ -28,7 +22,13 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.admin import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    SendMessageBackRequestHeader,
+    ViewMessageRequestHeader,
+)
+from lockstep.protocol.headers.messaging import (
     NotifyConsumerIdsChangedRequestHeader,
     OffsetResponseHeader,
     SearchOffsetRequestHeader,

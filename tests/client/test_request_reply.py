@@ -10,7 +10,7 @@ import pytest
 from lockstep.client import Message, MessageExt
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import PushReplyMessageRequestHeader
+from lockstep.protocol.headers.messaging import PushReplyMessageRequestHeader
 from lockstep.protocol.properties import decode_properties
 from tests.client.send_stage import SEND, STORED, header_of, producer_for
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage

@@ -7,7 +7,7 @@ from lockstep.client.errors import NoRouteError
 from lockstep.client.routes import Routes
 from lockstep.protocol.bodies import BrokerData, QueueData, TopicList, TopicRouteData
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import GetRouteInfoRequestHeader
+from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.remoting.errors import RequestRefused
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 

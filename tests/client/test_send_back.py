@@ -8,9 +8,9 @@ from lockstep.client import ConsumerConfig
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.send_back import SendBack
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.properties import decode_properties
 from tests.client.messages import stored_bytes

@@ -19,7 +19,7 @@ from lockstep.client import (
     TransactionProducer,
 )
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from tests.client.send_stage import SEND, producer_for, store
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 

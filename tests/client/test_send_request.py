@@ -11,7 +11,7 @@ from lockstep.client.send_request import SendRequests, common_sharding_key, read
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.headers import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.protocol.message import decode_batch
 from lockstep.protocol.names import RESERVED_TOPICS

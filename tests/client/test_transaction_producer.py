@@ -16,7 +16,7 @@ from lockstep.client import (
 )
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
     SendMessageResponseHeader,

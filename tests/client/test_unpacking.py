@@ -11,12 +11,12 @@ from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.queue_queries import QueueQueries
-from lockstep.protocol.admin_headers import ConsumeMessageDirectlyRequestHeader
 from lockstep.protocol.client_bodies import CMResult, ConsumeMessageDirectlyResult
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.compression import CompressionType, compress
-from lockstep.protocol.headers import CheckTransactionStateRequestHeader
+from lockstep.protocol.headers.admin import ConsumeMessageDirectlyRequestHeader
+from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.pulled import decode_records, unpack_all
 from lockstep.remoting.endpoint import Endpoint

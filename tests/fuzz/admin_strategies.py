@@ -43,7 +43,7 @@ from lockstep.protocol.config_bodies import (
     SubscriptionGroupWrapper,
     TopicConfigWrapper,
 )
-from lockstep.protocol.header_spec import spec_of
+from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from lockstep.protocol.name_server_bodies import KvTable, SystemTopicList
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig

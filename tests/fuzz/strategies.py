@@ -27,8 +27,8 @@ from lockstep.protocol.bodies import (
     TopicRouteData,
 )
 from lockstep.protocol.body_codec import WireBody
-from lockstep.protocol.header_spec import spec_of
-from lockstep.protocol.headers import REQUEST_HEADERS, RESPONSE_HEADERS
+from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
+from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,

@@ -12,7 +12,7 @@ from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.protocol.header_spec import HeaderSpec, spec_of
+from lockstep.protocol.headers.spec import HeaderSpec, spec_of
 from tests.fuzz.strategies import (
     HEADER_CLASSES,
     fuzz_broken,

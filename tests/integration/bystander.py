@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from lockstep.client import AdminClient, Message, MessageQueue, Producer
 from lockstep.protocol.codes import ResponseCode
-from lockstep.protocol.headers import PullMessageRequestHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.protocol.message import decode_messages
 from tests.integration.processes import BrokerProcess
 from tests.integration.raw import RawPeer, msgpack_request

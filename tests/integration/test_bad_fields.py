@@ -16,8 +16,8 @@ from lockstep.protocol.bodies import DataVersion
 from lockstep.protocol.body_codec import encode_body
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.header_spec import spec_of
-from lockstep.protocol.headers import REQUEST_HEADERS
+from lockstep.protocol.headers.messaging import REQUEST_HEADERS
+from lockstep.protocol.headers.spec import spec_of
 from tests.integration.bystander import BYSTANDER_TOPIC, bystander
 from tests.integration.processes import BrokerProcess, Processes
 from tests.integration.raw import RawPeer, binary_request, json_request, msgpack_request

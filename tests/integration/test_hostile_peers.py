@@ -13,7 +13,7 @@ from lockstep.client import Message, MessageQueue, Producer, ProducerConfig
 from lockstep.protocol.codes import FRAME_BYTES_MAX, PullSysFlag, RemotingFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import decode_command
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.protocol.headers import PullMessageRequestHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from tests.integration.bystander import BYSTANDER_TOPIC, Bystander, bystander
 from tests.integration.processes import BrokerProcess, Processes, rss_bytes, until
 from tests.integration.raw import RawPeer, frame, json_request, msgpack_request

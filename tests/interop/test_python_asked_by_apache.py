@@ -10,12 +10,6 @@ import pytest
 from lockstep.client import ConsumeOrderlyContext, Message, MessageExt, Producer, ProducerConfig, SerializeType
 from lockstep.client.config import ClientConfig
 from lockstep.client.instance import MQClientInstance, name_server_addresses
-from lockstep.protocol.admin_headers import (
-    ConsumeMessageDirectlyRequestHeader,
-    ConsumerStatusRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    ResetOffsetRequestHeader,
-)
 from lockstep.protocol.body_codec import decode_body
 from lockstep.protocol.client_bodies import (
     CMResult,
@@ -26,6 +20,12 @@ from lockstep.protocol.client_bodies import (
 )
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerStatusRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from lockstep.remoting.logs import StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.interop.harness.servers import Server

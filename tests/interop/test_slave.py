@@ -16,7 +16,7 @@ from lockstep.client import (
 )
 from lockstep.protocol.codes import PullSysFlag, RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import PullMessageRequestHeader
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.remoting.endpoint import Endpoint
 from tests.interop.harness.replicated import Replicated, replicated_apache
 from tests.interop.harness.table import RowMaker

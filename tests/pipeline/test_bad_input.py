@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.protocol.codes import RequestCode, ResponseCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import SendMessageRequestHeaderV2
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
 from tests.pipeline.topics import BORN_MS, Topic
 
 QUICK = {"pullTimeoutMs": "500", "fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "10"}

@@ -16,7 +16,7 @@ from lockstep.pipeline.times import first_offset_at
 from lockstep.pipeline.wire import Wire
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import QueueRequestHeader
+from lockstep.protocol.headers.messaging import QueueRequestHeader
 from lockstep.protocol.message import BatchRecord, MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused

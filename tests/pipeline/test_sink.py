@@ -10,7 +10,7 @@ from lockstep.pipeline.blocking import Addresses
 from lockstep.pipeline.ordering import ordered
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import CreateTopicRequestHeader
+from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import queue_of_hash
 from tests.pipeline.sent import row_of, sent, task_of

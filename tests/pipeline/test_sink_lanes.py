@@ -10,7 +10,7 @@ from lockstep.pipeline.errors import SendFailed
 from lockstep.pipeline.sink_lanes import Sender
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import SendMessageRequestHeaderV2
+from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
 from lockstep.protocol.message import BatchRecord, decode_batch, encode_batch
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectionLost, RequestTimeout

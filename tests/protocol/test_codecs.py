@@ -13,7 +13,7 @@ from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.command import RemotingCommand, decode_command
 from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.frame import Frame
-from lockstep.protocol.headers import QueueRequestHeader
+from lockstep.protocol.headers.messaging import QueueRequestHeader
 
 
 class Decoded(NamedTuple):

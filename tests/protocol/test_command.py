@@ -15,7 +15,7 @@ from lockstep.protocol.codes import (
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.frame import Frame, FrameDecoder
-from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader
+from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader
 
 each_type = pytest.mark.parametrize("serialize_type", list(SerializeType), ids=lambda t: t.name)
 

@@ -6,8 +6,7 @@ import pytest
 
 from lockstep.protocol import admin_headers, headers
 from lockstep.protocol.errors import HeaderError
-from lockstep.protocol.header_spec import Int32, rename_on_wire, spec_of, stand_in
-from lockstep.protocol.headers import (
+from lockstep.protocol.headers.messaging import (
     REQUEST_HEADERS,
     RESPONSE_HEADERS,
     PullMessageRequestHeader,
@@ -16,6 +15,7 @@ from lockstep.protocol.headers import (
     SendMessageResponseHeader,
     UnregisterClientRequestHeader,
 )
+from lockstep.protocol.headers.spec import Int32, rename_on_wire, spec_of, stand_in
 
 
 class Sample(NamedTuple):

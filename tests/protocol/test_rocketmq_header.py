@@ -9,7 +9,7 @@ from lockstep.protocol.codecs import rocketmq_header
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
-from lockstep.protocol.headers import QueueRequestHeader, UnregisterClientRequestHeader
+from lockstep.protocol.headers.messaging import QueueRequestHeader, UnregisterClientRequestHeader
 
 
 def binary(code: int = 11, language: int = 0, remark: bytes = b"", ext: bytes = b"", **lengths: int) -> bytes:

@@ -30,8 +30,8 @@ from lockstep.protocol.codecs.json_header import to_text
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.protocol.header_spec import spec_of
-from lockstep.protocol.headers import REQUEST_HEADERS, RESPONSE_HEADERS
+from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
+from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.heartbeat import HeartbeatData
 from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.protocol.recorded import (

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader
+from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.runtime import AsyncioRuntime

@@ -10,12 +10,6 @@ from lockstep.client import (
     MessageExt,
 )
 from lockstep.order import Cause
-from lockstep.protocol.admin_headers import (
-    ConsumeMessageDirectlyRequestHeader,
-    ConsumerStatusRequestHeader,
-    GetConsumerRunningInfoRequestHeader,
-    ResetOffsetRequestHeader,
-)
 from lockstep.protocol.body_codec import WireBody, decode_body
 from lockstep.protocol.client_bodies import (
     CMResult,
@@ -24,6 +18,12 @@ from lockstep.protocol.client_bodies import (
     GetConsumerStatusBody,
 )
 from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.headers.admin import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumerStatusRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from lockstep.protocol.model import MessageQueue
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import scenario

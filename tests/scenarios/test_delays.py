@@ -1,8 +1,8 @@
 """Delayed messages and retries on virtual time: they come when they are due, however far away that is (wire.md 10)."""
 
 from lockstep.client import Message, MessageQueue, Producer
-from lockstep.protocol.admin_headers import SendMessageBackRequestHeader
 from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lockstep.client import AdminClient, ClientError, MessageQueue
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.headers import OffsetResponseHeader, QueueRequestHeader
+from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader
 from lockstep.remoting.errors import RemotingError
 from tests.interop.harness.installed import jars, version_of
 from tests.interop.harness.servers import (

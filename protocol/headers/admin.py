@@ -6,7 +6,7 @@ As in headers.py: MSGPACK sends the fields in this order, so only ever append.
 from typing import Any, Final, NamedTuple
 
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.header_spec import Int32, rename_on_wire, stand_in
+from lockstep.protocol.headers.spec import Int32, rename_on_wire, stand_in
 
 __all__ = [
     "ADMIN_REQUEST_HEADERS",

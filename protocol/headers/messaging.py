@@ -7,9 +7,9 @@ Source: wire.md 2, 4.1, 6.1, 6.3.
 
 from typing import Any, Final, NamedTuple
 
-from lockstep.protocol.admin_headers import ADMIN_REQUEST_HEADERS, ADMIN_RESPONSE_HEADERS
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.header_spec import Int32, rename_on_wire, stand_in
+from lockstep.protocol.headers.admin import ADMIN_REQUEST_HEADERS, ADMIN_RESPONSE_HEADERS
+from lockstep.protocol.headers.spec import Int32, rename_on_wire, stand_in
 
 __all__ = [
     "REQUEST_HEADERS",

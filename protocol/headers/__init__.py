@@ -1,0 +1,1 @@
+"""Typed headers of requests and responses."""
