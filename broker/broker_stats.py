@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from lockstep.broker.sliced_work import Steps
-from lockstep.protocol.admin_bodies import BrokerStatsData, BrokerStatsItem
+from lockstep.protocol.bodies.admin import BrokerStatsData, BrokerStatsItem
 from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
 
 __all__ = ["SAMPLE_INTERVAL_MS", "BrokerStats", "Counted", "Rates", "Totals"]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import SQL92, FilterError, is_tag_type
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.remoting.logs import EventLog
 from lockstep.store import Passes

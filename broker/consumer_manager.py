@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from lockstep.protocol.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
 
 __all__ = ["ClientChannel", "ConsumerGroup", "ConsumerManager", "Departure", "ProducerManager"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.control import Control, PushedError, code_of
 from lockstep.broker.server import BrokerServer, CannotListen
-from lockstep.protocol.body_codec import as_list, take
+from lockstep.protocol.bodies.codec import as_list, take
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.remoting.manual_clock import HeldPort, MovableRuntime

@@ -24,7 +24,7 @@ from lockstep.broker.send_lanes import SendLanes
 from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
 from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
 from lockstep.broker.topic_manager import TopicConfigManager
-from lockstep.protocol.bodies import DataVersion, TopicConfig
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader

@@ -11,7 +11,7 @@ from lockstep.broker.half_recovery import mark_of, open_halves, unmarked
 from lockstep.broker.kept_tables import BrokerTables, KeptTables
 from lockstep.broker.pull_hold import PullHold
 from lockstep.protocol import properties as names
-from lockstep.protocol.bodies import DataVersion, TopicConfig
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.protocol.properties import decode_properties

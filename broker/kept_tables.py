@@ -10,15 +10,15 @@ from lockstep.broker.offset_manager import NO_OFFSET, ConsumerOffsetManager
 from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
 from lockstep.broker.table_writer import ChangingTable, Writing
 from lockstep.broker.topic_manager import TopicConfigManager
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
-from lockstep.protocol.body_rows import BodySteps
-from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.config_bodies import (
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
     SubscriptionGroupWrapper,
     TopicConfigWrapper,
 )
+from lockstep.protocol.bodies.rows import BodySteps
+from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.logs import EventLog

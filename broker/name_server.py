@@ -10,7 +10,14 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
 from lockstep.broker.limits import LimitLog
 from lockstep.broker.sliced_work import SlicedWork
-from lockstep.protocol.bodies import BrokerData, ClusterInfo, DataVersion, QueueData, TopicConfigs, TopicRouteData
+from lockstep.protocol.bodies.broker import (
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    TopicConfigs,
+    TopicRouteData,
+)
 from lockstep.protocol.codes import MASTER_ID, Permission
 from lockstep.remoting.logs import EventLog, StdlibLog
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from lockstep.broker.connection import Connection
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.store import Passes
 
 __all__ = ["HeldPull", "PullHold"]

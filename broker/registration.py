@@ -16,13 +16,13 @@ from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG
 from lockstep.broker.name_server import BrokerIdentity, NameServer
 from lockstep.broker.sliced_work import Steps
 from lockstep.broker.topic_manager import TopicConfigManager
-from lockstep.protocol.bodies import TopicConfig, TopicConfigs
-from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.bodies.broker import TopicConfig, TopicConfigs
+from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, ProtocolError
 from lockstep.protocol.headers.messaging import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
-from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.dialer import Dialer
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused

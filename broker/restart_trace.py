@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, Final
 
 from lockstep.broker.core import Broker
+from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS
 from lockstep.protocol.names import RESERVED_TOPICS, is_retry_topic, retry_topic
-from lockstep.protocol.subscription_group import BUILT_IN_GROUPS
 from lockstep.remoting.storage import Storage
 from lockstep.store.errors import StoreUnusable
 

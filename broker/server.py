@@ -17,7 +17,7 @@ from lockstep.broker.name_server import NameServer
 from lockstep.broker.processors.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.processors.transaction import check_transactions
 from lockstep.broker.registration import Registration
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, EndpointSettings, RequestHandler
 from lockstep.remoting.logs import EventLog

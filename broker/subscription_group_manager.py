@@ -5,10 +5,10 @@ A group whose first consumer shows up gets the defaults, when `autoCreateSubscri
 
 from collections.abc import Callable, Iterable
 
-from lockstep.protocol.bodies import DataVersion
+from lockstep.protocol.bodies.broker import DataVersion
+from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig, is_system_group
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import check_group
-from lockstep.protocol.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig, is_system_group
 
 __all__ = ["SubscriptionGroupManager"]
 

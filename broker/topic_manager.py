@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from lockstep.protocol.bodies import DataVersion, TopicConfig
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.names import (

@@ -79,9 +79,9 @@ if TYPE_CHECKING:
         TransactionProducer,
         TransactionSendResult,
     )
+    from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.codes import SerializeType
     from lockstep.protocol.compression import CompressionType
-    from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.message import MessageExt
     from lockstep.protocol.model import Message, MessageQueue
 
@@ -202,7 +202,7 @@ EXPORTS = {
         "HalfMessage TransactionListener TransactionProducer TransactionSendResult"
     ),
     "lockstep.protocol.codes": "SerializeType",
-    "lockstep.protocol.heartbeat": "ConsumeFromWhere MessageModel",
+    "lockstep.protocol.bodies.heartbeat": "ConsumeFromWhere MessageModel",
     "lockstep.protocol.compression": "CompressionType",
     "lockstep.protocol.message": "MessageExt",
     "lockstep.protocol.model": "Message MessageQueue",

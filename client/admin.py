@@ -6,9 +6,9 @@ from lockstep.client.admin_base import NotLockstepError
 from lockstep.client.admin_groups import GroupAdmin
 from lockstep.client.admin_messages import MessageAdmin
 from lockstep.client.errors import ClientError, NoRouteError
-from lockstep.protocol.admin_bodies import TopicOffset, TopicStatsTable
-from lockstep.protocol.bodies import TopicList
-from lockstep.protocol.client_bodies import ResetOffsetBody
+from lockstep.protocol.bodies.admin import TopicOffset, TopicStatsTable
+from lockstep.protocol.bodies.broker import TopicList
+from lockstep.protocol.bodies.client import ResetOffsetBody
 from lockstep.protocol.codes import Permission, RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import (
     DeleteTopicInNameServerRequestHeader,

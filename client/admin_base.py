@@ -6,8 +6,8 @@ from lockstep.client.config import ClientConfig
 from lockstep.client.errors import ClientError, TopicNotFoundError
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
-from lockstep.protocol.bodies import BrokerData, ClusterInfo, TopicRouteData
-from lockstep.protocol.body_codec import WireBody, decode_body
+from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, TopicRouteData
+from lockstep.protocol.bodies.codec import WireBody, decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from lockstep.client.admin_base import AdminBase
-from lockstep.protocol.admin_bodies import ConsumeStats, GroupList, OffsetWrapper
-from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow
-from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
+from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow
+from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.bodies.config import ConsumerOffsetTable
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.config_bodies import ConsumerOffsetTable
 from lockstep.protocol.headers.admin import (
     ConsumeMessageDirectlyRequestHeader,
     ConsumerGroupRequestHeader,

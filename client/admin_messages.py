@@ -3,11 +3,11 @@
 from typing import Final, NamedTuple
 
 from lockstep.client.admin_base import AdminBase
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, request_name
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.headers.admin import QueryMessageRequestHeader, ViewMessageRequestHeader
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue

@@ -9,8 +9,9 @@ from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.instance import BrokerCall, MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
-from lockstep.protocol.client_bodies import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
+from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -20,7 +21,6 @@ from lockstep.protocol.headers.admin import (
     GetConsumerRunningInfoRequestHeader,
     ResetOffsetRequestHeader,
 )
-from lockstep.protocol.heartbeat import ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.pulled import Pulled, decode_records
 from lockstep.protocol.versions import version_name

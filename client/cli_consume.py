@@ -17,7 +17,7 @@ from lockstep.client.first_offset import DEFAULT_LOOK_BACK_MS
 from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.profiles import profiled
 from lockstep.client.push_consumer import PushConsumer
-from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel, SubscriptionData
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic

@@ -17,9 +17,9 @@ from lockstep.client.cli_output import (
     print_rows,
     write_out,
 )
-from lockstep.protocol.client_bodies import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
+from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
+from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.errors import ProtocolError
-from lockstep.protocol.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
 from lockstep.protocol.versions import version_name

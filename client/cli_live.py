@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lockstep.client.cli_lock_changes import Change, ChangeKind
 from lockstep.client.cli_output import clock, counted, seconds
-from lockstep.protocol.bodies import LockTableRow
+from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import printable
 

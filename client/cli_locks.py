@@ -10,7 +10,7 @@ from lockstep.client.admin import AdminClient
 from lockstep.client.cli_lock_changes import Change, LockKey, changes
 from lockstep.client.cli_output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
 from lockstep.client.errors import NoRouteError
-from lockstep.protocol.bodies import LockTableRow
+from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.names import check_group
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import printable

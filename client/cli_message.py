@@ -22,7 +22,7 @@ from lockstep.client.cli_output import (
 from lockstep.client.cli_queues import find_queue, readable_queues
 from lockstep.client.cli_time import moment_ms
 from lockstep.client.message_track import MessageTrack, track_message
-from lockstep.protocol.client_bodies import CMResult
+from lockstep.protocol.bodies.client import CMResult
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.errors import ConnectFailed

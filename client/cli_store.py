@@ -15,7 +15,7 @@ from lockstep.client.cli_output import (
     print_rows,
     write_out,
 )
-from lockstep.protocol.config_bodies import ConsumerOffsetTable
+from lockstep.protocol.bodies.config import ConsumerOffsetTable
 from lockstep.protocol.errors import ProtocolError
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.storage import Storage

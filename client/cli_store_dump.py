@@ -6,7 +6,7 @@ from typing import Final
 from lockstep.client.cli_format import MessageFormat
 from lockstep.client.cli_output import CliError, note, write_out
 from lockstep.client.cli_store import opened_store
-from lockstep.protocol.config_bodies import TopicConfigWrapper
+from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.message import decode_messages
 from lockstep.remoting.storage import Storage

@@ -13,7 +13,7 @@ from lockstep.client.cli_output import OutputFormat, StderrLog, note, write_out
 from lockstep.client.cli_queues import find_queue, readable_queues
 from lockstep.client.cli_time import moment_ms
 from lockstep.client.errors import NoRouteError
-from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from lockstep.client.setting_units import LOCAL_TIME, MIB, MINUTES
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.codes import BODY_BYTES_MAX, SerializeType
 from lockstep.protocol.compression import LEVELS, CompressionType
-from lockstep.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.remoting.settings import SettingError, setting
 

@@ -17,7 +17,7 @@ from lockstep.client.listener import ConsumeConcurrentlyContext, ConsumeConcurre
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.send_back import SendBack
 from lockstep.protocol import properties as names
-from lockstep.protocol.heartbeat import MessageModel
+from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic

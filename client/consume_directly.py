@@ -12,7 +12,7 @@ from lockstep.client.listener import (
     Outcome,
 )
 from lockstep.protocol import properties as names
-from lockstep.protocol.client_bodies import CMResult, ConsumeMessageDirectlyResult
+from lockstep.protocol.bodies.client import CMResult, ConsumeMessageDirectlyResult
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic

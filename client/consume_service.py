@@ -17,7 +17,7 @@ from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import Locks
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.heartbeat import MessageModel
+from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.runtime import WorkerPool

@@ -4,7 +4,7 @@ Rates and means are those of the last minute, by a sample each 10 s, and what fa
 sample each 10 min: as in RocketMQ 4.9.8 a failure shows there only after the next of those.
 """
 
-from lockstep.protocol.client_bodies import ConsumeStatus
+from lockstep.protocol.bodies.client import ConsumeStatus
 from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
 
 __all__ = ["SAMPLE_INTERVAL_MS", "ConsumeStats", "TopicTotals"]

@@ -5,9 +5,9 @@ from lockstep.client.errors import ClientError
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.offset_store import NO_OFFSET, OffsetStore
 from lockstep.client.process_queue import ProcessQueue
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader, SearchOffsetRequestHeader
-from lockstep.protocol.heartbeat import ConsumeFromWhere
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.errors import RequestRefused

@@ -9,11 +9,11 @@ from lockstep.client.errors import NoRouteError
 from lockstep.client.name_servers import NameServers
 from lockstep.client.routes import Routes
 from lockstep.client.schedule import Schedule
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader, UnregisterClientRequestHeader
-from lockstep.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.pulled import Pulled, unpack, unpack_all

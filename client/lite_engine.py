@@ -11,7 +11,7 @@ from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull_config import LitePullConsumerConfig
 from lockstep.client.pull_member import MemberOptions, PullMember
 from lockstep.client.queue_watch import QueueWatch, TopicMessageQueueChangeListener
-from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog

@@ -10,9 +10,9 @@ from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull_call import PullRequest, PullResult, PullStatus
 from lockstep.client.pull_config import LitePullConsumerConfig
 from lockstep.client.pull_member import PullMember
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.errors import ProtocolError
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["LitePull"]

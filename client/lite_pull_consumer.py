@@ -15,7 +15,7 @@ from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import LitePullConsumerConfig
 from lockstep.client.pull_member import MemberOptions
 from lockstep.client.queue_watch import TopicMessageQueueChangeListener
-from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
+from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic

@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple, Self
 
 from lockstep.client.errors import ConsumerError
 from lockstep.client.offset_store import NO_OFFSET, OffsetStore
-from lockstep.protocol.body_codec import as_object, decode_body, encode_body
+from lockstep.protocol.bodies.codec import as_object, decode_body, encode_body
+from lockstep.protocol.bodies.queue_tables import as_queue_offsets, queue_table
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.queue_tables import as_queue_offsets, queue_table
 from lockstep.remoting.atomic_write import replace_file_keeping_backup
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from lockstep.client.errors import ConsumerError
 from lockstep.client.instance import MQClientInstance
+from lockstep.protocol.bodies.heartbeat import ClientConfigBody, SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import SQL92, TAG, FilterError, is_tag_type
-from lockstep.protocol.heartbeat import ClientConfigBody, SubscriptionData
 
 __all__ = ["Expression", "MessageSelector", "check_at_brokers", "subscription_of"]
 

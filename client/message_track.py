@@ -4,8 +4,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from lockstep.client.admin import AdminClient
-from lockstep.protocol.client_bodies import ConsumerConnection
-from lockstep.protocol.heartbeat import ConsumeType, MessageModel
+from lockstep.protocol.bodies.client import ConsumerConnection
+from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sortedcontainers import SortedDict
 
-from lockstep.protocol.client_bodies import ProcessQueueInfo
+from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 

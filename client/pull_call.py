@@ -11,10 +11,10 @@ from typing import NamedTuple
 from lockstep.client.errors import NoRouteError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance import MQClientInstance
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import MASTER_ID, PullSysFlag, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant

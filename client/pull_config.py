@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from lockstep.client.config import LAST_OFFSET, ClientConfig, ConsumerConfig, check_pull_times
 from lockstep.client.setting_units import LOCAL_TIME, MIB
-from lockstep.protocol.heartbeat import ConsumeFromWhere
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.remoting.settings import SettingError, setting
 
 __all__ = ["LitePullConsumerConfig", "PullConsumerConfig", "member_config"]

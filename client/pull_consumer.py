@@ -16,8 +16,8 @@ from lockstep.client.pull_config import PullConsumerConfig
 from lockstep.client.pull_member import MemberOptions, PullMember
 from lockstep.client.queue_queries import QueueQueries
 from lockstep.client.send_back import SendBack
+from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
-from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic

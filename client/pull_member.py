@@ -24,9 +24,15 @@ from lockstep.client.pull_config import PullConsumerConfig, member_config
 from lockstep.client.queue_locks import NoLocks
 from lockstep.client.queue_queries import QueueQueries
 from lockstep.client.rebalance import Rebalance
+from lockstep.protocol.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
-from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.errors import RequestRefused

@@ -14,7 +14,7 @@ from lockstep.client.message_selector import Expression, check_at_brokers, subsc
 from lockstep.client.orderings import ORDERINGS, OrderingName
 from lockstep.client.push_engine import PushEngine, PushOptions
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, retry_topic
 from lockstep.protocol.namespace import NamesOfTenant

@@ -26,7 +26,7 @@ from lockstep.client.pull import PullLoop
 from lockstep.client.queue_locks import Locks, NoLocks, QueueLocks
 from lockstep.client.rebalance import Rebalance
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
+from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.endpoint import Endpoint

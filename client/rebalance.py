@@ -10,8 +10,8 @@ from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import Locks
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.bodies import ConsumerIdList, TopicRouteData
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue

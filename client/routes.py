@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from lockstep.client.errors import NoRouteError
 from lockstep.client.name_servers import NameServers
-from lockstep.protocol.bodies import TopicRouteData
-from lockstep.protocol.body_codec import WireBody, decode_body
+from lockstep.protocol.bodies.broker import TopicRouteData
+from lockstep.protocol.bodies.codec import WireBody, decode_body
 from lockstep.protocol.codes import MASTER_ID, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError

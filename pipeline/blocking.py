@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from lockstep.pipeline.errors import TopicError
 from lockstep.pipeline.wire import Wire
-from lockstep.protocol.bodies import TopicList, TopicRouteData
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import TopicList, TopicRouteData
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (

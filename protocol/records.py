@@ -5,7 +5,7 @@ Names are camelCase unless `rename_on_wire` says otherwise, as in headers; a mem
 
 from typing import Any, TypeVar
 
-from lockstep.protocol.body_codec import as_object, take
+from lockstep.protocol.bodies.codec import as_object, take
 from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["record_from_wire", "record_to_wire"]

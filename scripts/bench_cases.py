@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Protocol
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig, Message, Producer, ProducerConfig, PushConsumer
 from lockstep.client.instance import MQClientInstance
-from lockstep.protocol.bodies import LockBatchBody, LockOkBody
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.logs import StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 from lockstep.remoting.settings import parse_addresses

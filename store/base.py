@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 
 __all__ = [
     "AppendResult",

@@ -9,15 +9,15 @@ from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.processors.refusal import check_filters_by, check_limit
 from lockstep.broker.processors.request_body import read_body
-from lockstep.protocol.bodies import ConsumerIdList
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.body_rows import encode_table
+from lockstep.protocol.bodies.broker import ConsumerIdList
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData, UnreadHeartbeat
+from lockstep.protocol.bodies.rows import encode_table
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError, is_tag_type
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
-from lockstep.protocol.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData, UnreadHeartbeat
 from lockstep.protocol.names import check_group
 
 __all__ = ["check_client_config", "heartbeat", "list_consumer_groups", "list_consumers", "unregister_client"]

@@ -8,13 +8,14 @@ from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.offset import check_room
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.admin_bodies import ConsumeStats, OffsetWrapper, QueueTimeSpan
-from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps, encode_table
+from lockstep.protocol.bodies.admin import ConsumeStats, OffsetWrapper, QueueTimeSpan
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.config import DelayOffsetTable, QueryCorrectionOffsetBody, QueueOffsets
+from lockstep.protocol.bodies.queue_tables import queue_table
+from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps, encode_table
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.config_bodies import DelayOffsetTable, QueryCorrectionOffsetBody, QueueOffsets
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.admin import (
     CloneGroupOffsetRequestHeader,
@@ -25,7 +26,6 @@ from lockstep.protocol.headers.admin import (
 )
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
-from lockstep.protocol.queue_tables import queue_table
 from lockstep.protocol.records import record_to_wire
 
 __all__ = [

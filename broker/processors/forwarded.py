@@ -8,9 +8,9 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
-from lockstep.protocol.body_rows import BODY_ROWS_BYTES_MAX
-from lockstep.protocol.client_bodies import ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
+from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.rows import BODY_ROWS_BYTES_MAX
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, ProtocolError, RemoteProtocolError

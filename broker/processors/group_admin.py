@@ -11,12 +11,13 @@ from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
 from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
 from lockstep.protocol import client_bodies
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.body_rows import encode_table
-from lockstep.protocol.client_bodies import ConsumerConnection, ProducerConnection, ProducerInfo
+from lockstep.protocol.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
+from lockstep.protocol.bodies.rows import encode_table
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.admin import (
     ConsumerGroupRequestHeader,
@@ -25,7 +26,6 @@ from lockstep.protocol.headers.admin import (
     ProducerGroupRequestHeader,
 )
 from lockstep.protocol.names import check_group
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 
 __all__ = [
     "consumer_connections",

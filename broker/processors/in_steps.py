@@ -7,7 +7,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
-from lockstep.protocol.body_rows import BodySteps
+from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError, RemoteProtocolError

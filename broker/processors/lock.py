@@ -7,8 +7,8 @@ from lockstep.broker.core import Broker
 from lockstep.broker.lock_manager import LockAnswer, LockOutcome
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
-from lockstep.protocol.bodies import LockBatchBody, LockOkBody, LockTableBody
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody, LockTableBody
+from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError

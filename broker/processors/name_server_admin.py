@@ -4,8 +4,9 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.name_server import NameServer
-from lockstep.protocol.bodies import TopicList
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.bodies.broker import TopicList
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.name_server import SystemTopicList
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
@@ -14,7 +15,6 @@ from lockstep.protocol.headers.admin import (
     GetTopicsByClusterRequestHeader,
     GetWritePermResponseHeader,
 )
-from lockstep.protocol.name_server_bodies import SystemTopicList
 
 __all__ = [
     "add_write_perm",

@@ -4,7 +4,8 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.name_server import NameServer, NameServerFull
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.settings_body import encode_settings, updated_settings
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
@@ -14,7 +15,6 @@ from lockstep.protocol.headers.admin import (
     GetKvListRequestHeader,
     PutKvConfigRequestHeader,
 )
-from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.settings import as_properties
 
 __all__ = ["delete_kv", "get_config", "get_kv", "list_kv", "put_kv", "update_config"]

@@ -11,13 +11,13 @@ from lockstep.broker.processors.offset import commit_with_pull
 from lockstep.broker.processors.refusal import Refusal, check_filters_by
 from lockstep.broker.pull_hold import HeldPull
 from lockstep.broker.sliced_work import Steps
+from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import shown
 from lockstep.protocol.filter import FilterError, is_tag_type
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from lockstep.store import GetResult, GetStatus, Passes
 
 __all__ = ["pull_message", "sweep_held_pulls", "wake_held_pulls"]

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Generator
 from typing import Final
 
-from lockstep.protocol.bodies import DataVersion, TopicConfig, TopicConfigs
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
 

@@ -5,7 +5,7 @@ A broker reads them on its event loop, so their length decides how long every ot
 
 from typing import Final, TypeVar
 
-from lockstep.protocol.body_codec import WireBody, decode_body
+from lockstep.protocol.bodies.codec import WireBody, decode_body
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError

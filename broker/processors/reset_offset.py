@@ -5,8 +5,8 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.client_bodies import ResetOffsetBody, ResetOffsetBodyForC
+from lockstep.protocol.bodies.client import ResetOffsetBody, ResetOffsetBodyForC
+from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import ResetOffsetRequestHeader

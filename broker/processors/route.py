@@ -10,8 +10,9 @@ from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.registration_body import decode_compressed_registration
 from lockstep.broker.processors.request_body import read_body
-from lockstep.protocol.bodies import DataVersion, TopicConfigs, TopicList
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfigs, TopicList
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.name_server import KvTable, UnreadRegistration
 from lockstep.protocol.codes import MASTER_ID, PROTOCOL_VERSION, TOPIC_LENGTH_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (
@@ -21,7 +22,6 @@ from lockstep.protocol.headers.messaging import (
     RegisterBrokerResponseHeader,
     UnregisterBrokerRequestHeader,
 )
-from lockstep.protocol.name_server_bodies import KvTable, UnreadRegistration
 
 __all__ = [
     "all_topics",

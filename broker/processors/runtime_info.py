@@ -8,10 +8,10 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import PROTOCOL_VERSION, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.protocol.names import SCHEDULE_TOPIC
 
 __all__ = ["runtime_info"]

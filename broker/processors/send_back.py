@@ -8,13 +8,13 @@ from lockstep.broker.delay_service import record_of
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import limit_of_retries
 from lockstep.protocol import properties as names
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, TOPIC_LENGTH_MAX, Permission, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from lockstep.store import Record, StoreFull
 
 __all__ = ["send_back"]

@@ -4,13 +4,13 @@ from typing import Final, NamedTuple
 
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX, Permission, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.messaging import SendMessageRequestHeader
 from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, check_topic
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 
 __all__ = ["SendTarget", "limit_of_retries", "send_target"]
 

@@ -6,18 +6,18 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.protocol.admin_bodies import GroupList, TopicOffset
-from lockstep.protocol.bodies import TopicConfig, TopicList
-from lockstep.protocol.body_codec import encode_body
-from lockstep.protocol.body_rows import ROWS_A_STEP, BodyRows, BodySteps
+from lockstep.protocol.bodies.admin import GroupList, TopicOffset
+from lockstep.protocol.bodies.broker import TopicConfig, TopicList
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.config import TopicConfigWrapper
+from lockstep.protocol.bodies.queue_tables import queue_table
+from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.config_bodies import TopicConfigWrapper
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.queue_tables import queue_table
 from lockstep.protocol.records import record_to_wire
 
 __all__ = [

@@ -6,14 +6,14 @@ Paths in what is reported are relative to the folder, positions count from the b
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.config_bodies import (
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
     SubscriptionGroupWrapper,
     TopicConfigWrapper,
 )
+from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.message import MESSAGE_MAGIC
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.format.layout import CONFIG, CONSUME_QUEUE, FILE_END_BYTES, PADDING_MAGIC, parse_file_name

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage

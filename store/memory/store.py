@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
 from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, QueryResult, QueueEntry, Record
 from lockstep.store.keys.query import find_by_key

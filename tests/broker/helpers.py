@@ -10,13 +10,9 @@ from lockstep.broker.core import Broker
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server import NameServer
 from lockstep.broker.processors.pull import wake_held_pulls
-from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.body_codec import WireBody, encode_body
-from lockstep.protocol.codes import RequestCode, SerializeType
-from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
-from lockstep.protocol.frame import FrameDecoder
-from lockstep.protocol.headers.messaging import PullMessageRequestHeader, SendMessageRequestHeaderV2
-from lockstep.protocol.heartbeat import (
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.codec import WireBody, encode_body
+from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -25,6 +21,10 @@ from lockstep.protocol.heartbeat import (
     ProducerData,
     SubscriptionData,
 )
+from lockstep.protocol.codes import RequestCode, SerializeType
+from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
+from lockstep.protocol.frame import FrameDecoder
+from lockstep.protocol.headers.messaging import PullMessageRequestHeader, SendMessageRequestHeaderV2
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
 

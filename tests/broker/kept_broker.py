@@ -14,7 +14,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core import Broker
 from lockstep.broker.keeping import Keeping
 from lockstep.broker.kept_store import FileStore
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import decode_messages

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.properties import decode_properties
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.store import GetResult, MemoryStore, MessageStore, Record

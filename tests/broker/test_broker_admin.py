@@ -6,13 +6,13 @@ from dataclasses import asdict
 import pytest
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.protocol.admin_bodies import BrokerStatsData
-from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.admin import BrokerStatsData
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
-from lockstep.protocol.name_server_bodies import KvTable
 from lockstep.remoting.settings import SettingError, with_properties
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer
 

@@ -3,7 +3,7 @@
 from collections import deque
 
 from lockstep.broker.broker_stats import SAMPLE_INTERVAL_MS, BrokerStats
-from lockstep.protocol.admin_bodies import BrokerStatsItem
+from lockstep.protocol.bodies.admin import BrokerStatsItem
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

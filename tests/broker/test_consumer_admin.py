@@ -2,16 +2,17 @@
 
 import pytest
 
-from lockstep.protocol.admin_bodies import (
+from lockstep.protocol.bodies.admin import (
     ConsumeStats,
     ConsumeStatsList,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
 )
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.config import ConsumerOffsetTable, DelayOffsetTable, QueryCorrectionOffsetBody
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.config_bodies import ConsumerOffsetTable, DelayOffsetTable, QueryCorrectionOffsetBody
 from lockstep.protocol.headers.admin import (
     CloneGroupOffsetRequestHeader,
     ConsumeStatsRequestHeader,
@@ -20,7 +21,6 @@ from lockstep.protocol.headers.admin import (
     QueryCorrectionOffsetRequestHeader,
 )
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer
 

@@ -1,7 +1,7 @@
 """Groups, channels and subscriptions (wire.md 9.2, 9.3)."""
 
 from lockstep.broker.consumer_manager import ClientChannel, ConsumerManager, Departure, ProducerManager
-from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from tests.broker.helpers import NOW_MS, FakeConnection, consumer
 
 T = SubscriptionData.parse("T", "*", 1)

@@ -12,9 +12,9 @@ from lockstep.broker.control import REQUESTS_KEPT_MAX, Control, PushedError, cod
 from lockstep.broker.control_calls import CallError, ControlledBroker
 from lockstep.broker.control_server import ControlledGate
 from lockstep.broker.server import BrokerServer
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.remoting.manual_clock import MovableRuntime
 from lockstep.simulation import World, simulate

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from tests.broker.helpers import NOW_MS

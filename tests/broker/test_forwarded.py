@@ -3,8 +3,7 @@
 import pytest
 
 from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
-from lockstep.protocol.client_bodies import (
+from lockstep.protocol.bodies.client import (
     CMResult,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
@@ -12,6 +11,8 @@ from lockstep.protocol.client_bodies import (
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
@@ -25,7 +26,6 @@ from lockstep.protocol.headers.messaging import (
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectionLost, RequestTimeout

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.admin import GetConsumerRunningInfoRequestHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.simulation import World, simulate
 from tests.broker.cluster import Client, serve
 from tests.broker.helpers import ENCODINGS, consumer, heartbeat_of

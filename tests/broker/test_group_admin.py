@@ -3,16 +3,18 @@
 import pytest
 
 from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.client_bodies import (
+from lockstep.protocol.bodies.client import (
     Connection,
     ConsumerConnection,
     ProducerConnection,
     ProducerInfo,
     ProducerTable,
 )
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
-from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
 from lockstep.protocol.headers.admin import (
     ConsumerGroupRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -20,8 +22,6 @@ from lockstep.protocol.headers.admin import (
     ProducerGroupRequestHeader,
 )
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
-from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer, heartbeat_of
 
 R, C = RequestCode, ResponseCode

@@ -7,11 +7,12 @@ import pytest
 
 from lockstep.broker.consumer_manager import ClientChannel
 from lockstep.broker.sliced_work import STEPS_A_TURN
-from lockstep.protocol.admin_bodies import ConsumeStats, ConsumeStatsList, OffsetWrapper
-from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.bodies.admin import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
+from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
-from lockstep.protocol.config_bodies import SubscriptionGroupWrapper
 from lockstep.protocol.headers.admin import (
     ConsumeStatsRequestHeader,
     GetBrokerConsumeStatsRequestHeader,
@@ -19,7 +20,6 @@ from lockstep.protocol.headers.admin import (
     TopicRequestHeader,
 )
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.subscription_group import BUILT_IN_GROUPS
 from tests.broker.helpers import NOW_MS, Peer
 
 R = RequestCode
@@ -101,7 +101,7 @@ def test_an_answer_longer_than_a_frame_is_refused(monkeypatch: pytest.MonkeyPatc
     """With a remark that says so, on the way."""
     peer = filled()
     turns = Turns(peer)
-    monkeypatch.setattr("lockstep.protocol.body_rows.BodyRows.__init__.__defaults__", (10_000,))
+    monkeypatch.setattr("lockstep.protocol.bodies.rows.BodyRows.__init__.__defaults__", (10_000,))
     assert peer.call(R.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequestHeader(False)) is None
     turns.run()
     (late,) = peer.connection.replies

@@ -9,10 +9,10 @@ import pytest
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.consumer_manager import ClientChannel, ConsumerManager, ProducerManager
 from lockstep.broker.limits import LimitLog
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import UnregisterClientRequestHeader
-from lockstep.protocol.heartbeat import SubscriptionData
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, RecordingLog, consumer, heartbeat_of
 
 R = RequestCode

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.admin_bodies import QueryConsumeQueueResponseBody
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.admin import QueryConsumeQueueResponseBody
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
@@ -17,7 +18,6 @@ from lockstep.protocol.headers.admin import (
     ViewMessageRequestHeader,
 )
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import decode_messages
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer

@@ -9,10 +9,10 @@ import pytest
 
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server import BrokerIdentity, NameServer
-from lockstep.protocol.bodies import TopicConfigs
+from lockstep.protocol.bodies.broker import TopicConfigs
+from lockstep.protocol.bodies.fastjson import loads
 from lockstep.protocol.codes import RequestCode, SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand, decode_command
-from lockstep.protocol.fastjson import loads
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
 from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, heartbeat_of, over_the_wire

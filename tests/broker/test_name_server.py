@@ -9,7 +9,7 @@ import pytest
 from lockstep.broker.config import NameServerConfig
 from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
 from lockstep.broker.name_server import BrokerIdentity, NameServer, NameServerFull
-from lockstep.protocol.bodies import (
+from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,
     DataVersion,
@@ -19,7 +19,7 @@ from lockstep.protocol.bodies import (
     TopicList,
     TopicRouteData,
 )
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError

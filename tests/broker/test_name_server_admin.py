@@ -7,8 +7,9 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig, NameServerConfig
 from lockstep.broker.name_server import BrokerIdentity, NameServer
-from lockstep.protocol.bodies import DataVersion, TopicConfig, TopicConfigs, TopicList, TopicRouteData
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs, TopicList, TopicRouteData
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.name_server import KvTable, SystemTopicList
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
@@ -23,7 +24,6 @@ from lockstep.protocol.headers.admin import (
     PutKvConfigRequestHeader,
 )
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader, RegisterBrokerRequestHeader
-from lockstep.protocol.name_server_bodies import KvTable, SystemTopicList
 from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, ask_name_server
 
 R, C = RequestCode, ResponseCode

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList, LockBatchBody, LockOkBody, LockTableBody
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList, LockBatchBody, LockOkBody, LockTableBody
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -21,7 +22,6 @@ from lockstep.protocol.headers.messaging import (
     UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from lockstep.protocol.heartbeat import SubscriptionData
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer, heartbeat_of, queues_of
 
 R, C = RequestCode, ResponseCode

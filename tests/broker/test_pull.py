@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from lockstep.broker.processors.pull import sweep_held_pulls
+from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import decode_messages
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, Peer, consumer, pull_header
 
 C = ResponseCode

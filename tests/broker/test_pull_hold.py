@@ -1,10 +1,10 @@
 """Parked pulls: woken by what they wait for, once, and never by more (wire.md 6.4)."""
 
 from lockstep.broker.pull_hold import HeldPull, PullHold
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import tags_code
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.store import Passes
 from tests.broker.helpers import NOW_MS, FakeConnection
 

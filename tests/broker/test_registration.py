@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from lockstep.broker.name_server import BrokerIdentity, NameServer
-from lockstep.protocol.bodies import TopicConfig, TopicConfigs
+from lockstep.protocol.bodies.broker import TopicConfig, TopicConfigs
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UnregisterBrokerRequestHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.names import HALF_TOPIC
 from lockstep.simulation import World, simulate
 from tests.broker.cluster import NAME_SERVER_PORT, Client, Served, serve

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, HeaderError
@@ -13,7 +14,6 @@ from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMe
 from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.message import BatchRecord, MessageExt, decode_messages, encode_batch
 from lockstep.protocol.properties import encode_properties
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, send_header
 
 C = ResponseCode

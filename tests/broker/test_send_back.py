@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, Peer, pull_header
 from tests.broker.test_send import stored
 

@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 
 from lockstep.broker.server import CannotListen
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, encode_command
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.simulation import SimRuntime, SimulationOptions, World, simulate
 from tests.broker.cluster import Client, Served, serve

@@ -7,11 +7,11 @@ import pytest
 
 from lockstep.broker import consumer_filters
 from lockstep.broker.consumer_filters import ConsumerFilterManager
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.filter import FilterError
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.properties import encode_properties
 from lockstep.store import Passes

@@ -10,7 +10,7 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.core import Broker
-from lockstep.protocol.bodies import TopicConfig
+from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.names import OP_HALF_TOPIC

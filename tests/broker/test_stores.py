@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.protocol.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.store import GetStatus, Passes
 from tests.broker.helpers import NOW_MS

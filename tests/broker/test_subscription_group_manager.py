@@ -3,10 +3,10 @@
 import pytest
 
 from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
-from lockstep.protocol.bodies import DataVersion
+from lockstep.protocol.bodies.broker import DataVersion
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.heartbeat import SubscriptionData
-from lockstep.protocol.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig
 from tests.broker.helpers import NOW_MS, Peer, consumer
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.bodies import TopicConfig
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.bodies.broker import TopicConfig
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from tests.broker.helpers import NOW_MS, consumer, heartbeat_of
 from tests.broker.kept_broker import Kept, kept, until
 

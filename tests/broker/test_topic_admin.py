@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from lockstep.protocol.admin_bodies import GroupList, TopicOffset, TopicStatsTable
-from lockstep.protocol.bodies import TopicConfig, TopicList
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.admin import GroupList, TopicOffset, TopicStatsTable
+from lockstep.protocol.bodies.broker import TopicConfig, TopicList
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.config import TopicConfigWrapper
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
-from lockstep.protocol.config_bodies import TopicConfigWrapper
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader, TopicRequestHeader
 from lockstep.protocol.headers.messaging import CreateTopicRequestHeader, UpdateConsumerOffsetRequestHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, consumer
 

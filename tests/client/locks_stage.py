@@ -8,8 +8,8 @@ from lockstep.client import ConsumerConfig, MessageQueue
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import QueueLocks
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.bodies import LockBatchBody, LockOkBody
-from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
+from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from tests.client.stage import TOPIC, FakeBroker, Stage

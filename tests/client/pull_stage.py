@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from lockstep.client import LitePullConsumer, LitePullConsumerConfig
-from lockstep.protocol.bodies import ConsumerIdList
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import ConsumerIdList
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.heartbeat import ConsumerData, HeartbeatData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,
     PullMessageRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from lockstep.protocol.heartbeat import ConsumerData, HeartbeatData
 from lockstep.protocol.message import MessageExt
 from tests.client.slaves import serves
 from tests.client.stage import FakeBroker, Stage, queue_at

@@ -10,10 +10,10 @@ from lockstep.client.flow_control import FlowControl
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
 from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage, queue_at

@@ -10,8 +10,8 @@ from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import QueueLocks
 from lockstep.client.rebalance import Rebalance
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.bodies import ConsumerIdList, LockBatchBody, LockOkBody
-from lockstep.protocol.body_codec import decode_body, encode_body
+from lockstep.protocol.bodies.broker import ConsumerIdList, LockBatchBody, LockOkBody
+from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader

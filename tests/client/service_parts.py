@@ -7,7 +7,7 @@ from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.listener import AnyListener, Contract, ListenerCall
-from lockstep.protocol.heartbeat import MessageModel
+from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.remoting.runtime import WorkerPool
 from tests.client.stage import Stage
 

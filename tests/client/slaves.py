@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lockstep.protocol.bodies import BrokerData, QueueData, TopicRouteData
+from lockstep.protocol.bodies.broker import BrokerData, QueueData, TopicRouteData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader

@@ -6,8 +6,8 @@ from typing import Any
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.instance import MQClientInstance, name_server_addresses
-from lockstep.protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from lockstep.protocol.body_codec import WireBody, encode_body
+from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from lockstep.protocol.bodies.codec import WireBody, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader

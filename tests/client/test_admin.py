@@ -4,7 +4,7 @@ import pytest
 
 from lockstep.client import AdminClient, NoRouteError, NotLockstepError, TopicNotFoundError
 from lockstep.client.errors import ClientError
-from lockstep.protocol.bodies import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow, TopicList
+from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow, TopicList
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.messaging import (

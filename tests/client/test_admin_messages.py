@@ -7,14 +7,14 @@ import pytest
 from lockstep.client import AdminClient
 from lockstep.client.admin_messages import id_address
 from lockstep.client.message_track import MessageTrack, TrackType, track_message
-from lockstep.protocol.admin_bodies import ConsumeStats, GroupList, OffsetWrapper
-from lockstep.protocol.client_bodies import Connection, ConsumerConnection, ResetOffsetBody
+from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
+from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ResetOffsetBody
+from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
 from lockstep.protocol.headers.admin import QueryMessageRequestHeader, QueryMessageResponseHeader
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.protocol.heartbeat import ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.remoting.errors import RequestRefused
 from tests.client.messages import message_at, stored_bytes

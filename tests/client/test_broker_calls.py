@@ -10,8 +10,8 @@ from lockstep.client.broker_calls import BrokerCalls
 from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
-from lockstep.protocol.body_codec import decode_body, encode_body
-from lockstep.protocol.client_bodies import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
+from lockstep.protocol.bodies.client import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
+from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError

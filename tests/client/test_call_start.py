@@ -17,7 +17,7 @@ from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeMessageContext, ConsumeReturnType
 from lockstep.client.listener import ORDERLY, ListenerCall
 from lockstep.client.process_queue import ProcessQueue
-from lockstep.protocol.client_bodies import CMResult
+from lockstep.protocol.bodies.client import CMResult
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.runtime import AsyncioRuntime, WorkerPool
 from lockstep.simulation import SimRuntime

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.client import AdminClient, ConsumeOrderlyContext, MessageExt, PushConsumer
 from lockstep.client.cli_explain import ConsumeLog, Explainer
-from lockstep.protocol.bodies import ConsumerIdList, LockOkBody
+from lockstep.protocol.bodies.broker import ConsumerIdList, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import OffsetResponseHeader
 from tests.client.slaves import serves

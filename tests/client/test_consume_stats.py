@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.protocol.client_bodies import ConsumeStatus
+from lockstep.protocol.bodies.client import ConsumeStatus
 from lockstep.remoting.stats_window import StatsSnapshot, StatsWindow
 
 Work = Callable[[int], None]

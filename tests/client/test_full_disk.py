@@ -13,8 +13,8 @@ from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull import PullLoop
 from lockstep.order.trace import TraceWriter
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.heartbeat import SubscriptionData
 from tests.client.messages import messages_at
 from tests.client.service_parts import service_parts
 from tests.client.stage import Stage, on_stage, queue_at

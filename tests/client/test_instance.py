@@ -7,8 +7,9 @@ import pytest
 from lockstep.client import ConsumeFromWhere
 from lockstep.client.config import ClientConfig
 from lockstep.client.errors import NoRouteError
-from lockstep.protocol.bodies import BrokerData, QueueData, TopicRouteData
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import BrokerData, QueueData, TopicRouteData
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageModel, SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (
@@ -16,7 +17,6 @@ from lockstep.protocol.headers.messaging import (
     QueueRequestHeader,
     UnregisterClientRequestHeader,
 )
-from lockstep.protocol.heartbeat import ConsumerData, ConsumeType, HeartbeatData, MessageModel, SubscriptionData
 from lockstep.remoting.endpoint import Endpoint
 from tests.client.stage import TOPIC, Stage, on_stage
 

@@ -21,8 +21,8 @@ from lockstep.client import (
 )
 from lockstep.client.client_registry import claim_group
 from lockstep.client.lifecycle import Lifecycle
+from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.heartbeat import MessageModel
 from tests.client.stage import TOPIC, Stage, on_stage
 
 CREATE_JUST, RUNNING, SHUTDOWN_ALREADY, START_FAILED = ServiceState

@@ -3,13 +3,13 @@
 import pytest
 
 from lockstep.client import ConsumerError
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.client_bodies import ConsumerRunningInfo
+from lockstep.protocol.bodies.client import ConsumerRunningInfo
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import GetConsumerRunningInfoRequestHeader
 from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader, OffsetResponseHeader
-from lockstep.protocol.heartbeat import ConsumerData, ConsumeType
 from lockstep.remoting.errors import RequestRefused
 from tests.client.pull_stage import beats, lite, stored_offsets
 from tests.client.slaves import pulls_of, route_to_replicas, serves

@@ -7,9 +7,9 @@ import pytest
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance import MQClientInstance
 from lockstep.client.pull_call import PullCalls, PullRequest, PullResult, PullStatus
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.remoting.errors import ConnectFailed, RequestRefused, RequestTimeout
 from tests.client.slaves import BROKER, pulls_of, replicated, route_to_replicas, serves
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at

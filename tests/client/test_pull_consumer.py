@@ -15,9 +15,10 @@ from lockstep.client import (
 )
 from lockstep.client.hooks import ConsumeMessageContext
 from lockstep.client.local_offset_store import LocalOffsets
-from lockstep.protocol.bodies import ConsumerIdList
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.client_bodies import ConsumerRunningInfo
+from lockstep.protocol.bodies.broker import ConsumerIdList
+from lockstep.protocol.bodies.client import ConsumerRunningInfo
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.heartbeat import ConsumeType
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
@@ -34,7 +35,6 @@ from lockstep.protocol.headers.messaging import (
     SearchOffsetRequestHeader,
     TimestampResponseHeader,
 )
-from lockstep.protocol.heartbeat import ConsumeType
 from lockstep.protocol.ids import encode_offset_message_id, pack_host
 from lockstep.remoting.errors import RequestRefused, RequestTimeout
 from tests.client.messages import message_at, stored_bytes

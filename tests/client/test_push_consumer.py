@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumerConfig, ConsumerError, NoRouteError, PushConsumer
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.client_bodies import ConsumerRunningInfo
+from lockstep.protocol.bodies.client import ConsumerRunningInfo
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError
 from lockstep.protocol.headers.admin import GetConsumerRunningInfoRequestHeader
-from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, HeartbeatData, MessageModel
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import ResponseCode
 from tests.client.locks_stage import LOCK, UNLOCK, UNLOCK_DELAY_MS, answer, body_of, grant, locks_on
 from tests.client.stage import FakeBroker, Stage, on_stage, queue_at

@@ -11,7 +11,7 @@ from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.queue_queries import QueueQueries
-from lockstep.protocol.client_bodies import CMResult, ConsumeMessageDirectlyResult
+from lockstep.protocol.bodies.client import CMResult, ConsumeMessageDirectlyResult
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.compression import CompressionType, compress

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lockstep.protocol.admin_bodies import (
+from lockstep.protocol.bodies.admin import (
     BrokerStatsData,
     BrokerStatsItem,
     ConsumeQueueData,
@@ -19,8 +19,7 @@ from lockstep.protocol.admin_bodies import (
     TopicOffset,
     TopicStatsTable,
 )
-from lockstep.protocol.body_codec import WireBody
-from lockstep.protocol.client_bodies import (
+from lockstep.protocol.bodies.client import (
     CMResult,
     Connection,
     ConsumeMessageDirectlyResult,
@@ -35,18 +34,19 @@ from lockstep.protocol.client_bodies import (
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
-from lockstep.protocol.codes import LanguageCode
-from lockstep.protocol.config_bodies import (
+from lockstep.protocol.bodies.codec import WireBody
+from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
     QueryCorrectionOffsetBody,
     SubscriptionGroupWrapper,
     TopicConfigWrapper,
 )
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from lockstep.protocol.bodies.name_server import KvTable, SystemTopicList
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
+from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.headers.spec import spec_of
-from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
-from lockstep.protocol.name_server_bodies import KvTable, SystemTopicList
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.fuzz.strategies import configs, int64s, queues, subscriptions, text_tuples, texts, versions
 
 __all__ = ["ADMIN_BODIES"]

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from lockstep.protocol.bodies import (
+from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,
     ConsumerGroupList,
@@ -26,10 +26,8 @@ from lockstep.protocol.bodies import (
     TopicList,
     TopicRouteData,
 )
-from lockstep.protocol.body_codec import WireBody
-from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
-from lockstep.protocol.headers.spec import spec_of
-from lockstep.protocol.heartbeat import (
+from lockstep.protocol.bodies.codec import WireBody
+from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -38,6 +36,8 @@ from lockstep.protocol.heartbeat import (
     ProducerData,
     SubscriptionData,
 )
+from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
+from lockstep.protocol.headers.spec import spec_of
 from lockstep.protocol.message import BatchRecord, encode_stored_message
 from lockstep.protocol.model import MessageQueue
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.protocol.bodies import ConsumerIdList
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.broker import ConsumerIdList
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.fastjson import loads
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.fastjson import loads
 from tests.fuzz.admin_strategies import ADMIN_BODIES
 from tests.fuzz.strategies import BODIES as BASIC_BODIES
 from tests.fuzz.strategies import (

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.protocol.fastjson import ObjectKeyed, dump_canonical, dumps, loads
-from lockstep.protocol.fastjson_refs import VISITS_MAX
+from lockstep.protocol.bodies.fastjson import ObjectKeyed, dump_canonical, dumps, loads
+from lockstep.protocol.bodies.fastjson_refs import VISITS_MAX
 from tests.fuzz.strategies import fuzz, texts, with_bytes_changed
 
 _tame = texts.filter(lambda text: text != "$ref")

@@ -15,7 +15,7 @@ from typing import Final
 
 from lockstep.client import ClientError, Message, MessageQueue, Producer
 from lockstep.order import OrderReport, check_files
-from lockstep.protocol.config_bodies import ConsumerOffsetTable
+from lockstep.protocol.bodies.config import ConsumerOffsetTable
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.clocks import boot_ns

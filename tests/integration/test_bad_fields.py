@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS
-from lockstep.protocol.bodies import DataVersion
-from lockstep.protocol.body_codec import encode_body
+from lockstep.protocol.bodies.broker import DataVersion
+from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import RemotingFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from lockstep.client import AdminClient, Message, MessageQueue, Producer, ProducerConfig, SerializeType
 from lockstep.order import OrderReport, Record, TraceFile, check_files
-from lockstep.protocol.bodies import LockTableRow
+from lockstep.protocol.bodies.broker import LockTableRow
 from tests.integration.processes import BrokerProcess, ConsumerProcess
 
 __all__ = [

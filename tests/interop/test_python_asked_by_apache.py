@@ -10,14 +10,14 @@ import pytest
 from lockstep.client import ConsumeOrderlyContext, Message, MessageExt, Producer, ProducerConfig, SerializeType
 from lockstep.client.config import ClientConfig
 from lockstep.client.instance import MQClientInstance, name_server_addresses
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.client_bodies import (
+from lockstep.protocol.bodies.client import (
     CMResult,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     GetConsumerStatusBody,
     ResetOffsetBody,
 )
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (

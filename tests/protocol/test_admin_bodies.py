@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.admin_bodies import (
+from lockstep.protocol.bodies.admin import (
     ConsumeQueueData,
     ConsumeStats,
     OffsetWrapper,
@@ -12,9 +12,8 @@ from lockstep.protocol.admin_bodies import (
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
 )
-from lockstep.protocol.bodies import DataVersion, TopicConfig
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
-from lockstep.protocol.client_bodies import (
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
+from lockstep.protocol.bodies.client import (
     CMResult,
     Connection,
     ConsumeMessageDirectlyResult,
@@ -29,18 +28,19 @@ from lockstep.protocol.client_bodies import (
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
-from lockstep.protocol.codes import LanguageCode, SerializeType
-from lockstep.protocol.config_bodies import (
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
     QueryCorrectionOffsetBody,
     SubscriptionGroupWrapper,
     TopicConfigWrapper,
 )
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
+from lockstep.protocol.codes import LanguageCode, SerializeType
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.heartbeat import SubscriptionData
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 
 QUEUE = MessageQueue("T", "b", 1)
 KEY = '{"brokerName":"b","queueId":1,"topic":"T"}'

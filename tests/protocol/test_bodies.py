@@ -5,7 +5,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from lockstep.protocol.bodies import (
+from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,
     ConsumerGroupList,
@@ -21,7 +21,7 @@ from lockstep.protocol.bodies import (
     TopicList,
     TopicRouteData,
 )
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 import msgpack
 import pytest
 
-from lockstep.protocol.body_codec import as_list, as_object, decode_body, encode_body, take
+from lockstep.protocol.bodies.codec import as_list, as_object, decode_body, encode_body, take
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 

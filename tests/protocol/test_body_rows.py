@@ -4,17 +4,17 @@ import random
 
 import pytest
 
-from lockstep.protocol.admin_bodies import ConsumeStats, OffsetWrapper
-from lockstep.protocol.bodies import DataVersion, TopicConfig
-from lockstep.protocol.body_codec import decode_body, encode_body
-from lockstep.protocol.body_rows import BodyRows, BodySteps
+from lockstep.protocol.bodies.admin import ConsumeStats, OffsetWrapper
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
+from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.config import ConsumerOffsetTable, SubscriptionGroupWrapper, TopicConfigWrapper
+from lockstep.protocol.bodies.queue_tables import queue_table
+from lockstep.protocol.bodies.rows import BodyRows, BodySteps
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.config_bodies import ConsumerOffsetTable, SubscriptionGroupWrapper, TopicConfigWrapper
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.queue_tables import queue_table
 from lockstep.protocol.records import record_to_wire
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 
 ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK)
 VERSION = DataVersion(3, 1_700_000_000_000)

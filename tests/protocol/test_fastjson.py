@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.fastjson import ObjectKeyed, dumps, loads
+from lockstep.protocol.bodies.heartbeat import HeartbeatData
+from lockstep.protocol.bodies.queue_tables import as_queue_offsets, queue_from_key, queue_key, queue_table
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.fastjson import ObjectKeyed, dumps, loads
-from lockstep.protocol.heartbeat import HeartbeatData
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.queue_tables import as_queue_offsets, queue_from_key, queue_key, queue_table
 
 QUEUE = MessageQueue("T", "b", 0)
 

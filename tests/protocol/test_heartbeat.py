@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.body_codec import decode_body, encode_body
-from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.errors import BodyError
-from lockstep.protocol.filter import FilterError
-from lockstep.protocol.heartbeat import (
+from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -18,6 +15,9 @@ from lockstep.protocol.heartbeat import (
     ProducerData,
     SubscriptionData,
 )
+from lockstep.protocol.codes import SerializeType
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.filter import FilterError
 
 CONSUMER: dict[str, Any] = {
     "groupName": "G",

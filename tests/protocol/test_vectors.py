@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.admin_bodies import (
+from lockstep.protocol.bodies.admin import (
     BrokerStatsData,
     ConsumeStats,
     ConsumeStatsList,
     GroupList,
     TopicStatsTable,
 )
-from lockstep.protocol.bodies import (
+from lockstep.protocol.bodies.broker import (
     ClusterInfo,
     ConsumerIdList,
     LockBatchBody,
@@ -25,15 +25,15 @@ from lockstep.protocol.bodies import (
     TopicList,
     TopicRouteData,
 )
-from lockstep.protocol.body_codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.heartbeat import HeartbeatData
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codecs.json_header import to_text
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
 from lockstep.protocol.headers.spec import spec_of
-from lockstep.protocol.heartbeat import HeartbeatData
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 from tests.protocol.recorded import (
     ADMIN,
     CPP,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.protocol.heartbeat import ConsumeFromWhere
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.remoting.settings import Address, SettingError, parse_address, parse_addresses, setting, with_properties
 
 

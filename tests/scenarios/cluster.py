@@ -34,8 +34,8 @@ from lockstep.client.config import ClientConfig
 from lockstep.client.instance import MQClientInstance, name_server_addresses
 from lockstep.client.orderings import OrderingName
 from lockstep.order import Cause, Kind, OrderReport, Record, check_traces
-from lockstep.protocol.bodies import LockBatchBody, LockOkBody, LockTableRow
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody, LockTableRow
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import decode_messages

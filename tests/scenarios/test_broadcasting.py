@@ -5,7 +5,7 @@ from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageExt, MessageModel, PushConsumer, SerializeType
 from lockstep.client.local_offset_store import LocalOffsets
-from lockstep.protocol.body_codec import decode_body
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import GROUP, TOPIC, Cluster

@@ -10,13 +10,13 @@ from lockstep.client import (
     MessageExt,
 )
 from lockstep.order import Cause
-from lockstep.protocol.body_codec import WireBody, decode_body
-from lockstep.protocol.client_bodies import (
+from lockstep.protocol.bodies.client import (
     CMResult,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     GetConsumerStatusBody,
 )
+from lockstep.protocol.bodies.codec import WireBody, decode_body
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.admin import (
     ConsumeMessageDirectlyRequestHeader,

@@ -3,8 +3,8 @@
 from lockstep.client import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, MessageExt
 from lockstep.client.orderings import OrderingName
 from lockstep.order import Cause
-from lockstep.protocol.body_codec import decode_body
-from lockstep.protocol.client_bodies import ConsumerRunningInfo, ConsumeStatus
+from lockstep.protocol.bodies.client import ConsumerRunningInfo, ConsumeStatus
+from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.admin import GetConsumerRunningInfoRequestHeader
 from tests.scenarios.cluster import GROUP, TOPIC, Cluster

@@ -17,7 +17,7 @@ from lockstep.client import (
     PullConsumerConfig,
     PullStatus,
 )
-from lockstep.protocol.heartbeat import ConsumeType
+from lockstep.protocol.bodies.heartbeat import ConsumeType
 from tests.scenarios.cluster import BROKER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from lockstep.client import MessageQueue, SendResult
 from lockstep.order import Handover, Kind, OrderReport
-from lockstep.protocol.bodies import LockTableRow, QueueData, TopicRouteData
+from lockstep.protocol.bodies.broker import LockTableRow, QueueData, TopicRouteData
 
 EVENT = FlightEvent(22_616_000, 7, 1, "departed", "N14228", "UA1545", "EWR", "IAH")
 

@@ -3,8 +3,8 @@
 from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from lockstep.protocol.bodies import DataVersion, TopicConfig, TopicConfigs
-from lockstep.protocol.body_codec import as_object, as_table, as_texts, take
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs
+from lockstep.protocol.bodies.codec import as_object, as_table, as_texts, take
 
 __all__ = ["KvTable", "SystemTopicList", "UnreadRegistration"]
 

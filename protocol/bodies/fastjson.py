@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lockstep.protocol.bodies.fastjson_refs import has_references, resolve_references
 from lockstep.protocol.codecs.json_header import loads_text
-from lockstep.protocol.fastjson_refs import has_references, resolve_references
 
 __all__ = ["ObjectKeyed", "dump_canonical", "dumps", "loads"]
 

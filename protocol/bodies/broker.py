@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from lockstep.protocol.body_codec import as_int, as_list, as_object, as_table, as_texts, take
+from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, as_texts, take
 from lockstep.protocol.codes import MASTER_ID, Permission
 from lockstep.protocol.errors import BodyError, shown
 from lockstep.protocol.model import MessageQueue

@@ -4,13 +4,19 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Self
 
-from lockstep.protocol.bodies import queue_from_wire, queue_to_wire
-from lockstep.protocol.body_codec import as_int, as_list, as_object, as_table, as_text, take
+from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
+from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, as_text, take
+from lockstep.protocol.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+    enum_from_wire,
+)
+from lockstep.protocol.bodies.queue_tables import as_queue_offsets, as_queue_table, queue_table
 from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.headers.spec import rename_on_wire
-from lockstep.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData, enum_from_wire
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.queue_tables import as_queue_offsets, as_queue_table, queue_table
 from lockstep.protocol.records import record_from_wire, record_to_wire
 
 __all__ = [

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self, TypeVar
 
-from lockstep.protocol.bodies import DataVersion, TopicConfig
-from lockstep.protocol.body_codec import as_int, as_object, as_table
-from lockstep.protocol.body_rows import BODY_ROWS_BYTES_MAX, BodySteps, encode_table
+from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
+from lockstep.protocol.bodies.codec import as_int, as_object, as_table
+from lockstep.protocol.bodies.rows import BODY_ROWS_BYTES_MAX, BodySteps, encode_table
+from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.errors import BodyError, shown
-from lockstep.protocol.subscription_group import SubscriptionGroupConfig
 
 __all__ = [
     "ConsumerOffsetTable",

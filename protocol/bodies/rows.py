@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 
 import msgpack
 
-from lockstep.protocol.body_codec import encode_part
+from lockstep.protocol.bodies.codec import encode_part
+from lockstep.protocol.bodies.fastjson import ObjectKeyed, dumps
 from lockstep.protocol.codes import FRAME_BYTES_MAX, SerializeType
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.protocol.fastjson import ObjectKeyed, dumps
 
 __all__ = ["BODY_ROWS_BYTES_MAX", "ROWS_A_STEP", "BodyRows", "BodySteps", "encode_table"]
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol, Self, TypeVar
 
 import msgpack
 
+from lockstep.protocol.bodies.fastjson import ObjectKeyed, dumps, loads
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError, shown
-from lockstep.protocol.fastjson import ObjectKeyed, dumps, loads
 
 __all__ = [
     "WireBody",

@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from lockstep.protocol.bodies import queue_from_wire, queue_to_wire
-from lockstep.protocol.body_codec import as_int, as_table
+from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
+from lockstep.protocol.bodies.codec import as_int, as_table
+from lockstep.protocol.bodies.fastjson import ObjectKeyed, dump_canonical
 from lockstep.protocol.errors import BodyError, shown
-from lockstep.protocol.fastjson import ObjectKeyed, dump_canonical
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["as_queue_offsets", "as_queue_table", "queue_from_key", "queue_key", "queue_table"]

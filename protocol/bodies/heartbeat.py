@@ -4,7 +4,7 @@ beforehand whether it can filter so."""
 from enum import Enum
 from typing import Any, NamedTuple, Self, TypeVar
 
-from lockstep.protocol.body_codec import as_int, as_list, as_object, as_texts, take
+from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_texts, take
 from lockstep.protocol.errors import BodyError, shown
 from lockstep.protocol.filter import SUBSCRIBE_ALL, java_string_hash, parse_tags
 

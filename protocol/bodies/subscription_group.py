@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple, Self
 
-from lockstep.protocol.body_codec import as_object, take
+from lockstep.protocol.bodies.codec import as_object, take
 
 __all__ = ["BUILT_IN_GROUPS", "SubscriptionGroupConfig", "is_system_group"]
 

@@ -1,0 +1,1 @@
+"""Structured bodies of requests and responses, and their encodings."""
