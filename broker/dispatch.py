@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.name_server import NameServer
 from lockstep.broker.processors import (
     broker_admin,
@@ -33,6 +32,7 @@ from lockstep.broker.processors import (
 from lockstep.broker.processors.in_steps import give_fields
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import check_body_length
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.broker.kept_store import KeptStore
+from lockstep.broker.state.broker import Broker
 from lockstep.broker.table_writer import TableWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

@@ -9,7 +9,7 @@ from lockstep.broker.delay_recovery import count_delivered
 from lockstep.broker.half_messages import HalfMessage, HalfMessages
 from lockstep.broker.half_recovery import mark_of, open_halves, unmarked
 from lockstep.broker.kept_tables import BrokerTables, KeptTables
-from lockstep.broker.pull_hold import PullHold
+from lockstep.broker.state.held_pulls import PullHold
 from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.filter import tags_code

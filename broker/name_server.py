@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from lockstep.broker.config import NameServerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
-from lockstep.broker.limits import LimitLog
-from lockstep.broker.sliced_work import SlicedWork
+from lockstep.broker.state.limits import LimitLog
+from lockstep.broker.state.sliced_work import SlicedWork
 from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,

@@ -3,9 +3,9 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.settings_body import encode_settings, updated_settings
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand

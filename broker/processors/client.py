@@ -3,12 +3,12 @@
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.consumer_filters import compiled
-from lockstep.broker.consumer_manager import ClientChannel
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps, reply_in_steps
 from lockstep.broker.processors.refusal import check_filters_by, check_limit
 from lockstep.broker.processors.request_body import read_body
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.filters import compiled
+from lockstep.broker.state.members import ClientChannel
 from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.heartbeat import ClientConfigBody, ConsumerData, HeartbeatData, UnreadHeartbeat

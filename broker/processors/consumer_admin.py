@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.offset import check_room
 from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.admin import ConsumeStats, OffsetWrapper, QueueTimeSpan
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.codec import encode_body

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.consumer_manager import ClientChannel
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.members import ClientChannel
 from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerRunningInfo, GetConsumerStatusBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.rows import BODY_ROWS_BYTES_MAX

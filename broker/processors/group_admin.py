@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.consumer_manager import ClientChannel
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
-from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.members import ClientChannel
+from lockstep.broker.state.topics import QUEUE_NUMS_MAX
 from lockstep.protocol import client_bodies
 from lockstep.protocol.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo
 from lockstep.protocol.bodies.codec import encode_body

@@ -4,9 +4,9 @@ from collections.abc import Generator
 from typing import Final, Protocol
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.sliced_work import SlicedWork, Steps, Wait
 from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand

@@ -3,10 +3,10 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
-from lockstep.broker.lock_manager import LockAnswer, LockOutcome
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.locks import LockAnswer, LockOutcome
 from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody, LockTableBody
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import ResponseCode

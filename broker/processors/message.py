@@ -3,8 +3,8 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.admin import ConsumeQueueData, QueryConsumeQueueResponseBody
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode

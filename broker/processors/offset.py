@@ -1,10 +1,10 @@
 """Committed offsets and the bounds of queues: codes 14, 15, 29, 30, 31, 32 (wire.md 8)."""
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
-from lockstep.broker.offset_manager import NO_OFFSET
 from lockstep.broker.processors.refusal import Refusal, check_limit
-from lockstep.broker.sliced_work import Steps
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.offsets import NO_OFFSET
+from lockstep.broker.state.sliced_work import Steps
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError, shown

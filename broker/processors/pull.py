@@ -4,13 +4,13 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.consumer_filters import compiled
-from lockstep.broker.core import Broker
-from lockstep.broker.offset_moved import tell_offset_moved
 from lockstep.broker.processors.offset import commit_with_pull
 from lockstep.broker.processors.refusal import Refusal, check_filters_by
-from lockstep.broker.pull_hold import HeldPull
-from lockstep.broker.sliced_work import Steps
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.filters import compiled
+from lockstep.broker.state.held_pulls import HeldPull
+from lockstep.broker.state.offset_moved import tell_offset_moved
+from lockstep.broker.state.sliced_work import Steps
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode

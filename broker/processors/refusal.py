@@ -2,7 +2,7 @@
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import shown
 

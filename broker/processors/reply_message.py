@@ -6,10 +6,10 @@ The answer is also kept in its cluster's reply topic, whether or not it arrived,
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send import refuse_unreadable, refused
 from lockstep.broker.processors.send_target import SendTarget, send_target
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

@@ -7,7 +7,7 @@ flushed or dispatched, and no time is spent on locking pages.
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import PROTOCOL_VERSION, ResponseCode

@@ -3,10 +3,10 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.delay_service import record_of
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import limit_of_retries
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig

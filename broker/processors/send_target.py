@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX, Permission, ResponseCode

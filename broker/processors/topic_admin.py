@@ -3,9 +3,9 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.core import Broker
 from lockstep.broker.processors.in_steps import reply_in_steps
 from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.admin import GroupList, TopicOffset
 from lockstep.protocol.bodies.broker import TopicConfig, TopicList
 from lockstep.protocol.bodies.codec import encode_body

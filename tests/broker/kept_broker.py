@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.core import Broker
 from lockstep.broker.keeping import Keeping
 from lockstep.broker.kept_store import FileStore
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
+from lockstep.broker.state.topics import QUEUE_NUMS_MAX
 from lockstep.protocol.bodies.client import (
     Connection,
     ConsumerConnection,

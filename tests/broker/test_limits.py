@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.consumer_manager import ClientChannel, ConsumerManager, ProducerManager
-from lockstep.broker.limits import LimitLog
+from lockstep.broker.state.limits import LimitLog
+from lockstep.broker.state.members import ClientChannel, ConsumerManager, ProducerManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -1,6 +1,6 @@
 """Parked pulls: woken by what they wait for, once, and never by more (wire.md 6.4)."""
 
-from lockstep.broker.pull_hold import HeldPull, PullHold
+from lockstep.broker.state.held_pulls import HeldPull, PullHold
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.broker.send_lanes import SendLanes
+from lockstep.broker.state.send_sequences import SendLanes
 from tests.broker.helpers import NOW_MS, FakeConnection
 
 KEY = ("producer-1", "T", 0)

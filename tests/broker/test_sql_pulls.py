@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker import consumer_filters
-from lockstep.broker.consumer_filters import ConsumerFilterManager
+from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.core import Broker
+from lockstep.broker.state.broker import Broker
 from lockstep.client import SerializeType
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.simulation import World, simulate

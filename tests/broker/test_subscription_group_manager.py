@@ -2,7 +2,7 @@
 
 import pytest
 
-from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
+from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.protocol.bodies.broker import DataVersion
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lockstep.broker.topic_manager import QUEUE_NUMS_MAX, TopicConfigManager
+from lockstep.broker.state.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
 from tests.broker.helpers import NOW_MS

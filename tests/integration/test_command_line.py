@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.broker.topic_manager import QUEUE_NUMS_MAX
+from lockstep.broker.state.topics import QUEUE_NUMS_MAX
 
 MODULE = (sys.executable, "-m", "lockstep.broker")
 FREE_PORTS = ("--port", "0", "--name-server-port", "0")

@@ -18,7 +18,7 @@ LOCKS: Final = (
     Protection(
         "broker-lock-life",
         "The broker gives a queue away at half the life of its lock.",
-        "broker/lock_manager.py",
+        "broker/state/locks.py",
         "expired = age_ms > self.max_live_time_ms",
         "expired = age_ms > self.max_live_time_ms // 2",
         LOCK_LIFE,
@@ -26,7 +26,7 @@ LOCKS: Final = (
     Protection(
         "broker-lock-renewal",
         "A renewal does not lengthen the lock.",
-        "broker/lock_manager.py",
+        "broker/state/locks.py",
         "            entry.last_update_ms = now_ms\n",
         "",
         LOCK_LIFE,
@@ -34,7 +34,7 @@ LOCKS: Final = (
     Protection(
         "broker-lock-owner",
         "A queue that another client holds is granted.",
-        "broker/lock_manager.py",
+        "broker/state/locks.py",
         "if entry.client_id == client_id and not expired:",
         "if not expired:",
         ("tests/broker/test_lock_manager.py",),
@@ -42,7 +42,7 @@ LOCKS: Final = (
     Protection(
         "broker-unlock-owner",
         "A client frees the lock of another.",
-        "broker/lock_manager.py",
+        "broker/state/locks.py",
         "if entry is None or entry.client_id != client_id:",
         "if entry is None:",
         ("tests/broker/test_lock_manager.py",),

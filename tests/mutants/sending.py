@@ -39,7 +39,7 @@ SENDING: Final = (
     Protection(
         "sends-not-overtaken",
         "The broker stores a send whose predecessor it did not store.",
-        "broker/send_lanes.py",
+        "broker/state/send_sequences.py",
         "        if sequence == expected:\n",
         "        if sequence >= expected:\n",
         SENDS,
@@ -47,7 +47,7 @@ SENDING: Final = (
     Protection(
         "old-generation-refused",
         "The broker stores what arrives late of a generation that was given up.",
-        "broker/send_lanes.py",
+        "broker/state/send_sequences.py",
         "        if generation < lane.generation:\n",
         "        if False:\n",
         SENDS,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.consumer_manager import ConsumerGroup
-from lockstep.broker.core import Broker
 from lockstep.broker.server import BrokerServer
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.members import ConsumerGroup
 from lockstep.client import (
     AllocateMessageQueueStrategy,
     ConsumerConfig,

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from lockstep.broker.sliced_work import Steps
+from lockstep.broker.state.sliced_work import Steps
 from lockstep.protocol.bodies.admin import BrokerStatsData, BrokerStatsItem
 from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
 

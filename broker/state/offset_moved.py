@@ -3,7 +3,7 @@ keeps that it was: RocketMQ's record of it for administrators (wire.md 6.3)."""
 
 import json
 
-from lockstep.broker.core import Broker
+from lockstep.broker.state.broker import Broker
 from lockstep.protocol import properties as names
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.names import OFFSET_MOVED_EVENT

@@ -8,22 +8,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lockstep.broker.broker_stats import BrokerStats
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
-from lockstep.broker.consumer_filters import ConsumerFilterManager
-from lockstep.broker.consumer_manager import ConsumerManager, Departure, ProducerManager
 from lockstep.broker.delay_levels import parse_delay_levels
 from lockstep.broker.delay_service import DelayService
 from lockstep.broker.half_messages import HalfMessages
-from lockstep.broker.limits import LimitLog
-from lockstep.broker.lock_manager import RebalanceLockManager
-from lockstep.broker.offset_manager import ConsumerOffsetManager
-from lockstep.broker.pull_hold import PullHold
-from lockstep.broker.send_lanes import SendLanes
-from lockstep.broker.sliced_work import SlicedWork, Steps, Wait
-from lockstep.broker.subscription_group_manager import SubscriptionGroupManager
-from lockstep.broker.topic_manager import TopicConfigManager
+from lockstep.broker.state.filters import ConsumerFilterManager
+from lockstep.broker.state.groups import SubscriptionGroupManager
+from lockstep.broker.state.held_pulls import PullHold
+from lockstep.broker.state.limits import LimitLog
+from lockstep.broker.state.locks import RebalanceLockManager
+from lockstep.broker.state.members import ConsumerManager, Departure, ProducerManager
+from lockstep.broker.state.offsets import ConsumerOffsetManager
+from lockstep.broker.state.send_sequences import SendLanes
+from lockstep.broker.state.sliced_work import SlicedWork, Steps, Wait
+from lockstep.broker.state.stats import BrokerStats
+from lockstep.broker.state.topics import TopicConfigManager
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand
