@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from lockstep.broker.delay_levels import DELAY_LEVELS, parse_delay_levels
+from lockstep.broker.delays.levels import DELAY_LEVELS, parse_delay_levels
 from lockstep.protocol.codes import (
     BODY_BYTES_MAX,
     FRAME_BYTES_MAX,

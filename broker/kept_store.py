@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.delay_levels import parse_delay_levels
-from lockstep.broker.delay_recovery import count_delivered
+from lockstep.broker.delays.levels import parse_delay_levels
+from lockstep.broker.delays.recovery import count_delivered
 from lockstep.broker.half_messages import HalfMessage, HalfMessages
 from lockstep.broker.half_recovery import mark_of, open_halves, unmarked
 from lockstep.broker.kept_tables import BrokerTables, KeptTables

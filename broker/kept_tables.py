@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from lockstep.broker.delay_service import DelayService
+from lockstep.broker.delays.service import DelayService
 from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.broker.state.offsets import NO_OFFSET, ConsumerOffsetManager
 from lockstep.broker.state.topics import TopicConfigManager

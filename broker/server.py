@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connections import Connections
+from lockstep.broker.delays.due_timer import DueTimer
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
-from lockstep.broker.due_timer import DueTimer
 from lockstep.broker.name_server import NameServer
 from lockstep.broker.processors.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.processors.transaction import check_transactions

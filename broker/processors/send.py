@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.delay_service import DelayedPlace
+from lockstep.broker.delays.service import DelayedPlace
 from lockstep.broker.half_messages import HalfMessage
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import SendTarget, send_target

@@ -3,7 +3,7 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.delay_service import record_of
+from lockstep.broker.delays.service import record_of
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import limit_of_retries
 from lockstep.broker.state.broker import Broker

@@ -3,7 +3,7 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.delay_service import record_of
+from lockstep.broker.delays.service import record_of
 from lockstep.broker.half_messages import HalfMessage
 from lockstep.broker.half_recovery import mark_of
 from lockstep.broker.processors.refusal import Refusal

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
-from lockstep.broker.delay_levels import parse_delay_levels
-from lockstep.broker.delay_service import DelayService
+from lockstep.broker.delays.levels import parse_delay_levels
+from lockstep.broker.delays.service import DelayService
 from lockstep.broker.half_messages import HalfMessages
 from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.broker.state.groups import SubscriptionGroupManager

@@ -7,7 +7,7 @@ the log: it counts as delivered, and is not delivered again.
 from collections.abc import Iterator
 from typing import Final
 
-from lockstep.broker.delay_service import DelayService
+from lockstep.broker.delays.service import DelayService
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.names import SCHEDULE_TOPIC

@@ -1,0 +1,1 @@
+"""Delay levels: what is delivered when, also after a kill."""
