@@ -5,11 +5,11 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.service import DelayedPlace
-from lockstep.broker.half_messages import HalfMessage
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import SendTarget, send_target
 from lockstep.broker.processors.transaction import half_of
 from lockstep.broker.state.broker import Broker
+from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import (
     PROPERTIES_BYTES_MAX,

@@ -4,10 +4,10 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.service import record_of
-from lockstep.broker.half_messages import HalfMessage
-from lockstep.broker.half_recovery import mark_of
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
+from lockstep.broker.transactions.half_messages import HalfMessage
+from lockstep.broker.transactions.recovery import mark_of
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag
 from lockstep.protocol.command import RemotingCommand

@@ -12,7 +12,6 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.levels import parse_delay_levels
 from lockstep.broker.delays.service import DelayService
-from lockstep.broker.half_messages import HalfMessages
 from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.broker.state.held_pulls import PullHold
@@ -24,6 +23,7 @@ from lockstep.broker.state.send_sequences import SendLanes
 from lockstep.broker.state.sliced_work import SlicedWork, Steps, Wait
 from lockstep.broker.state.stats import BrokerStats
 from lockstep.broker.state.topics import TopicConfigManager
+from lockstep.broker.transactions.half_messages import HalfMessages
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission, RequestCode
 from lockstep.protocol.command import RemotingCommand

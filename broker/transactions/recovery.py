@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from lockstep.broker.half_messages import HalfMessage
+from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.filter import tags_code
