@@ -24,7 +24,7 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 
 if TYPE_CHECKING:
-    from lockstep.broker.keeping import Keeping
+    from lockstep.broker.persistence.durable_replies import Keeping
 
 __all__ = ["BrokerServer", "CannotListen", "Gate"]
 

@@ -35,7 +35,7 @@ from lockstep.remoting.storage import Storage
 from lockstep.store import AppendResult, MemoryStore, MessageStore, Record, StoreFull
 
 if TYPE_CHECKING:
-    from lockstep.broker.kept_store import KeptStore
+    from lockstep.broker.persistence.durable_store import KeptStore
 
 __all__ = ["Broker", "host_bytes"]
 
@@ -129,7 +129,7 @@ class Broker:
             self._open_kept(tell, started_ms)
 
     def _open_kept(self, tell: Callable[[str], None], now_ms: int) -> None:
-        from lockstep.broker.kept_store import BrokerTables, FileStore, KeptStore
+        from lockstep.broker.persistence.durable_store import BrokerTables, FileStore, KeptStore
 
         assert isinstance(self.store, FileStore)
         tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays)
@@ -142,7 +142,7 @@ class Broker:
     def _new_store(self, storage: Storage | None) -> MessageStore:
         config, host = self.config, host_bytes(self.config.advertised_host)
         if config.data_dir:
-            from lockstep.broker.kept_store import new_file_store  # no broker in memory needs it
+            from lockstep.broker.persistence.durable_store import new_file_store  # no broker in memory needs it
 
             assert storage is not None, "a store in files needs a disk"
             return new_file_store(config, storage, host, self.on_trim, self.log)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker import restart_trace
-from lockstep.broker.restart_trace import leave_resets
+from lockstep.broker.persistence.restart_trace import leave_resets
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from lockstep.broker.delays.service import DelayService
+from lockstep.broker.persistence.config_writer import ChangingTable, Writing
 from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.broker.state.offsets import NO_OFFSET, ConsumerOffsetManager
 from lockstep.broker.state.topics import TopicConfigManager
-from lockstep.broker.table_writer import ChangingTable, Writing
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,

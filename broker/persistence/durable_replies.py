@@ -6,9 +6,9 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
-from lockstep.broker.kept_store import KeptStore
+from lockstep.broker.persistence.config_writer import TableWriter
+from lockstep.broker.persistence.durable_store import KeptStore
 from lockstep.broker.state.broker import Broker
-from lockstep.broker.table_writer import TableWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageRequestHeaderV2

@@ -6,7 +6,7 @@ from typing import Final
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delays.levels import parse_delay_levels
 from lockstep.broker.delays.recovery import count_delivered
-from lockstep.broker.kept_tables import BrokerTables, KeptTables
+from lockstep.broker.persistence.config_files import BrokerTables, KeptTables
 from lockstep.broker.state.held_pulls import PullHold
 from lockstep.broker.transactions.half_messages import HalfMessage, HalfMessages
 from lockstep.broker.transactions.recovery import mark_of, open_halves, unmarked

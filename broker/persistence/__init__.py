@@ -1,0 +1,1 @@
+"""What a broker keeps in files: durable replies, its store, its tables."""
