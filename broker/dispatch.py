@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.name_server import NameServer
+from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.processors import (
     broker_admin,
     client,

@@ -11,10 +11,10 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connections import Connections
 from lockstep.broker.delays.due_timer import DueTimer
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
-from lockstep.broker.name_server import NameServer
+from lockstep.broker.name_server.name_server import NameServer
+from lockstep.broker.name_server.registration import Registration
 from lockstep.broker.processors.pull import sweep_held_pulls, wake_held_pulls
 from lockstep.broker.processors.transaction import check_transactions
-from lockstep.broker.registration import Registration
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.stats import SAMPLE_INTERVAL_MS
 from lockstep.protocol.bodies.broker import TopicConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
-from lockstep.broker.name_server import NameServer
+from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.processors.pull import wake_held_pulls
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from lockstep.broker.dispatch import BROKER_HANDLERS, NAME_SERVER_HANDLERS, dispatch
-from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies.broker import TopicConfigs
 from lockstep.protocol.bodies.fastjson import loads
 from lockstep.protocol.codes import RequestCode, SerializeType, request_name

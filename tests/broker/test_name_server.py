@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.broker.config import NameServerConfig
 from lockstep.broker.dispatch import NAME_SERVER_HANDLERS, dispatch
-from lockstep.broker.name_server import BrokerIdentity, NameServer, NameServerFull
+from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer, NameServerFull
 from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.broker.config import BrokerConfig, NameServerConfig
-from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs, TopicList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.name_server import KvTable, SystemTopicList

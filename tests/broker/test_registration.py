@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.protocol.bodies.broker import TopicConfig, TopicConfigs
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from lockstep.broker.config import NameServerConfig
 from lockstep.broker.connection import Connection
-from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
+from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG, KvConfigManager
 from lockstep.broker.state.limits import LimitLog
 from lockstep.broker.state.sliced_work import SlicedWork
 from lockstep.protocol.bodies.broker import (

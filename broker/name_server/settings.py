@@ -1,7 +1,7 @@
 """Key-value configs and the settings of a name server: codes 100, 101, 102, 219, 318, 319 (wire.md 2.7)."""
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.name_server import NameServer, NameServerFull
+from lockstep.broker.name_server.name_server import NameServer, NameServerFull
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.settings_body import encode_settings, updated_settings
 from lockstep.protocol.bodies.codec import encode_body

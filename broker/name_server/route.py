@@ -4,11 +4,11 @@ import zlib
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG
-from lockstep.broker.name_server import BrokerIdentity, NameServer, NameServerFull
+from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG
+from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer, NameServerFull
+from lockstep.broker.name_server.registration_body import decode_compressed_registration
 from lockstep.broker.processors.in_steps import AnswerSteps, answer_in_steps
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.broker.processors.registration_body import decode_compressed_registration
 from lockstep.broker.processors.request_body import read_body
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfigs, TopicList
 from lockstep.protocol.bodies.codec import encode_body

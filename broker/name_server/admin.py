@@ -3,7 +3,7 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.name_server import NameServer
+from lockstep.broker.name_server.name_server import NameServer
 from lockstep.protocol.bodies.broker import TopicList
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import SystemTopicList

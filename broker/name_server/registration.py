@@ -11,8 +11,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.kv_config import ORDER_TOPIC_CONFIG
-from lockstep.broker.name_server import BrokerIdentity, NameServer
+from lockstep.broker.name_server.kv_config import ORDER_TOPIC_CONFIG
+from lockstep.broker.name_server.name_server import BrokerIdentity, NameServer
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.sliced_work import Steps
 from lockstep.broker.state.topics import TopicConfigManager

@@ -1,0 +1,1 @@
+"""The name server that a broker carries: routes, registrations, configurations."""
