@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-    from lockstep.broker.control_server import ControlServer
+    from lockstep.broker.fault_api.server import ControlServer
     from lockstep.broker.options import Options
     from lockstep.broker.server import BrokerServer
     from lockstep.broker.start_log import StartLog
@@ -107,7 +107,7 @@ def _make_servers(options: "Options", log: "StartLog") -> "tuple[BrokerServer, C
     runtime = AsyncioRuntime(host=options.config.advertised_host)
     if options.control_port is None:
         return BrokerServer(options.config, runtime, log, tell=_tell), None
-    from lockstep.broker.control_server import make_controlled  # no other broker needs it
+    from lockstep.broker.fault_api.server import make_controlled  # no other broker needs it
 
     return make_controlled(options.config, runtime, log, _tell)
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.control import REQUESTS_KEPT_MAX, Control, PushedError, code_of
-from lockstep.broker.control_calls import CallError, ControlledBroker
-from lockstep.broker.control_server import ControlledGate
+from lockstep.broker.fault_api.calls import CallError, ControlledBroker
+from lockstep.broker.fault_api.faults import REQUESTS_KEPT_MAX, Control, PushedError, code_of
+from lockstep.broker.fault_api.server import ControlledGate
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType

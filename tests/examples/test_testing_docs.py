@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.broker.control_calls import CALLS
+from lockstep.broker.fault_api.calls import CALLS
 from lockstep.client import LockstepBroker
 from tests.client.plugin_project import Project
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.control import Control, PushedError, code_of
+from lockstep.broker.fault_api.faults import Control, PushedError, code_of
 from lockstep.broker.server import BrokerServer, CannotListen
 from lockstep.protocol.bodies.codec import as_list, take
 from lockstep.protocol.codes import ResponseCode

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.control import Control
-from lockstep.broker.control_calls import CallError, ControlledBroker
+from lockstep.broker.fault_api.calls import CallError, ControlledBroker
+from lockstep.broker.fault_api.faults import Control
 from lockstep.broker.server import BrokerServer, CannotListen
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, RequestHandler

@@ -1,0 +1,1 @@
+"""The port for tests: clock, faults, and a record of requests."""
