@@ -2,8 +2,8 @@
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.name_server.name_server import NameServer, NameServerFull
+from lockstep.broker.processors.admin.settings_body import encode_settings, updated_settings
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.broker.processors.settings_body import encode_settings, updated_settings
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import ResponseCode

@@ -3,8 +3,8 @@
 from typing import Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.processors.admin.settings_body import encode_settings, updated_settings
 from lockstep.broker.processors.refusal import Refusal
-from lockstep.broker.processors.settings_body import encode_settings, updated_settings
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import ResponseCode, SerializeType
