@@ -3,11 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lockstep.client.admin import AdminClient, NotLockstepError
-from lockstep.client.admin_groups import GroupProgress
-from lockstep.client.cli_confirm import asks, confirm
-from lockstep.client.cli_group_topics import all_groups, topics_of_group
-from lockstep.client.cli_output import (
+from lockstep.cli.confirm import asks, confirm
+from lockstep.cli.output import (
     CliError,
     OutputFormat,
     StderrLog,
@@ -17,6 +14,9 @@ from lockstep.client.cli_output import (
     print_rows,
     write_out,
 )
+from lockstep.client.admin import AdminClient, NotLockstepError
+from lockstep.client.admin_groups import GroupProgress
+from lockstep.client.cli_group_topics import all_groups, topics_of_group
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.errors import ProtocolError

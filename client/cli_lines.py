@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from lockstep.client.cli_output import CliError
+from lockstep.cli.output import CliError
 from lockstep.protocol.codes import FRAME_BYTES_MAX
 from lockstep.protocol.model import Message
 from lockstep.remoting.runtime import WorkerPool

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.cli.output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
 from lockstep.client.admin import AdminClient
 from lockstep.client.cli_lock_changes import Change, LockKey, changes
-from lockstep.client.cli_output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.names import check_group

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.client.admin import AdminClient
-from lockstep.client.admin_messages import id_address
-from lockstep.client.cli_confirm import asks, confirm
-from lockstep.client.cli_format import message_row, printable, shown_body
-from lockstep.client.cli_output import (
+from lockstep.cli.confirm import asks, confirm
+from lockstep.cli.format import message_row, printable, shown_body
+from lockstep.cli.output import (
     CliError,
     OutputFormat,
     StderrLog,
@@ -19,8 +17,10 @@ from lockstep.client.cli_output import (
     print_rows,
     write_out,
 )
-from lockstep.client.cli_queues import find_queue, readable_queues
-from lockstep.client.cli_time import moment_ms
+from lockstep.cli.queues import find_queue, readable_queues
+from lockstep.cli.time import moment_ms
+from lockstep.client.admin import AdminClient
+from lockstep.client.admin_messages import id_address
 from lockstep.client.message_track import MessageTrack, track_message
 from lockstep.protocol.bodies.client import CMResult
 from lockstep.protocol.message import MessageExt

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from lockstep.client.cli_options import NameServer, Output, Work
-from lockstep.client.cli_output import OutputFormat, UsageError
+from lockstep.cli.options import NameServer, Output, Work
+from lockstep.cli.output import OutputFormat, UsageError
 
 __all__ = ["offset"]
 

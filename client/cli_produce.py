@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lockstep.cli.options import configured
+from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, json_line, note, progress, write_out
 from lockstep.client.cli_lines import BadLine, ByteReader, Line, LineFormat, LineReader
-from lockstep.client.cli_options import configured
-from lockstep.client.cli_output import CliError, OutputFormat, StderrLog, counted, json_line, note, progress, write_out
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError, SendError, SendOutcome
 from lockstep.client.producer import Producer

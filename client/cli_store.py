@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lockstep.client.cli_output import (
+from lockstep.cli.output import (
     CliError,
     OutputFormat,
     counted,

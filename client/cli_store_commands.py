@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from lockstep.client.cli_options import Output, Work
-from lockstep.client.cli_output import OutputFormat
+from lockstep.cli.options import Output, Work
+from lockstep.cli.output import OutputFormat
 
 __all__ = ["store"]
 
@@ -50,7 +50,7 @@ def _dump(
     ] = None,
 ) -> Work:
     """Print messages in the order of the log, one JSON object a line as `lockstep consume` prints them."""
-    from lockstep.client.cli_format import format_json, parse_format
+    from lockstep.cli.format import format_json, parse_format
     from lockstep.client.cli_store_dump import DumpOptions, dump_store
 
     message_format = parse_format(line_format) if line_format is not None else format_json

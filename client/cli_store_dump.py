@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from lockstep.client.cli_format import MessageFormat
-from lockstep.client.cli_output import CliError, note, write_out
+from lockstep.cli.format import MessageFormat
+from lockstep.cli.output import CliError, note, write_out
 from lockstep.client.cli_store import opened_store
 from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.errors import ProtocolError

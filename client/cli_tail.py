@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lockstep.cli.format import MessageFormat, format_json, format_line, parse_format
+from lockstep.cli.output import OutputFormat, StderrLog, note, write_out
+from lockstep.cli.queues import find_queue, readable_queues
+from lockstep.cli.time import moment_ms
 from lockstep.client.admin import AdminClient
-from lockstep.client.cli_format import MessageFormat, format_json, format_line, parse_format
-from lockstep.client.cli_output import OutputFormat, StderrLog, note, write_out
-from lockstep.client.cli_queues import find_queue, readable_queues
-from lockstep.client.cli_time import moment_ms
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt

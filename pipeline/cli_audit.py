@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lockstep.client.cli_output import OutputFormat, print_rows
+from lockstep.cli.output import OutputFormat, print_rows
 from lockstep.pipeline.audit import read_traces, transform
 from lockstep.pipeline.cli_errors import note
 from lockstep.pipeline.progress import JobProgress

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lockstep.client.cli_output import OutputFormat, print_rows
+from lockstep.cli.output import OutputFormat, print_rows
 from lockstep.pipeline.cli_errors import UsageError
 from lockstep.pipeline.cli_options import (
     Conf,

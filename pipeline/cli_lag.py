@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lockstep.client.cli_output import OutputFormat, json_line, print_rows, write_out
+from lockstep.cli.output import OutputFormat, json_line, print_rows, write_out
 from lockstep.pipeline.cli_errors import note
 from lockstep.pipeline.jobs.lag import Watched, lag_once, lag_stream, start
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from lockstep.client.cli_output import OutputFormat
+from lockstep.cli.output import OutputFormat
 from lockstep.pipeline.blocking import Addresses
 from lockstep.pipeline.cli_errors import JobFailed, UsageError, is_of_spark, one_line
 from lockstep.remoting.settings import parse_addresses

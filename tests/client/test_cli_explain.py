@@ -1,11 +1,11 @@
-"""`lockstep consume` that gets nothing says why, once for each reason (client/cli_explain.py)."""
+"""`lockstep consume` that gets nothing says why, once for each reason (cli/explain.py)."""
 
 from collections.abc import Callable
 
 import pytest
 
+from lockstep.cli.explain import ConsumeLog, Explainer
 from lockstep.client import AdminClient, ConsumeOrderlyContext, MessageExt, PushConsumer
-from lockstep.client.cli_explain import ConsumeLog, Explainer
 from lockstep.protocol.bodies.broker import ConsumerIdList, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import OffsetResponseHeader

@@ -7,11 +7,11 @@ import json
 import pytest
 from rich.console import Console
 
-from lockstep.client.cli_format import format_json, parse_format
+from lockstep.cli.format import format_json, parse_format
+from lockstep.cli.output import UsageError, seconds
 from lockstep.client.cli_lines import BadLine, Line, LineFormat, LineReader
 from lockstep.client.cli_live import LiveLocks
 from lockstep.client.cli_lock_changes import Change, ChangeKind, changes
-from lockstep.client.cli_output import UsageError, seconds
 from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
 from lockstep.protocol.model import Message, MessageQueue

@@ -6,9 +6,9 @@ import json
 import pytest
 from rich.console import Console
 
-from lockstep.client.cli_format import format_line
+from lockstep.cli.format import format_line
+from lockstep.cli.output import OutputFormat, StderrLog, json_line, note, print_rows
 from lockstep.client.cli_live import LiveLocks
-from lockstep.client.cli_output import OutputFormat, StderrLog, json_line, note, print_rows
 from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from tests.client.messages import message_at

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.client.cli_format import format_json
-from lockstep.client.cli_output import CliError, OutputFormat
+from lockstep.cli.format import format_json
+from lockstep.cli.output import CliError, OutputFormat
 from lockstep.client.cli_store import inspect_store, opened_store, verify_store
 from lockstep.client.cli_store_dump import DumpOptions, dump_store
 from lockstep.remoting.os_storage import OsStorage

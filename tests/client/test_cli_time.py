@@ -2,9 +2,9 @@
 
 import pytest
 
-from lockstep.client.cli_output import CliError, UsageError
-from lockstep.client.cli_queues import find_queue
-from lockstep.client.cli_time import moment_ms
+from lockstep.cli.output import CliError, UsageError
+from lockstep.cli.queues import find_queue
+from lockstep.cli.time import moment_ms
 from lockstep.protocol.model import MessageQueue
 
 NOW_MS = 1_700_000_000_000

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from lockstep.cli.options import Profile
 from lockstep.client import ConsumerConfig
-from lockstep.client.cli_options import Profile
 from lockstep.client.profiles import PROFILES, profiled
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from lockstep.cli.format import format_line, message_row
 from lockstep.client import ConsumerConfig
-from lockstep.client.cli_format import format_line, message_row
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.compression import CompressionType, compress

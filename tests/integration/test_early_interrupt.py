@@ -26,9 +26,9 @@ main()
 @pytest.mark.parametrize(
     ("module", "wanted", "arguments"),
     [
-        ("lockstep.client.cli", "typer", "topic list"),
-        ("lockstep.client.cli", "asyncio", "topic list"),
-        ("lockstep.client.cli", "lockstep.client.cli_store", "store inspect nowhere"),
+        ("lockstep.cli.app", "typer", "topic list"),
+        ("lockstep.cli.app", "asyncio", "topic list"),
+        ("lockstep.cli.app", "lockstep.client.cli_store", "store inspect nowhere"),
         ("lockstep.broker.__main__", "asyncio", ""),
         ("lockstep.broker.__main__", "lockstep.broker.server", ""),
     ],

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-from lockstep.client.cli_output import CliError
+from lockstep.cli.output import CliError
 
 __all__ = ["asks", "confirm"]
 

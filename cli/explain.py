@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from lockstep.cli.output import StderrLog, counted, note, seconds
 from lockstep.client.admin import AdminClient, NotLockstepError
-from lockstep.client.cli_output import StderrLog, counted, note, seconds
 from lockstep.client.errors import ClientError
 from lockstep.client.push_consumer import PushConsumer
 from lockstep.protocol.errors import ProtocolError

@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 
-from lockstep.client.cli_output import UsageError
+from lockstep.cli.output import UsageError
 
 __all__ = ["TIMES", "moment_ms"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from lockstep.cli.output import CliError, UsageError
 from lockstep.client.admin import AdminClient
-from lockstep.client.cli_output import CliError, UsageError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 

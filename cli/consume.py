@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
+from lockstep.cli.explain import ConsumeLog, Explainer
+from lockstep.cli.format import format_json, parse_format
+from lockstep.cli.options import configured
+from lockstep.cli.output import CliError, counted, note, progress, write_out
+from lockstep.cli.time import moment_ms
 from lockstep.client.admin import AdminClient, NotLockstepError
-from lockstep.client.cli_explain import ConsumeLog, Explainer
-from lockstep.client.cli_format import format_json, parse_format
-from lockstep.client.cli_options import configured
-from lockstep.client.cli_output import CliError, counted, note, progress, write_out
-from lockstep.client.cli_time import moment_ms
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
 from lockstep.client.first_offset import DEFAULT_LOOK_BACK_MS

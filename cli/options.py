@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from lockstep.client.cli_output import OutputFormat, UsageError
+from lockstep.cli.output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
 __all__ = ["Group", "NameServer", "Output", "Profile", "ProfileOption", "Properties", "Verbose", "Work", "configured"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from lockstep.client.cli_options import Work
+    from lockstep.cli.options import Work
 
 __all__ = ["main"]
 
@@ -95,7 +95,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
 
 def _told_once() -> "Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]":
     """What a task of ours leaves behind is one line, for the first of them; asyncio would print a traceback each."""
-    from lockstep.client.cli_output import note
+    from lockstep.cli.output import note
 
     told: list[object] = []
 
@@ -127,8 +127,8 @@ def _leave(*_: object) -> None:
 def _status() -> int:
     import typer
 
-    from lockstep.client.cli_commands import app, root
-    from lockstep.client.cli_output import CliError, note
+    from lockstep.cli.commands import app, root
+    from lockstep.cli.output import CliError, note
 
     app.callback(result_callback=_run)(root)
     try:
@@ -148,7 +148,7 @@ def _status() -> int:
 
 def _misused(error: "typer.TyperException") -> int:
     """What typer found wrong; called without a command it hands over the help text as it is."""
-    from lockstep.client.cli_output import note
+    from lockstep.cli.output import note
 
     text = error.format_message()
     if text.startswith("Usage:"):
@@ -160,7 +160,7 @@ def _misused(error: "typer.TyperException") -> int:
 
 
 def _failed(error: Exception) -> int:
-    from lockstep.client.cli_output import note
+    from lockstep.cli.output import note
     from lockstep.client.errors import ClientError
     from lockstep.protocol.errors import LocalProtocolError, ProtocolError
     from lockstep.protocol.filter import FilterError

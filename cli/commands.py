@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from lockstep.cli.options import Group, NameServer, Output, Profile, ProfileOption, Properties, Verbose, Work
+from lockstep.cli.output import OutputFormat, UsageError, unbuffered
 from lockstep.client.cli_message_commands import message
 from lockstep.client.cli_offset_commands import offset
-from lockstep.client.cli_options import Group, NameServer, Output, Profile, ProfileOption, Properties, Verbose, Work
-from lockstep.client.cli_output import OutputFormat, UsageError, unbuffered
 from lockstep.client.cli_store_commands import store
 
 __all__ = ["app", "root"]
@@ -159,7 +159,7 @@ def _consume(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Print messages in order, a JSON object a line, until Ctrl-C."""
-    from lockstep.client.cli_consume import ConsumeOptions, consume
+    from lockstep.cli.consume import ConsumeOptions, consume
 
     options = ConsumeOptions(
         name_server=name_server,
@@ -187,7 +187,7 @@ def _list_topics(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Topics and the number of their queues."""
-    from lockstep.client.cli_topics import list_topics
+    from lockstep.cli.topic import list_topics
 
     return list_topics(name_server, show_all, output)
 
@@ -201,7 +201,7 @@ def _create_topic(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Make a topic."""
-    from lockstep.client.cli_topics import create_topic
+    from lockstep.cli.topic import create_topic
 
     return create_topic(name_server, topic, queues, broker, force)
 
@@ -209,7 +209,7 @@ def _create_topic(
 @topics.command(name="stats")
 def _topic_stats(topic: TopicName, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
     """Offsets of each queue, and when its first and its last message were stored."""
-    from lockstep.client.cli_topics import topic_stats
+    from lockstep.cli.topic import topic_stats
 
     return topic_stats(name_server, topic, output)
 
