@@ -90,8 +90,8 @@ def _produce(
 
     With -o json the result of each is a line on stdout.
     """
-    from lockstep.client.cli_lines import LineFormat, check_word
-    from lockstep.client.cli_produce import ProduceOptions, produce
+    from lockstep.cli.produce.command import ProduceOptions, produce
+    from lockstep.cli.produce.lines import LineFormat, check_word
 
     _only_one(("--key", key is not None), ("--key-field", key_field is not None))
     _only_one(("--text", text), ("--envelope", envelope), ("--body-field", body_field is not None))

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lockstep.cli.format import format_json, parse_format
 from lockstep.cli.output import UsageError, seconds
-from lockstep.client.cli_lines import BadLine, Line, LineFormat, LineReader
+from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader
 from lockstep.client.cli_live import LiveLocks
 from lockstep.client.cli_lock_changes import Change, ChangeKind, changes
 from lockstep.protocol.bodies.broker import LockTableRow

@@ -53,7 +53,7 @@ UNREADABLE: Final = (
     Protection(
         "unreadable-envelope-refused",
         "`produce --envelope` sends the packed bytes of a body that could not be unpacked as a body.",
-        "client/cli_lines.py",
+        "cli/produce/lines.py",
         "    if error is not None:\n",
         "    if False:\n",
         ("tests/client/test_cli_lines.py::test_a_bad_envelope_is_named_with_what_is_wrong",),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lockstep.cli.options import configured
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, json_line, note, progress, write_out
-from lockstep.client.cli_lines import BadLine, ByteReader, Line, LineFormat, LineReader
+from lockstep.cli.produce.lines import BadLine, ByteReader, Line, LineFormat, LineReader
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError, SendError, SendOutcome
 from lockstep.client.producer import Producer
