@@ -217,7 +217,7 @@ def _topic_stats(topic: TopicName, output: Output = OutputFormat.TABLE, name_ser
 @groups.command(name="list")
 def _list_groups(output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
     """Groups that are online or have offsets stored."""
-    from lockstep.client.cli_groups import list_groups
+    from lockstep.cli.group.command import list_groups
 
     return list_groups(name_server, output)
 
@@ -230,7 +230,7 @@ def _describe_group(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Members and how they consume; owner, offsets and lag of each queue; rates and means of each member."""
-    from lockstep.client.cli_groups import describe_group
+    from lockstep.cli.group.command import describe_group
 
     return describe_group(name_server, group, topic, output)
 
@@ -245,7 +245,7 @@ def _delete_group(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Forget a group that is not online, with its offsets."""
-    from lockstep.client.cli_groups import delete_group
+    from lockstep.cli.group.command import delete_group
 
     return delete_group(name_server, group, with_topics, yes)
 

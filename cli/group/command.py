@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockstep.cli.confirm import asks, confirm
+from lockstep.cli.group.topics import all_groups, topics_of_group
 from lockstep.cli.output import (
     CliError,
     OutputFormat,
@@ -16,7 +17,6 @@ from lockstep.cli.output import (
 )
 from lockstep.client.admin import AdminClient, NotLockstepError
 from lockstep.client.admin_groups import GroupProgress
-from lockstep.client.cli_group_topics import all_groups, topics_of_group
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.errors import ProtocolError
