@@ -253,7 +253,7 @@ def _delete_group(
 @locks.command(name="list")
 def _list_locks(group: Group = None, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
     """Who holds which queue, since when, and for how long yet."""
-    from lockstep.client.cli_locks import list_locks
+    from lockstep.cli.lock.command import list_locks
 
     return list_locks(name_server, group, output)
 
@@ -269,7 +269,7 @@ def _watch_locks(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """See locks change hands: a live table, or off the terminal, and with JSON, a line a change."""
-    from lockstep.client.cli_locks import WatchOptions, watch_locks
+    from lockstep.cli.lock.command import WatchOptions, watch_locks
 
     options = WatchOptions(
         name_server=name_server,

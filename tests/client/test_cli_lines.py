@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from lockstep.cli.format import format_json, parse_format
+from lockstep.cli.lock.changes import Change, ChangeKind, changes
+from lockstep.cli.lock.live import LiveLocks
 from lockstep.cli.output import UsageError, seconds
 from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader
-from lockstep.client.cli_live import LiveLocks
-from lockstep.client.cli_lock_changes import Change, ChangeKind, changes
 from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
 from lockstep.protocol.model import Message, MessageQueue

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from lockstep.cli.lock.changes import Change, LockKey, changes
 from lockstep.cli.output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
 from lockstep.client.admin import AdminClient
-from lockstep.client.cli_lock_changes import Change, LockKey, changes
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.names import check_group
@@ -121,7 +121,7 @@ def _view(options: WatchOptions) -> tuple[AbstractContextManager[Any], Show]:
     if options.output is OutputFormat.JSON:
         return nullcontext(), _show_json
     if options.live:
-        from lockstep.client.cli_live import LiveLocks
+        from lockstep.cli.lock.live import LiveLocks
 
         live = LiveLocks()
         return live, live.show

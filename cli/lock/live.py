@@ -8,8 +8,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lockstep.cli.lock.changes import Change, ChangeKind
 from lockstep.cli.output import clock, counted, seconds
-from lockstep.client.cli_lock_changes import Change, ChangeKind
 from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import printable
