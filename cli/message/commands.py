@@ -28,7 +28,7 @@ def _get(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """A message by its id, whole, and which groups have consumed it."""
-    from lockstep.client.cli_message import get_message
+    from lockstep.cli.message.message import get_message
 
     return get_message(name_server, message_id, topic, output)
 
@@ -48,7 +48,7 @@ def _hand(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Have a member's listener called with a message once more, whatever the offsets are; status 1 when it fails."""
-    from lockstep.client.cli_message import HandOptions, hand_message
+    from lockstep.cli.message.message import HandOptions, hand_message
 
     options = HandOptions(
         name_server=name_server,
@@ -81,7 +81,7 @@ def _find(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Messages of a key, oldest first, or the one at an offset of a queue."""
-    from lockstep.client.cli_message import FindOptions, find_messages
+    from lockstep.cli.message.message import FindOptions, find_messages
 
     if (key is None) == (queue is None):
         raise UsageError("give either --key or --queue with --offset")
@@ -133,7 +133,7 @@ def _tail(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """The last messages of a topic, a line each, whoever consumes them; -o json prints JSON objects."""
-    from lockstep.client.cli_tail import TailOptions, tail_messages
+    from lockstep.cli.message.tail import TailOptions, tail_messages
 
     options = TailOptions(
         name_server=name_server,
