@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from lockstep.cli.message.commands import message
+from lockstep.cli.offset.commands import offset
 from lockstep.cli.options import Group, NameServer, Output, Profile, ProfileOption, Properties, Verbose, Work
 from lockstep.cli.output import OutputFormat, UsageError, unbuffered
-from lockstep.client.cli_offset_commands import offset
 from lockstep.client.cli_store_commands import store
 
 __all__ = ["app", "root"]

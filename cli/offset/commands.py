@@ -27,7 +27,7 @@ def _show(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """What a group has committed of each queue, between the first and the next message, and its lag."""
-    from lockstep.client.cli_offset import show_offsets
+    from lockstep.cli.offset.offset import show_offsets
 
     return show_offsets(name_server, group, topic, output)
 
@@ -59,7 +59,7 @@ def _reset(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Put a group elsewhere in a topic: members that are online are told, else the offsets are stored."""
-    from lockstep.client.cli_offset import ResetOptions, reset_offsets
+    from lockstep.cli.offset.offset import ResetOptions, reset_offsets
 
     if (to_time is None) == (to_offset is None):
         raise UsageError("give either --to-time or --to-offset")
@@ -93,7 +93,7 @@ def _seek(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Set the offset of one queue, while nobody of the group is online."""
-    from lockstep.client.cli_offset import SeekOptions, seek_offset
+    from lockstep.cli.offset.offset import SeekOptions, seek_offset
 
     if place not in ("earliest", "latest") and not (place.isascii() and place.isdigit() and len(place) < 20):
         raise UsageError(f"--offset {place!r}: give a number, earliest or latest")
