@@ -14,7 +14,7 @@ from lockstep.cli.message.commands import message
 from lockstep.cli.offset.commands import offset
 from lockstep.cli.options import Group, NameServer, Output, Profile, ProfileOption, Properties, Verbose, Work
 from lockstep.cli.output import OutputFormat, UsageError, unbuffered
-from lockstep.client.cli_store_commands import store
+from lockstep.cli.store.commands import store
 
 __all__ = ["app", "root"]
 

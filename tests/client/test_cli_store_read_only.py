@@ -10,8 +10,8 @@ import pytest
 
 from lockstep.cli.format import format_json
 from lockstep.cli.output import CliError, OutputFormat
-from lockstep.client.cli_store import inspect_store, opened_store, verify_store
-from lockstep.client.cli_store_dump import DumpOptions, dump_store
+from lockstep.cli.store.dump import DumpOptions, dump_store
+from lockstep.cli.store.inspect import inspect_store, opened_store, verify_store
 from lockstep.remoting.os_storage import OsStorage
 from tests.broker.test_store_damage import whole
 from tests.commands import SCRIPTS, TIMEOUT_S

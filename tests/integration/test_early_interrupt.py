@@ -28,7 +28,7 @@ main()
     [
         ("lockstep.cli.app", "typer", "topic list"),
         ("lockstep.cli.app", "asyncio", "topic list"),
-        ("lockstep.cli.app", "lockstep.client.cli_store", "store inspect nowhere"),
+        ("lockstep.cli.app", "lockstep.cli.store.inspect", "store inspect nowhere"),
         ("lockstep.broker.__main__", "asyncio", ""),
         ("lockstep.broker.__main__", "lockstep.broker.server", ""),
     ],

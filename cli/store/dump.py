@@ -5,7 +5,7 @@ from typing import Final
 
 from lockstep.cli.format import MessageFormat
 from lockstep.cli.output import CliError, note, write_out
-from lockstep.client.cli_store import opened_store
+from lockstep.cli.store.inspect import opened_store
 from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.message import decode_messages

@@ -21,7 +21,7 @@ Folder = Annotated[str, typer.Argument(metavar="DIR", help="What the broker was 
 @store.command(name="inspect")
 def _inspect(folder: Folder, output: Output = OutputFormat.TABLE) -> Work:
     """What is in it: the log, queues, groups. Quick, as messages are not read."""
-    from lockstep.client.cli_store import inspect_store
+    from lockstep.cli.store.inspect import inspect_store
 
     return partial(inspect_store, folder, output)
 
@@ -32,7 +32,7 @@ def _verify(folder: Folder, output: Output = OutputFormat.TABLE) -> Work:
 
     What a crash leaves unfinished, and a broker puts in order when it starts, is listed too but is no damage.
     """
-    from lockstep.client.cli_store import verify_store
+    from lockstep.cli.store.inspect import verify_store
 
     return partial(verify_store, folder, output)
 
@@ -51,7 +51,7 @@ def _dump(
 ) -> Work:
     """Print messages in the order of the log, one JSON object a line as `lockstep consume` prints them."""
     from lockstep.cli.format import format_json, parse_format
-    from lockstep.client.cli_store_dump import DumpOptions, dump_store
+    from lockstep.cli.store.dump import DumpOptions, dump_store
 
     message_format = parse_format(line_format) if line_format is not None else format_json
     return partial(dump_store, folder, DumpOptions(message_format, topic, queue, offset, count))
