@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from lockstep.client.lite_pull_consumer import LitePullConsumer
     from lockstep.client.message_selector import MessageSelector
     from lockstep.client.offset_store import ReadOffsetType
-    from lockstep.client.plugin_broker import LockstepBroker
     from lockstep.client.producer import Producer, SendCallback
     from lockstep.client.pull_call import PullResult, PullStatus
     from lockstep.client.pull_config import LitePullConsumerConfig, PullConsumerConfig
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     from lockstep.protocol.compression import CompressionType
     from lockstep.protocol.message import MessageExt
     from lockstep.protocol.model import Message, MessageQueue
+    from lockstep.testing.broker import LockstepBroker
 
 __all__ = [
     "AdminClient",
@@ -188,7 +188,7 @@ EXPORTS = {
     "lockstep.client.lite_pull_consumer": "LitePullConsumer",
     "lockstep.client.message_selector": "MessageSelector",
     "lockstep.client.offset_store": "ReadOffsetType",
-    "lockstep.client.plugin_broker": "LockstepBroker",
+    "lockstep.testing.broker": "LockstepBroker",
     "lockstep.client.producer": "Producer SendCallback",
     "lockstep.client.pull_call": "PullResult PullStatus",
     "lockstep.client.pull_config": "LitePullConsumerConfig PullConsumerConfig",

@@ -22,10 +22,10 @@ def project(tmp_path: Path) -> Project:
 
 def test_importing_the_plugin_imports_nothing_heavy() -> None:
     """Every run of pytest imports it, used or not: it brings no asyncio, no broker, nothing of anybody else."""
-    look = "before = set(sys.modules); import lockstep.client.pytest_plugin; print(*set(sys.modules) - before)"
+    look = "before = set(sys.modules); import lockstep.testing.plugin; print(*set(sys.modules) - before)"
     command = [sys.executable, "-c", f"import pytest, sys; {look}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    client = {"lockstep", "lockstep.client", "lockstep.client.pytest_plugin"}
+    client = {"lockstep", "lockstep.client", "lockstep.testing.plugin"}
     ours = client | {"lockstep.remoting", "lockstep.remoting.lazy"}
     assert set(done.stdout.split()) == ours
 
@@ -37,7 +37,7 @@ def test_a_run_that_does_not_want_a_broker_starts_none(project: Project) -> None
 
         def test_it(pytestconfig):
             assert pytestconfig.pluginmanager.hasplugin("lockstep")
-            assert "lockstep.client.plugin_session" not in sys.modules
+            assert "lockstep.testing.session" not in sys.modules
     """)  # fmt: skip
     assert project.run().counts() == {"passed": 1}
 

@@ -76,11 +76,11 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "remoting/clocks.py": ({"time."}, "it is the clock behind the door"),
     "remoting/os_storage.py": ({"os.", "pathlib."}, "it is the disk behind the door"),
     "remoting/manual_clock.py": ({"socket."}, "a port is kept while a broker is down"),
-    "client/plugin_control.py": (
+    "testing/control.py": (
         {"socket.", "threading."},
         "it runs inside of somebody's test, which may have no loop",
     ),
-    "client/plugin_process.py": ({"subprocess.", "select.", "tempfile.", "time."}, "likewise, and it starts a process"),
+    "testing/process.py": ({"subprocess.", "select.", "tempfile.", "time."}, "likewise, and it starts a process"),
 }
 
 # A process begins at `__main__` or at a command of pyproject.toml; there, and only there, it makes its loop.

@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
-from lockstep.client.plugin_broker import LockstepBroker
-from lockstep.client.plugin_control import ControlConnection
-from lockstep.client.plugin_process import Addresses, BrokerFailed, BrokerProcess
+from lockstep.testing.broker import LockstepBroker
+from lockstep.testing.control import ControlConnection
+from lockstep.testing.process import Addresses, BrokerFailed, BrokerProcess
 
 __all__ = ["BrokerSession"]
 

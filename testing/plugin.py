@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from lockstep.client.plugin_broker import LockstepBroker
-    from lockstep.client.plugin_session import BrokerSession
+    from lockstep.testing.broker import LockstepBroker
+    from lockstep.testing.session import BrokerSession
 
 __all__ = ["lockstep_broker", "lockstep_session", "pytest_addoption"]
 
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def lockstep_session(pytestconfig: pytest.Config) -> "Iterator[BrokerSession]":
     """The broker's process, for fixtures of a wider scope than a test; it starts with the first test that needs it."""
-    from lockstep.client.plugin_session import BrokerSession
+    from lockstep.testing.session import BrokerSession
 
     options = [*pytestconfig.getini("lockstep_broker_args"), *shlex.split(pytestconfig.option.lockstep_broker_args)]
     session = BrokerSession(options)

@@ -5,7 +5,7 @@ import socket
 import threading
 from typing import Any, Final
 
-from lockstep.client.plugin_process import BrokerFailed, BrokerProcess
+from lockstep.testing.process import BrokerFailed, BrokerProcess
 
 __all__ = ["ControlConnection"]
 

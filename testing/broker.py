@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lockstep.client.plugin_control import ControlConnection
-from lockstep.client.plugin_process import Addresses
+from lockstep.testing.control import ControlConnection
+from lockstep.testing.process import Addresses
 
 __all__ = ["Codes", "LockRow", "LockstepBroker", "RecordedRequest"]
 

@@ -1,0 +1,1 @@
+"""Broker processes for tests, and the pytest plugin."""
