@@ -58,26 +58,26 @@ if TYPE_CHECKING:
     from lockstep.client.lite_pull_consumer import LitePullConsumer
     from lockstep.client.message_selector import MessageSelector
     from lockstep.client.offset_store import ReadOffsetType
-    from lockstep.client.producer import Producer, SendCallback
-    from lockstep.client.pull_call import PullResult, PullStatus
-    from lockstep.client.pull_config import LitePullConsumerConfig, PullConsumerConfig
-    from lockstep.client.pull_consumer import MessageQueueListener, PullConsumer
-    from lockstep.client.push_consumer import PushConsumer
-    from lockstep.client.queue_watch import TopicMessageQueueChangeListener
-    from lockstep.client.replies import ReplyMessage, reply_message
-    from lockstep.client.selector import (
+    from lockstep.client.producer.producer import Producer, SendCallback
+    from lockstep.client.producer.replies import ReplyMessage, reply_message
+    from lockstep.client.producer.result import SendResult
+    from lockstep.client.producer.selectors import (
         MessageQueueSelector,
         select_by_hash,
         select_by_machine_room,
         select_by_random,
     )
-    from lockstep.client.send_result import SendResult
-    from lockstep.client.transaction_producer import (
+    from lockstep.client.producer.transaction import (
         HalfMessage,
         TransactionListener,
         TransactionProducer,
         TransactionSendResult,
     )
+    from lockstep.client.pull_call import PullResult, PullStatus
+    from lockstep.client.pull_config import LitePullConsumerConfig, PullConsumerConfig
+    from lockstep.client.pull_consumer import MessageQueueListener, PullConsumer
+    from lockstep.client.push_consumer import PushConsumer
+    from lockstep.client.queue_watch import TopicMessageQueueChangeListener
     from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.codes import SerializeType
     from lockstep.protocol.compression import CompressionType
@@ -189,16 +189,16 @@ EXPORTS = {
     "lockstep.client.message_selector": "MessageSelector",
     "lockstep.client.offset_store": "ReadOffsetType",
     "lockstep.testing.broker": "LockstepBroker",
-    "lockstep.client.producer": "Producer SendCallback",
+    "lockstep.client.producer.producer": "Producer SendCallback",
     "lockstep.client.pull_call": "PullResult PullStatus",
     "lockstep.client.pull_config": "LitePullConsumerConfig PullConsumerConfig",
     "lockstep.client.pull_consumer": "MessageQueueListener PullConsumer",
     "lockstep.client.push_consumer": "PushConsumer",
     "lockstep.client.queue_watch": "TopicMessageQueueChangeListener",
-    "lockstep.client.replies": "ReplyMessage reply_message",
-    "lockstep.client.selector": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",
-    "lockstep.client.send_result": "SendResult",
-    "lockstep.client.transaction_producer": (
+    "lockstep.client.producer.replies": "ReplyMessage reply_message",
+    "lockstep.client.producer.selectors": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",
+    "lockstep.client.producer.result": "SendResult",
+    "lockstep.client.producer.transaction": (
         "HalfMessage TransactionListener TransactionProducer TransactionSendResult"
     ),
     "lockstep.protocol.codes": "SerializeType",

@@ -19,7 +19,7 @@ from lockstep.client.hooks import (
     SendMessageHook,
 )
 from lockstep.client.listener import ConsumeConcurrentlyStatus
-from lockstep.client.send_result import SendResult
+from lockstep.client.producer.result import SendResult
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue

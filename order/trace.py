@@ -12,8 +12,8 @@ from typing import Any
 
 from lockstep.client.errors import SendOutcome
 from lockstep.client.message_key import SHARDING_KEY_OF, KeyOf
-from lockstep.client.send_request import Outgoing
-from lockstep.client.send_result import SendResult
+from lockstep.client.producer.request import Outgoing
+from lockstep.client.producer.result import SendResult
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.runtime import Runtime

@@ -10,8 +10,8 @@ from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, json
 from lockstep.cli.produce.lines import BadLine, ByteReader, Line, LineFormat, LineReader
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError, SendError, SendOutcome
-from lockstep.client.producer import Producer
-from lockstep.client.send_result import SendResult
+from lockstep.client.producer.producer import Producer
+from lockstep.client.producer.result import SendResult
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_topic

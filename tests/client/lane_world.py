@@ -10,9 +10,9 @@ from lockstep.broker.state.send_sequences import SendLanes
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.send_ordered import OrderedSender
-from lockstep.client.send_request import SendRequests
-from lockstep.client.send_result import SendResult
+from lockstep.client.producer.ordered import OrderedSender
+from lockstep.client.producer.request import SendRequests
+from lockstep.client.producer.result import SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader

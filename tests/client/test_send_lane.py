@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lockstep.client.send_lane import LaneBrokenError, LaneNumber, SendLane
+from lockstep.client.producer.sequencer import LaneBrokenError, LaneNumber, SendLane
 from lockstep.protocol.model import MessageQueue
 
 QUEUE = MessageQueue("T", "broker-a", 0)

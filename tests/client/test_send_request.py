@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from lockstep.client import Message, MessageQueue, ProducerConfig, SendError, SendOutcome
-from lockstep.client.replies import ReplyMessage
-from lockstep.client.send_lane import LaneNumber
-from lockstep.client.send_request import SendRequests, common_sharding_key, read_send_reply
+from lockstep.client.producer.replies import ReplyMessage
+from lockstep.client.producer.request import SendRequests, common_sharding_key, read_send_reply
+from lockstep.client.producer.sequencer import LaneNumber
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError

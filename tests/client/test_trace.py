@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import Message, ProducerConfig, SendOutcome, SendResult
-from lockstep.client.send_request import Outgoing, SendRequests
+from lockstep.client.producer.request import Outgoing, SendRequests
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.ids import UniqueKeyMaker
 from tests.client.messages import message_at

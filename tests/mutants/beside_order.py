@@ -35,7 +35,7 @@ BESIDE_ORDER: Final = (
     Protection(
         "flag-of-retry",
         "A retry that the consumer sends itself loses the flag of its message.",
-        "client/inner_producer.py",
+        "client/producer/retries.py",
         "            message.flag,\n",
         "            0,\n",
         ("tests/client/test_send_back.py",),

@@ -55,7 +55,7 @@ SENDING: Final = (
     Protection(
         "companions-settled-first",
         "A new generation of sends leaves while sends of the old one are unsettled.",
-        "client/send_lane.py",
+        "client/producer/sequencer.py",
         "        self._stale = self._in_flight\n",
         "        self._stale = 0\n",
         SENDS,

@@ -12,13 +12,13 @@ from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
 from lockstep.client.instance import BrokerCall, MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
-from lockstep.client.publish_queues import PublishQueues
-from lockstep.client.request_reply import Replies, RequestMessage
-from lockstep.client.selector import MessageQueueSelector, select_by_hash
-from lockstep.client.send_anywhere import AnywhereSender
-from lockstep.client.send_ordered import OrderedSender
-from lockstep.client.send_request import Outgoing, SendRequests, common_sharding_key
-from lockstep.client.send_result import SendResult
+from lockstep.client.producer.ordered import OrderedSender
+from lockstep.client.producer.publish_queues import PublishQueues
+from lockstep.client.producer.request import Outgoing, SendRequests, common_sharding_key
+from lockstep.client.producer.request_reply import Replies, RequestMessage
+from lockstep.client.producer.result import SendResult
+from lockstep.client.producer.round_robin import AnywhereSender
+from lockstep.client.producer.selectors import MessageQueueSelector, select_by_hash
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host

@@ -6,9 +6,9 @@ from functools import partial
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.send_lane import LaneBrokenError, LaneNumber, SendLane
-from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
-from lockstep.client.send_result import SendResult
+from lockstep.client.producer.request import Outgoing, SendRequests, read_send_reply
+from lockstep.client.producer.result import SendResult
+from lockstep.client.producer.sequencer import LaneBrokenError, LaneNumber, SendLane
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
-from lockstep.client.fault_latency import FaultLatency
 from lockstep.client.hooks import CommunicationMode
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.publish_queues import PublishQueues
-from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
-from lockstep.client.send_result import SEND_OK, SendResult
+from lockstep.client.producer.fault_latency import FaultLatency
+from lockstep.client.producer.publish_queues import PublishQueues
+from lockstep.client.producer.request import Outgoing, SendRequests, read_send_reply
+from lockstep.client.producer.result import SEND_OK, SendResult
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue

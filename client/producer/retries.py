@@ -5,9 +5,9 @@ from typing import Final
 from lockstep.client.config import ClientConfig, ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
 from lockstep.client.instance import MQClientInstance
-from lockstep.client.publish_queues import PublishQueues
-from lockstep.client.send_anywhere import AnywhereSender
-from lockstep.client.send_request import Outgoing, SendRequests, read_send_reply
+from lockstep.client.producer.publish_queues import PublishQueues
+from lockstep.client.producer.request import Outgoing, SendRequests, read_send_reply
+from lockstep.client.producer.round_robin import AnywhereSender
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.ids import UniqueKeyMaker, pack_host

@@ -8,9 +8,9 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CommunicationMode, SendMessageContext
-from lockstep.client.replies import ReplyMessage
-from lockstep.client.send_lane import LaneNumber
-from lockstep.client.send_result import SendResult, SendStatus
+from lockstep.client.producer.replies import ReplyMessage
+from lockstep.client.producer.result import SendResult, SendStatus
+from lockstep.client.producer.sequencer import LaneNumber
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag, response_name
 from lockstep.protocol.command import RemotingCommand

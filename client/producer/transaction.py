@@ -16,9 +16,9 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, LocalTransactionState
 from lockstep.client.instance import BrokerCall, MQClientInstance
-from lockstep.client.producer import Producer, ProducerParts
-from lockstep.client.request_reply import introduce
-from lockstep.client.send_result import SEND_OK, SendResult
+from lockstep.client.producer.producer import Producer, ProducerParts
+from lockstep.client.producer.request_reply import introduce
+from lockstep.client.producer.result import SEND_OK, SendResult
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, SysFlag
 from lockstep.protocol.command import RemotingCommand

@@ -1,0 +1,1 @@
+"""Producers: ordered and unordered sends, transactions, requests with answers."""
