@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.errors import ClientError, TopicNotFoundError
-from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, TopicRouteData
 from lockstep.protocol.bodies.codec import WireBody, decode_body

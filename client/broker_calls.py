@@ -6,7 +6,7 @@ from typing import Any, Final
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.instance import BrokerCall, MQClientInstance
+from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody

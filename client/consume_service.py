@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from lockstep.client.call_start import CallStarts
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.listener import ListenerCall
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue

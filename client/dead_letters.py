@@ -1,7 +1,7 @@
 """Giving up on a message in orderly mode: sent to the retry topic, it becomes a dead letter (wire.md 10.3)."""
 
 from lockstep.client.config import ClientConfig
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.producer.retries import InnerProducer
 from lockstep.order.trace import TraceWriter

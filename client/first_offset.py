@@ -2,7 +2,7 @@
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import ClientError
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.offset_store import NO_OFFSET, OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere

@@ -8,7 +8,7 @@ from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_aver
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import FilterMessageHook
-from lockstep.client.instance import name_server_addresses
+from lockstep.client.instance.client import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.lite_engine import LiteEngine
 from lockstep.client.message_selector import Expression, subscription_of

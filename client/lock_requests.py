@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from lockstep.client.errors import ConsumerError
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import ClientConfigBody, SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.errors import shown

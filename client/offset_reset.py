@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import Locks

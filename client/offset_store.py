@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import ClassVar
 
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (

@@ -9,7 +9,7 @@ from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.errors import ClientError
 from lockstep.client.flow_control import FlowControl
 from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.offset_store import OffsetStore
 from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.pull_call import PullCalls, PullRequest, PullResult, PullSource, PullStatus

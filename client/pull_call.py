@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from lockstep.client.errors import NoRouteError
 from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import MASTER_ID, PullSysFlag, RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.broker_calls import BrokerCalls
-from lockstep.client.client_registry import GroupClaim, claim_group
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
+from lockstep.client.instance.registry import GroupClaim, claim_group
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
 from lockstep.client.message_selector import check_at_brokers
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore

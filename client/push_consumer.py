@@ -1,12 +1,12 @@
 """PushConsumer: pulls by itself and calls the listener, message after message or without order (wire.md 12.2)."""
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
-from lockstep.client.client_registry import claim_group
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
-from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.instance.client import MQClientInstance, name_server_addresses
+from lockstep.client.instance.registry import claim_group
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.listener import AnyListener
 from lockstep.client.message_key import MessageKey, key_function

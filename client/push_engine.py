@@ -14,7 +14,7 @@ from lockstep.client.dead_letters import DeadLetters
 from lockstep.client.first_offset import FirstOffset
 from lockstep.client.flow_control import FlowControl
 from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.listener import AnyListener, ListenerCall
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
 from lockstep.client.message_key import KeyOf

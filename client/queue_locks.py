@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.lock_requests import LockRequests, Queues, by_broker
 from lockstep.client.lock_states import (
     NO_LOCK,

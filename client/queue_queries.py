@@ -4,7 +4,7 @@ from typing import Any
 
 from lockstep.client.admin_messages import id_address
 from lockstep.client.errors import TopicNotFoundError
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig, Message, Producer, ProducerConfig, PushConsumer
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.name_server import KvTable

@@ -5,7 +5,7 @@ from functools import partial
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.request import Outgoing, SendRequests, read_send_reply
 from lockstep.client.producer.result import SendResult
 from lockstep.client.producer.sequencer import LaneBrokenError, LaneNumber, SendLane

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from lockstep.client.client_registry import GroupClaim, claim_group
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
-from lockstep.client.instance import BrokerCall, MQClientInstance, name_server_addresses
+from lockstep.client.instance.client import BrokerCall, MQClientInstance, name_server_addresses
+from lockstep.client.instance.registry import GroupClaim, claim_group
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.producer.ordered import OrderedSender
 from lockstep.client.producer.publish_queues import PublishQueues

@@ -3,7 +3,7 @@
 import asyncio
 
 from lockstep.client.errors import NoRouteError
-from lockstep.client.routes import Routes
+from lockstep.client.instance.routes import Routes
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC
 

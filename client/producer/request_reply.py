@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from ipaddress import ip_address
 
 from lockstep.client.errors import NoRouteError, RequestTimeoutError
-from lockstep.client.instance import BrokerCall, MQClientInstance
+from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

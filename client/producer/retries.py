@@ -4,7 +4,7 @@ from typing import Final
 
 from lockstep.client.config import ClientConfig, ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.publish_queues import PublishQueues
 from lockstep.client.producer.request import Outgoing, SendRequests, read_send_reply
 from lockstep.client.producer.round_robin import AnywhereSender

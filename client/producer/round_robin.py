@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
 from lockstep.client.hooks import CommunicationMode
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.fault_latency import FaultLatency
 from lockstep.client.producer.publish_queues import PublishQueues
 from lockstep.client.producer.request import Outgoing, SendRequests, read_send_reply

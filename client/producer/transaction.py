@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, LocalTransactionState
-from lockstep.client.instance import BrokerCall, MQClientInstance
+from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.producer.producer import Producer, ProducerParts
 from lockstep.client.producer.request_reply import introduce
 from lockstep.client.producer.result import SEND_OK, SendResult

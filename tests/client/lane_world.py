@@ -9,7 +9,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.state.send_sequences import SendLanes
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.ordered import OrderedSender
 from lockstep.client.producer.request import SendRequests
 from lockstep.client.producer.result import SendResult

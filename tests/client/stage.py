@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from lockstep.client.config import ClientConfig
-from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from lockstep.protocol.bodies.codec import WireBody, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode

@@ -19,7 +19,7 @@ from lockstep.client import (
     PushConsumer,
     ServiceState,
 )
-from lockstep.client.client_registry import claim_group
+from lockstep.client.instance.registry import claim_group
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.codes import RequestCode

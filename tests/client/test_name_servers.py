@@ -6,8 +6,8 @@ import pytest
 
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.errors import NoRouteError
-from lockstep.client.instance import name_server_addresses
-from lockstep.client.name_servers import discovery_url
+from lockstep.client.instance.client import name_server_addresses
+from lockstep.client.instance.name_servers import discovery_url
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.remoting.settings import Address, SettingError

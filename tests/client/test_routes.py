@@ -4,7 +4,7 @@ import pytest
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.errors import NoRouteError
-from lockstep.client.routes import Routes
+from lockstep.client.instance.routes import Routes
 from lockstep.protocol.bodies.broker import BrokerData, QueueData, TopicList, TopicRouteData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.client import ConsumeOrderlyContext, Message, MessageExt, Producer, ProducerConfig, SerializeType
 from lockstep.client.config import ClientConfig
-from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.protocol.bodies.client import (
     CMResult,
     ConsumeMessageDirectlyResult,

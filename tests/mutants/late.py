@@ -78,7 +78,7 @@ LATE: Final = (
     Protection(
         "due-on-waking",
         "What became due while the machine slept waits for timers that stood still.",
-        "client/schedule.py",
+        "client/instance/scheduler.py",
         "        for future in self._waiting:\n            self._go_on(future)\n",
         "",
         SLEPT,

@@ -37,7 +37,7 @@ UNREADABLE: Final = (
     Protection(
         "unpacked-on-a-thread",
         "Bodies are unpacked on the event loop.",
-        "client/instance.py",
+        "client/instance/client.py",
         "        return await self._unpacking.submit(work)\n",
         "        return work()\n",
         LOOKED_UP,
@@ -45,7 +45,7 @@ UNREADABLE: Final = (
     Protection(
         "unreadable-look-up-told",
         "A half message, or one of an administrator, that cannot be read goes to the listener without a word.",
-        "client/instance.py",
+        "client/instance/client.py",
         "                self.tell_unreadable(message)\n",
         "                pass\n",
         LOOKED_UP,

@@ -31,7 +31,7 @@ from lockstep.client import (
     allocate_averagely,
 )
 from lockstep.client.config import ClientConfig
-from lockstep.client.instance import MQClientInstance, name_server_addresses
+from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.client.orderings import OrderingName
 from lockstep.order import Cause, Kind, OrderReport, Record, check_traces
 from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody, LockTableRow

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from lockstep.client.config import DEFAULT_INSTANCE, ClientConfig
 from lockstep.client.errors import NoRouteError
-from lockstep.client.name_servers import NameServers
-from lockstep.client.routes import Routes
-from lockstep.client.schedule import Schedule
+from lockstep.client.instance.name_servers import NameServers
+from lockstep.client.instance.routes import Routes
+from lockstep.client.instance.scheduler import Schedule
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from lockstep.client.errors import DuplicateConsumerGroupError, DuplicateGroupError
-from lockstep.client.instance import MQClientInstance
+from lockstep.client.instance.client import MQClientInstance
 
 __all__ = ["GroupClaim", "claim_group"]
 

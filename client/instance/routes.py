@@ -5,7 +5,7 @@ from random import Random
 from typing import TypeVar
 
 from lockstep.client.errors import NoRouteError
-from lockstep.client.name_servers import NameServers
+from lockstep.client.instance.name_servers import NameServers
 from lockstep.protocol.bodies.broker import TopicRouteData
 from lockstep.protocol.bodies.codec import WireBody, decode_body
 from lockstep.protocol.codes import MASTER_ID, RequestCode, ResponseCode, request_name

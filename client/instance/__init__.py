@@ -1,0 +1,1 @@
+"""One client and its brokers: connections, routes, heartbeats, name servers."""
