@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.cli.output import StderrLog, counted, note, seconds
 from lockstep.client.admin import AdminClient, NotLockstepError
+from lockstep.client.consumer.push import PushConsumer
 from lockstep.client.errors import ClientError
-from lockstep.client.push_consumer import PushConsumer
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError

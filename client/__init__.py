@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from lockstep.client.allocate_by_hash import AllocateByConsistentHash
     from lockstep.client.allocate_rooms import AllocateByMachineRoom, AllocateMachineRoomNearby
     from lockstep.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+    from lockstep.client.consumer.listener import (
+        ConcurrentListener,
+        ConsumeConcurrentlyContext,
+        ConsumeConcurrentlyStatus,
+        ConsumeOrderlyContext,
+        ConsumeOrderlyStatus,
+        OrderlyListener,
+    )
+    from lockstep.client.consumer.lite_pull import LitePullConsumer
+    from lockstep.client.consumer.pull import MessageQueueListener, PullConsumer
+    from lockstep.client.consumer.pull_request import PullResult, PullStatus
+    from lockstep.client.consumer.push import PushConsumer
     from lockstep.client.errors import (
         ClientError,
         ConsumerError,
@@ -47,15 +59,6 @@ if TYPE_CHECKING:
         SendMessageHook,
     )
     from lockstep.client.lifecycle import ServiceState
-    from lockstep.client.listener import (
-        ConcurrentListener,
-        ConsumeConcurrentlyContext,
-        ConsumeConcurrentlyStatus,
-        ConsumeOrderlyContext,
-        ConsumeOrderlyStatus,
-        OrderlyListener,
-    )
-    from lockstep.client.lite_pull_consumer import LitePullConsumer
     from lockstep.client.message_selector import MessageSelector
     from lockstep.client.offset_store import ReadOffsetType
     from lockstep.client.producer.producer import Producer, SendCallback
@@ -73,10 +76,7 @@ if TYPE_CHECKING:
         TransactionProducer,
         TransactionSendResult,
     )
-    from lockstep.client.pull_call import PullResult, PullStatus
     from lockstep.client.pull_config import LitePullConsumerConfig, PullConsumerConfig
-    from lockstep.client.pull_consumer import MessageQueueListener, PullConsumer
-    from lockstep.client.push_consumer import PushConsumer
     from lockstep.client.queue_watch import TopicMessageQueueChangeListener
     from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.codes import SerializeType
@@ -181,19 +181,19 @@ EXPORTS = {
         " MessageType SendMessageContext SendMessageHook"
     ),
     "lockstep.client.lifecycle": "ServiceState",
-    "lockstep.client.listener": (
+    "lockstep.client.consumer.listener": (
         "ConcurrentListener ConsumeConcurrentlyContext ConsumeConcurrentlyStatus"
         " ConsumeOrderlyContext ConsumeOrderlyStatus OrderlyListener"
     ),
-    "lockstep.client.lite_pull_consumer": "LitePullConsumer",
+    "lockstep.client.consumer.lite_pull": "LitePullConsumer",
     "lockstep.client.message_selector": "MessageSelector",
     "lockstep.client.offset_store": "ReadOffsetType",
     "lockstep.testing.broker": "LockstepBroker",
     "lockstep.client.producer.producer": "Producer SendCallback",
-    "lockstep.client.pull_call": "PullResult PullStatus",
+    "lockstep.client.consumer.pull_request": "PullResult PullStatus",
     "lockstep.client.pull_config": "LitePullConsumerConfig PullConsumerConfig",
-    "lockstep.client.pull_consumer": "MessageQueueListener PullConsumer",
-    "lockstep.client.push_consumer": "PushConsumer",
+    "lockstep.client.consumer.pull": "MessageQueueListener PullConsumer",
+    "lockstep.client.consumer.push": "PushConsumer",
     "lockstep.client.queue_watch": "TopicMessageQueueChangeListener",
     "lockstep.client.producer.replies": "ReplyMessage reply_message",
     "lockstep.client.producer.selectors": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",

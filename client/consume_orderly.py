@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from lockstep.client.call_start import CallStart
 from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import TopicTotals
-from lockstep.client.dead_letters import DeadLetters
+from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import SendError
-from lockstep.client.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
-from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue

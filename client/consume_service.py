@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from lockstep.client.call_start import CallStarts
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.listener import ListenerCall
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.listener import ListenerCall
 from lockstep.client.offset_store import OffsetStore
-from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import Locks
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import MessageModel

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lockstep.client.consumer.listener import ConsumeConcurrentlyStatus
 from lockstep.client.errors import SendForbiddenError
 from lockstep.client.hooks import (
     CheckForbiddenHook,
@@ -18,7 +19,6 @@ from lockstep.client.hooks import (
     SendMessageContext,
     SendMessageHook,
 )
-from lockstep.client.listener import ConsumeConcurrentlyStatus
 from lockstep.client.producer.result import SendResult
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt

@@ -9,12 +9,12 @@ from lockstep.client.consume_by_key import ConsumeByKeyService
 from lockstep.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_service import ConsumeService, ServiceParts
-from lockstep.client.dead_letters import DeadLetters
+from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.send_back import SendBack
 from lockstep.client.keyed_process_queue import KeyedProcessQueue
-from lockstep.client.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
 from lockstep.client.message_key import KeyOf
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.send_back import SendBack
 
 __all__ = ["ORDERINGS", "OrderingName", "OrderingRow"]
 

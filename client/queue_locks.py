@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.lock_requests import LockRequests, Queues, by_broker
@@ -22,7 +23,6 @@ from lockstep.client.lock_states import (
     Outcome,
     QueueLock,
 )
-from lockstep.client.process_queue import ProcessQueue
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint

@@ -14,10 +14,10 @@ from lockstep.client import (
 )
 from lockstep.client.consume_concurrently import ConsumeMessageConcurrentlyService
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.listener import CONCURRENT
-from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.consumer.listener import CONCURRENT
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.send_back import SendBack
 from lockstep.client.queue_locks import NoLocks
-from lockstep.client.send_back import SendBack
 from lockstep.order.trace import TraceWriter
 from tests.client.messages import messages_at
 from tests.client.service_parts import service_parts

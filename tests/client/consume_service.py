@@ -7,10 +7,10 @@ from typing import Any, cast
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.dead_letters import DeadLetters
+from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.listener import ORDERLY
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import SendError, SendOutcome
-from lockstep.client.listener import ORDERLY
-from lockstep.client.process_queue import ProcessQueue
 from lockstep.order.trace import TraceWriter
 from lockstep.simulation import SimRuntime
 from tests.client.messages import messages_at

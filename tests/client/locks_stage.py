@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageQueue
-from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.queue_locks import QueueLocks
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody

@@ -6,10 +6,10 @@ from typing import Any
 
 from lockstep.client import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.flow_control import FlowControl
+from lockstep.client.consumer.flow_control import FlowControl
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.pull import PullLoop
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

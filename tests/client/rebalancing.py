@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
 from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
-from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.queue_locks import QueueLocks
 from lockstep.client.rebalance import Rebalance
 from lockstep.order.trace import TraceWriter

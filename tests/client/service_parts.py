@@ -5,8 +5,8 @@ from typing import Any
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_service import ServiceParts
 from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.listener import AnyListener, Contract, ListenerCall
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.listener import AnyListener, Contract, ListenerCall
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.remoting.runtime import WorkerPool
 from tests.client.stage import Stage

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
-from lockstep.client.around_listener import AroundListener
 from lockstep.client.call_start import CallStarts
 from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.around_listener import AroundListener
+from lockstep.client.consumer.listener import ORDERLY, ListenerCall
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeMessageContext, ConsumeReturnType
-from lockstep.client.listener import ORDERLY, ListenerCall
-from lockstep.client.process_queue import ProcessQueue
 from lockstep.protocol.bodies.client import CMResult
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.runtime import AsyncioRuntime, WorkerPool

@@ -72,7 +72,7 @@ def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, ins
 MEMBER = """
 import asyncio
 from lockstep.client import PushConsumer
-from lockstep.client.broker_calls import BrokerCalls
+from lockstep.client.consumer.broker_requests import BrokerCalls
 
 def no_body(self, endpoint, command):
     return command.reply(0, {reply})

@@ -6,12 +6,12 @@ from typing import Any
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.dead_letters import DeadLetters
-from lockstep.client.flow_control import FlowControl
-from lockstep.client.listener import ORDERLY
+from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.flow_control import FlowControl
+from lockstep.client.consumer.listener import ORDERLY
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.pull import PullLoop
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode

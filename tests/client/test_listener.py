@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt, MessageQueue
-from lockstep.client.listener import ORDERLY, ListenerCall
+from lockstep.client.consumer.listener import ORDERLY, ListenerCall
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.client.messages import messages_at
 from tests.remoting.helpers import RecordingLog

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.client import ConsumerConfig
-from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader

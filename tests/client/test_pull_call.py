@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullStatus
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.pull_call import PullCalls, PullRequest, PullResult, PullStatus
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import PullMessageResponseHeader

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.queue_gate import QueueGate
 from lockstep.protocol.model import MessageQueue
 

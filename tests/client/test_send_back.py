@@ -5,8 +5,8 @@ import json
 import pytest
 
 from lockstep.client import ConsumerConfig
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.send_back import SendBack
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.send_back import SendBack
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader

@@ -25,7 +25,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=NAMES)
 def test_files_named_in_documents_exist(document: Path) -> None:
-    """`client/pull.py` and the like are paths of this tree."""
+    """`client/consumer/pull_loop.py` and the like are paths of this tree."""
     missing = [name for name in named_files(document) if not (ROOT / name).exists()]
     assert not missing
 

@@ -11,7 +11,7 @@ BESIDE_ORDER: Final = (
     Protection(
         "hook-success-of-commit",
         "A consume hook is told that COMMIT was no success.",
-        "client/around_listener.py",
+        "client/consumer/around_listener.py",
         '_DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})',
         '_DONE = frozenset({"SUCCESS", "CONSUME_SUCCESS"})',
         ("tests/scenarios/test_consume_hooks.py",),
@@ -19,7 +19,7 @@ BESIDE_ORDER: Final = (
     Protection(
         "message-model-of-heartbeat",
         "A heartbeat says clustering for a broadcasting consumer.",
-        "client/push_consumer.py",
+        "client/consumer/push.py",
         "            self.message_model,\n",
         "            MessageModel.CLUSTERING,\n",
         ("tests/scenarios/test_broadcasting.py",),
@@ -27,7 +27,7 @@ BESIDE_ORDER: Final = (
     Protection(
         "message-model-of-pull-heartbeat",
         "A heartbeat of a pull consumer says clustering for a broadcasting one.",
-        "client/pull_member.py",
+        "client/consumer/pull_member.py",
         "            self._options.message_model,\n",
         "            MessageModel.CLUSTERING,\n",
         ("tests/scenarios/test_pull_consumers.py::test_brokers_are_told_how_a_puller_consumes",),
@@ -43,7 +43,7 @@ BESIDE_ORDER: Final = (
     Protection(
         "thread-count-reaches-service",
         "A new number of threads does not reach the consume service.",
-        "client/push_engine.py",
+        "client/consumer/push_member.py",
         "        self.service.set_consume_thread_count(count)\n",
         "",
         ("tests/scenarios/test_concurrent.py::test_the_number_of_threads_may_change",),

@@ -69,7 +69,7 @@ CONSUMING: Final = (
     Protection(
         "no-commit-after-expiry",
         "The commit timer stores offsets of a queue whose lock has run out.",
-        "client/push_engine.py",
+        "client/consumer/push_member.py",
         "if not pq.dropped and pq.holds_lock(now_ms, live_ms)]",
         "if not pq.dropped]",
         TAKEOVER,
@@ -85,7 +85,7 @@ CONSUMING: Final = (
     Protection(
         "offsets-before-unlock",
         "A shutdown frees the queues before it stores their offsets.",
-        "client/push_engine.py",
+        "client/consumer/push_member.py",
         "            await self._persist_all()\n            for process_queue in self.table.values():\n",
         "            await self._locks.unlock_all(held)\n"
         "            await self._persist_all()\n            for process_queue in self.table.values():\n",
@@ -110,7 +110,7 @@ CONSUMING: Final = (
     Protection(
         "position-under-lock",
         "A queue is pulled without its lock.",
-        "client/pull.py",
+        "client/consumer/pull_loop.py",
         "        if not process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):\n",
         "        if False:\n",
         ("tests/client/test_pull.py",),
@@ -126,7 +126,7 @@ CONSUMING: Final = (
     Protection(
         "pulled-for-dropped-queue",
         "What is pulled for a dropped queue is handed to the listener.",
-        "client/pull.py",
+        "client/consumer/pull_loop.py",
         "            return  # what came belongs to a later owner\n",
         "            pass\n",
         ("tests/client/test_pull.py",),
@@ -134,7 +134,7 @@ CONSUMING: Final = (
     Protection(
         "accumulation-guard",
         "A pull that reached the end sets the accumulated count to 0, which RocketMQ keeps.",
-        "client/pull.py",
+        "client/consumer/pull_loop.py",
         "            if behind > 0:\n",
         "            if behind >= 0:\n",
         ("tests/client/test_pull_flow.py",),

@@ -51,7 +51,7 @@ LOCKS: Final = (
     Protection(
         "client-lock-expiry",
         "A client goes on after its own view of the lock has run out.",
-        "client/process_queue.py",
+        "client/consumer/process_queue.py",
         "return not self.needs_lock or (self.locked and now_ms - self.last_lock_ms <= lock_max_live_time_ms)",
         "return not self.needs_lock or self.locked",
         (*LOCK_LIFE, *TAKEOVER),
@@ -91,7 +91,7 @@ LOCKS: Final = (
     Protection(
         "client-locks-after-reconnect",
         "After a reconnect the locks are not renewed before pulls commit.",
-        "client/push_engine.py",
+        "client/consumer/push_member.py",
         "            await self._locks.lock_all_over(address, endpoint)\n",
         "",
         ("tests/scenarios/test_broker_restart.py",),

@@ -30,7 +30,7 @@ class Protection:
 
     @property
     def module(self) -> str:
-        """`client/pull.py` as `lockstep.client.pull`."""
+        """`client/consumer/pull_loop.py` as `lockstep.client.consumer.pull_loop`."""
         return "lockstep." + self.file.removesuffix(".py").replace("/", ".")
 
     def mutate(self, source: str) -> str:

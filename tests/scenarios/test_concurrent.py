@@ -12,7 +12,7 @@ from lockstep.client import (
     MessageExt,
     PushConsumer,
 )
-from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order import Cause
 from lockstep.protocol.codes import Permission
 from tests.scenarios.cluster import GROUP, TOPIC, Cluster

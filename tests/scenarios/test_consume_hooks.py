@@ -21,8 +21,8 @@ from lockstep.client import (
     ProducerConfig,
     PushConsumer,
 )
-from lockstep.client.around_listener import return_type
-from lockstep.client.listener import Outcome
+from lockstep.client.consumer.around_listener import return_type
+from lockstep.client.consumer.listener import Outcome
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster

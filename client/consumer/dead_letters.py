@@ -1,8 +1,8 @@
 """Giving up on a message in orderly mode: sent to the retry topic, it becomes a dead letter (wire.md 10.3)."""
 
 from lockstep.client.config import ClientConfig
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.producer.retries import InnerProducer
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.message import MessageExt

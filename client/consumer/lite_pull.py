@@ -5,15 +5,15 @@ from enum import Enum
 from typing import Self
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
+from lockstep.client.consumer.lite_member import LiteEngine
+from lockstep.client.consumer.pull_member import MemberOptions
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import FilterMessageHook
 from lockstep.client.instance.client import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
-from lockstep.client.lite_engine import LiteEngine
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import LitePullConsumerConfig
-from lockstep.client.pull_member import MemberOptions
 from lockstep.client.queue_watch import TopicMessageQueueChangeListener
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt

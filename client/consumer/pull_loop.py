@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import ConsumeStats
-from lockstep.client.dead_letters import DeadLetters
+from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.flow_control import FlowControl
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullSource, PullStatus
 from lockstep.client.errors import ClientError
-from lockstep.client.flow_control import FlowControl
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.offset_store import OffsetStore
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.pull_call import PullCalls, PullRequest, PullResult, PullSource, PullStatus
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, ResponseCode

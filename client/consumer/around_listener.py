@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.listener import ListenerContext, Outcome, Start
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
-from lockstep.client.listener import ListenerContext, Outcome, Start
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.runtime import Runtime

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.process_queue import ProcessQueue
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["FlowControl", "FlowLimits", "most_bytes"]

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
-from lockstep.client.broker_calls import BrokerCalls
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.consumer.broker_requests import BrokerCalls
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_request import PullCalls
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.instance.registry import GroupClaim, claim_group
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
 from lockstep.client.message_selector import check_at_brokers
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.pull_call import PullCalls
 from lockstep.client.pull_config import PullConsumerConfig, member_config
 from lockstep.client.queue_locks import NoLocks
 from lockstep.client.queue_queries import QueueQueries

@@ -4,25 +4,25 @@ import asyncio
 from typing import Any, Final, NamedTuple
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
-from lockstep.client.around_listener import AroundListener
-from lockstep.client.broker_calls import BrokerCalls
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consume_directly import ConsumeDirectly
 from lockstep.client.consume_service import ConsumeService, ServiceParts
 from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
-from lockstep.client.dead_letters import DeadLetters
+from lockstep.client.consumer.around_listener import AroundListener
+from lockstep.client.consumer.broker_requests import BrokerCalls
+from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.flow_control import FlowControl
+from lockstep.client.consumer.listener import AnyListener, ListenerCall
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.client.first_offset import FirstOffset
-from lockstep.client.flow_control import FlowControl
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.listener import AnyListener, ListenerCall
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
 from lockstep.client.message_key import KeyOf
 from lockstep.client.offset_reset import OffsetReset
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.orderings import OrderingRow
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.pull import PullLoop
 from lockstep.client.queue_locks import Locks, NoLocks, QueueLocks
 from lockstep.client.rebalance import Rebalance
 from lockstep.order.trace import TraceWriter

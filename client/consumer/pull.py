@@ -3,6 +3,10 @@
 from collections.abc import Callable, Iterable
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_member import MemberOptions, PullMember
+from lockstep.client.consumer.pull_request import PullRequest, PullResult, PullStatus
+from lockstep.client.consumer.send_back import SendBack
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
@@ -10,12 +14,8 @@ from lockstep.client.instance.client import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.offset_store import ReadOffsetType
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.pull_call import PullRequest, PullResult, PullStatus
 from lockstep.client.pull_config import PullConsumerConfig
-from lockstep.client.pull_member import MemberOptions, PullMember
 from lockstep.client.queue_queries import QueueQueries
-from lockstep.client.send_back import SendBack
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
 from lockstep.protocol.message import MessageExt

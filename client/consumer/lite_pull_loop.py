@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from lockstep.client.consumer.buffer import NOT_KNOWN, LiteQueue, LiteQueues
+from lockstep.client.consumer.flow_control import most_bytes
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_member import PullMember
+from lockstep.client.consumer.pull_request import PullRequest, PullResult, PullStatus
 from lockstep.client.errors import ClientError
-from lockstep.client.flow_control import most_bytes
-from lockstep.client.lite_queues import NOT_KNOWN, LiteQueue, LiteQueues
-from lockstep.client.process_queue import ProcessQueue
-from lockstep.client.pull_call import PullRequest, PullResult, PullStatus
 from lockstep.client.pull_config import LitePullConsumerConfig
-from lockstep.client.pull_member import PullMember
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.errors import ProtocolError

@@ -3,9 +3,9 @@
 from typing import Final
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError, SendError
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.process_queue import ProcessQueue
 from lockstep.client.producer.retries import InnerProducer
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
