@@ -10,8 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from lockstep.client.consumer.dispatch.message_key import SHARDING_KEY_OF, KeyOf
 from lockstep.client.errors import SendOutcome
-from lockstep.client.message_key import SHARDING_KEY_OF, KeyOf
 from lockstep.client.producer.request import Outgoing
 from lockstep.client.producer.result import SendResult
 from lockstep.protocol.message import MessageExt

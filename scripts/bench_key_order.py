@@ -33,7 +33,7 @@ from lockstep.client import (
     PushConsumer,
     select_by_hash,
 )
-from lockstep.client.orderings import OrderingName
+from lockstep.client.consumer.dispatch.table import OrderingName
 
 __all__ = ["FLOOR", "NAME", "measure_key_order", "show_key_order"]
 

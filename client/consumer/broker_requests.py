@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from lockstep.client.config import ClientConfig, ConsumerConfig
-from lockstep.client.consume_directly import ConsumeDirectly
-from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.client.offset_store import OffsetStore

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullSource, PullStatus

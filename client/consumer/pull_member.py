@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.consumer.broker_requests import BrokerCalls
+from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls
 from lockstep.client.hook_calls import ConsumeHooks

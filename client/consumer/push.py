@@ -2,6 +2,8 @@
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
+from lockstep.client.consumer.dispatch.message_key import MessageKey, key_function
+from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
 from lockstep.client.consumer.listener import AnyListener
 from lockstep.client.consumer.push_member import PushEngine, PushOptions
 from lockstep.client.errors import ConsumerError
@@ -10,9 +12,7 @@ from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
 from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.client.instance.registry import claim_group
 from lockstep.client.lifecycle import Lifecycle, ServiceState
-from lockstep.client.message_key import MessageKey, key_function
 from lockstep.client.message_selector import Expression, check_at_brokers, subscription_of
-from lockstep.client.orderings import ORDERINGS, OrderingName
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue

@@ -5,12 +5,14 @@ from typing import Any, Final, NamedTuple
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consume_directly import ConsumeDirectly
-from lockstep.client.consume_service import ConsumeService, ServiceParts
-from lockstep.client.consume_stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.consumer.around_listener import AroundListener
 from lockstep.client.consumer.broker_requests import BrokerCalls
 from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.dispatch.base import ConsumeService, ServiceParts
+from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
+from lockstep.client.consumer.dispatch.message_key import KeyOf
+from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.consumer.dispatch.table import OrderingRow
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import AnyListener, ListenerCall
 from lockstep.client.consumer.process_queue import ProcessQueue
@@ -19,10 +21,8 @@ from lockstep.client.first_offset import FirstOffset
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
-from lockstep.client.message_key import KeyOf
 from lockstep.client.offset_reset import OffsetReset
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
-from lockstep.client.orderings import OrderingRow
 from lockstep.client.queue_locks import Locks, NoLocks, QueueLocks
 from lockstep.client.rebalance import Rebalance
 from lockstep.order.trace import TraceWriter

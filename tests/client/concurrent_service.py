@@ -12,8 +12,8 @@ from lockstep.client import (
     MessageModel,
     MessageQueue,
 )
-from lockstep.client.consume_concurrently import ConsumeMessageConcurrentlyService
-from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurrentlyService
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import CONCURRENT
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lockstep.client import ConsumerConfig
-from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import PullLoop

@@ -3,8 +3,8 @@
 from typing import Any
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consume_service import ServiceParts
-from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.dispatch.base import ServiceParts
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import AnyListener, Contract, ListenerCall
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.heartbeat import MessageModel

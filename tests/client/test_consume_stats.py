@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.protocol.bodies.client import ConsumeStatus
 from lockstep.remoting.stats_window import StatsSnapshot, StatsWindow
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
-from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
-from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import ORDERLY
 from lockstep.client.consumer.process_queue import ProcessQueue

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lockstep.client.key_lanes import KeyLanes, Lane
+from lockstep.client.consumer.dispatch.key_queues import KeyLanes, Lane
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.properties import SHARDING_KEY
 from tests.client.messages import message_at

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from lockstep.client import MessageExt, PushConsumer
+from lockstep.client.consumer.dispatch.key_queues import KeyLanes
+from lockstep.client.consumer.dispatch.message_key import key_function
 from lockstep.client.errors import ConsumerError
-from lockstep.client.key_lanes import KeyLanes
-from lockstep.client.message_key import key_function
 from lockstep.remoting.logs import StdlibLog
 from tests.client.messages import message_at
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from lockstep.client.consumer.dispatch.queue_mutex import QueueGate
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.queue_gate import QueueGate
 from lockstep.protocol.model import MessageQueue
 
 QUEUE = MessageQueue("T", "b0", 0)

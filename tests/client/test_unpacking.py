@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from lockstep.client import ConsumerConfig, MessageExt
-from lockstep.client.consume_directly import ConsumeDirectly
-from lockstep.client.consume_stats import ConsumeStats
 from lockstep.client.consumer.broker_requests import BrokerCalls
+from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.client.queue_queries import QueueQueries
 from lockstep.protocol.bodies.client import CMResult, ConsumeMessageDirectlyResult

@@ -18,7 +18,7 @@ from lockstep.client import (
     PushConsumer,
     TransactionProducer,
 )
-from lockstep.client.orderings import OrderingName
+from lockstep.client.consumer.dispatch.table import OrderingName
 
 TOPIC = "orders"
 ran: Counter[str] = Counter()

@@ -15,7 +15,7 @@ CONSUMING: Final = (
     Protection(
         "one-generation-at-a-time",
         "The listener runs for two generations of one queue at once.",
-        "client/consume_orderly.py",
+        "client/consumer/dispatch/orderly.py",
         "            async with gate:\n                if process_queue.dropped:",
         "            if True:\n                if process_queue.dropped:",
         OWNERSHIP,
@@ -23,7 +23,7 @@ CONSUMING: Final = (
     Protection(
         "lock-between-calls",
         "The lock is not looked at between the calls of one run.",
-        "client/consume_orderly.py",
+        "client/consumer/dispatch/orderly.py",
         "            if not process_queue.holds_lock(now_ms, lock_ms):\n",
         "            if False:\n",
         OWNERSHIP,
@@ -31,7 +31,7 @@ CONSUMING: Final = (
     Protection(
         "dropped-commits-nothing",
         "A dropped queue still moves its offset.",
-        "client/consume_orderly.py",
+        "client/consumer/dispatch/orderly.py",
         "if offset >= 0 and not process_queue.dropped:",
         "if offset >= 0:",
         OWNERSHIP,
@@ -39,7 +39,7 @@ CONSUMING: Final = (
     Protection(
         "handled-before-offset",
         "The offset may be committed before the trace says that the message was handled.",
-        "client/consume_orderly.py",
+        "client/consumer/dispatch/orderly.py",
         "            self._trace.handled(queue, process_queue.period, messages, status.name, start.begin)\n"
         "        if context.auto_commit and status is _Status.SUCCESS:",
         "            self._runtime.call_later_ms(\n"
@@ -51,7 +51,7 @@ CONSUMING: Final = (
     Protection(
         "suspended-message-comes-again",
         "A message whose listener suspended its queue is skipped.",
-        "client/consume_orderly.py",
+        "client/consumer/dispatch/orderly.py",
         "        process_queue.make_messages_to_consume_again(messages)\n        self._suspend_queue",
         "        self._suspend_queue",
         ("tests/client/test_consume_orderly.py",),
@@ -59,7 +59,7 @@ CONSUMING: Final = (
     Protection(
         "suspended-without-lock-comes-again",
         "A message is skipped when its lock was lost while its listener suspended the queue.",
-        "client/consume_orderly.py",
+        "client/consumer/dispatch/orderly.py",
         "        process_queue.make_messages_to_consume_again(messages)\n        self._suspend_queue",
         "        if self._holds(process_queue):\n            process_queue.make_messages_to_consume_again(messages)\n"
         "        self._suspend_queue",

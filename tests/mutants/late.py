@@ -13,7 +13,7 @@ LATE: Final = (
     Protection(
         "administrator-waits-for-queue",
         "An administrator's message is handled although its asker has given up while the queue was busy.",
-        "client/consume_directly.py",
+        "client/consumer/dispatch/direct.py",
         "        start = _Start(self._runtime)  # the wait for the queue's other calls counts too\n"
         "        async with self._between_runs(queue):\n",
         "        async with self._between_runs(queue):\n            start = _Start(self._runtime)\n",
@@ -22,7 +22,7 @@ LATE: Final = (
     Protection(
         "lock-on-thread",
         "A call that waited for a thread begins though its lock ran out meanwhile.",
-        "client/call_start.py",
+        "client/consumer/dispatch/call_start.py",
         "        elif not process_queue.holds_lock(now_ms, of.lock_live_ms):",
         "        elif False:",
         WAITED,
@@ -30,7 +30,7 @@ LATE: Final = (
     Protection(
         "ownership-on-thread",
         "A call that waited for a thread begins though its queue was given away meanwhile.",
-        "client/call_start.py",
+        "client/consumer/dispatch/call_start.py",
         "        elif process_queue.dropped:",
         "        elif False:",
         WAITED,
@@ -38,7 +38,7 @@ LATE: Final = (
     Protection(
         "stop-on-thread",
         "A call that waited for a thread begins though its consumer stopped meanwhile.",
-        "client/call_start.py",
+        "client/consumer/dispatch/call_start.py",
         "        if of.stopped:",
         "        if False:",
         WAITED,
@@ -46,7 +46,7 @@ LATE: Final = (
     Protection(
         "running-from-its-beginning",
         "A rebalance does not see a plain listener that runs.",
-        "client/call_start.py",
+        "client/consumer/dispatch/call_start.py",
         "            process_queue.listener_running = True\n",
         "            pass\n",
         WAITED,
@@ -54,7 +54,7 @@ LATE: Final = (
     Protection(
         "given-back-comes-again",
         "A message whose call was not begun is skipped.",
-        "client/consume_orderly.py",
+        "client/consumer/dispatch/orderly.py",
         "        if not begun:\n            process_queue.make_messages_to_consume_again(messages)\n",
         "        if not begun:\n",
         WAITED,
@@ -62,7 +62,7 @@ LATE: Final = (
     Protection(
         "given-back-comes-again-by-key",
         "By key, a message whose call was not begun is skipped.",
-        "client/key_lanes.py",
+        "client/consumer/dispatch/key_queues.py",
         "        self.running -= 1\n        lane.waiting.extendleft(reversed(lane.taken))\n",
         "        self.running -= 1\n",
         WAITED,
@@ -70,7 +70,7 @@ LATE: Final = (
     Protection(
         "direct-call-while-asked-for",
         "An administrator's message is handled long after the administrator gave up.",
-        "client/consume_directly.py",
+        "client/consumer/dispatch/direct.py",
         "        return self.began_ms - self.asked_ms <= _ASKER_WAITS_MS",
         "        return True",
         WAITED,

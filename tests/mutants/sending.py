@@ -14,7 +14,7 @@ SENDING: Final = (
     Protection(
         "one-call-a-key",
         "Two calls work on one key at once.",
-        "client/key_lanes.py",
+        "client/consumer/dispatch/key_queues.py",
         "            if not lane.is_started:\n",
         "            if True:\n",
         KEYS,
@@ -22,7 +22,7 @@ SENDING: Final = (
     Protection(
         "commit-below-unhandled",
         "By key, the offset passes messages that are not handled.",
-        "client/key_lanes.py",
+        "client/consumer/dispatch/key_queues.py",
         "        if self._unhandled:\n            return self._unhandled[0]\n        return self.highest",
         "        return self.highest",
         KEYS,
@@ -30,7 +30,7 @@ SENDING: Final = (
     Protection(
         "gate-between-generations-by-key",
         "By key, a new generation begins while calls of the old one run.",
-        "client/queue_gate.py",
+        "client/consumer/dispatch/queue_mutex.py",
         "return not self.wanted and (self.user is process_queue or self.user is None)",
         "return not self.wanted",
         ("tests/client/test_queue_gate.py", "tests/client/test_consume_by_key.py", "tests/scenarios/test_key_order.py"),

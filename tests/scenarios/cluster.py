@@ -31,8 +31,8 @@ from lockstep.client import (
     allocate_averagely,
 )
 from lockstep.client.config import ClientConfig
+from lockstep.client.consumer.dispatch.table import OrderingName
 from lockstep.client.instance.client import MQClientInstance, name_server_addresses
-from lockstep.client.orderings import OrderingName
 from lockstep.order import Cause, Kind, OrderReport, Record, check_traces
 from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody, LockTableRow
 from lockstep.protocol.bodies.codec import decode_body

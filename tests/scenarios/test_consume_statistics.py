@@ -1,7 +1,7 @@
 """What members of each ordering tell of pulls and listener calls, through a broker, where windows begin and end."""
 
 from lockstep.client import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, MessageExt
-from lockstep.client.orderings import OrderingName
+from lockstep.client.consumer.dispatch.table import OrderingName
 from lockstep.order import Cause
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.codec import decode_body

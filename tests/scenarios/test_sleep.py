@@ -1,7 +1,7 @@
 """A machine that sleeps, and one whose wall clock is set: locks run out though timers stand still (docs/order.md 2)."""
 
 from lockstep.client import ConsumeOrderlyStatus, Message, MessageExt, MessageQueue
-from lockstep.client.orderings import OrderingName
+from lockstep.client.consumer.dispatch.table import OrderingName
 from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster, take_all
 from tests.scenarios.scenario import scenario

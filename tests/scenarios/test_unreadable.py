@@ -16,7 +16,7 @@ from lockstep.client import (
     PushConsumer,
     SerializeType,
 )
-from lockstep.client.orderings import OrderingName
+from lockstep.client.consumer.dispatch.table import OrderingName
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import TOPIC, Cluster

@@ -5,16 +5,16 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consume_by_key import ConsumeByKeyService
-from lockstep.client.consume_concurrently import ConsumeMessageConcurrentlyService
-from lockstep.client.consume_orderly import ConsumeMessageOrderlyService
-from lockstep.client.consume_service import ConsumeService, ServiceParts
 from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.dispatch.base import ConsumeService, ServiceParts
+from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
+from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurrentlyService
+from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQueue
+from lockstep.client.consumer.dispatch.message_key import KeyOf
+from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
-from lockstep.client.keyed_process_queue import KeyedProcessQueue
-from lockstep.client.message_key import KeyOf
 
 __all__ = ["ORDERINGS", "OrderingName", "OrderingRow"]
 

@@ -9,7 +9,7 @@ made.
 from typing import Final
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime

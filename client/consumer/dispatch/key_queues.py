@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lockstep.client.message_key import SHARDING_KEY_OF, KeyOf
+from lockstep.client.consumer.dispatch.message_key import SHARDING_KEY_OF, KeyOf
 from lockstep.protocol.message import MessageExt
 
 __all__ = ["KeyLanes", "Lane"]

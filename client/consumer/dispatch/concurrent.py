@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from lockstep.client.call_start import CallStart
-from lockstep.client.consume_service import ServiceParts
+from lockstep.client.consumer.dispatch.base import ServiceParts
+from lockstep.client.consumer.dispatch.call_start import CallStart
+from lockstep.client.consumer.dispatch.workers import LaneWorkers
 from lockstep.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
-from lockstep.client.lane_workers import LaneWorkers
 from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.message import MessageExt

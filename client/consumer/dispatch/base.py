@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lockstep.client.call_start import CallStarts
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consume_stats import ConsumeStats
+from lockstep.client.consumer.dispatch.call_start import CallStarts
+from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import ListenerCall
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance

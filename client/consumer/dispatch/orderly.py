@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from lockstep.client.call_start import CallStart
-from lockstep.client.consume_service import ServiceParts
-from lockstep.client.consume_stats import TopicTotals
 from lockstep.client.consumer.dead_letters import DeadLetters
+from lockstep.client.consumer.dispatch.base import ServiceParts
+from lockstep.client.consumer.dispatch.call_start import CallStart
+from lockstep.client.consumer.dispatch.stats import TopicTotals
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import SendError

@@ -1,0 +1,1 @@
+"""Calling the listener: in order, by key, concurrently."""
