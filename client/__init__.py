@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         OrderlyListener,
     )
     from lockstep.client.consumer.lite_pull import LitePullConsumer
+    from lockstep.client.consumer.ownership.topic_watch import TopicMessageQueueChangeListener
     from lockstep.client.consumer.pull import MessageQueueListener, PullConsumer
     from lockstep.client.consumer.pull_request import PullResult, PullStatus
     from lockstep.client.consumer.push import PushConsumer
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
         TransactionSendResult,
     )
     from lockstep.client.pull_config import LitePullConsumerConfig, PullConsumerConfig
-    from lockstep.client.queue_watch import TopicMessageQueueChangeListener
     from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
     from lockstep.protocol.codes import SerializeType
     from lockstep.protocol.compression import CompressionType
@@ -194,7 +194,7 @@ EXPORTS = {
     "lockstep.client.pull_config": "LitePullConsumerConfig PullConsumerConfig",
     "lockstep.client.consumer.pull": "MessageQueueListener PullConsumer",
     "lockstep.client.consumer.push": "PushConsumer",
-    "lockstep.client.queue_watch": "TopicMessageQueueChangeListener",
+    "lockstep.client.consumer.ownership.topic_watch": "TopicMessageQueueChangeListener",
     "lockstep.client.producer.replies": "ReplyMessage reply_message",
     "lockstep.client.producer.selectors": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",
     "lockstep.client.producer.result": "SendResult",

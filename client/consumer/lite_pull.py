@@ -6,6 +6,7 @@ from typing import Self
 
 from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.lite_member import LiteEngine
+from lockstep.client.consumer.ownership.topic_watch import TopicMessageQueueChangeListener
 from lockstep.client.consumer.pull_member import MemberOptions
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks
@@ -14,7 +15,6 @@ from lockstep.client.instance.client import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import LitePullConsumerConfig
-from lockstep.client.queue_watch import TopicMessageQueueChangeListener
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue

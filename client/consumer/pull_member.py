@@ -12,6 +12,8 @@ from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.broker_requests import BrokerCalls
 from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.consumer.ownership.locks import NoLocks
+from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls
 from lockstep.client.hook_calls import ConsumeHooks
@@ -21,9 +23,7 @@ from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_fold
 from lockstep.client.message_selector import check_at_brokers
 from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.pull_config import PullConsumerConfig, member_config
-from lockstep.client.queue_locks import NoLocks
 from lockstep.client.queue_queries import QueueQueries
-from lockstep.client.rebalance import Rebalance
 from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,

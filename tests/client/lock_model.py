@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from lockstep.client.lock_states import NO_LOCK, LockAction, LockState, LockStep, Outcome, QueueLock
+from lockstep.client.consumer.ownership.lock_states import NO_LOCK, LockAction, LockState, LockStep, Outcome, QueueLock
 
 __all__ = ["Budget", "Move", "World", "check", "is_settled", "moves"]
 

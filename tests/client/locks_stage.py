@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageQueue
+from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.queue_locks import QueueLocks
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body, encode_body

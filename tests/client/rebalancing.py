@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
 from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.consumer.ownership.locks import QueueLocks
+from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.offset_store import RemoteBrokerOffsetStore
-from lockstep.client.queue_locks import QueueLocks
-from lockstep.client.rebalance import Rebalance
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.broker import ConsumerIdList, LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body, encode_body

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.client import lock_states
-from lockstep.client.lock_states import (
+from lockstep.client.consumer.ownership.lock_states import (
     NO_LOCK,
     TRANSITIONS,
     UNLOCK_FAILURES_MAX,

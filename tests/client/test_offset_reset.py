@@ -1,7 +1,7 @@
 """Queues that begin anew at an offset somebody else chose (wire.md 12.9): whose locks are asked for, and until when."""
 
+from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.offset_reset import OffsetReset
 from tests.client.rebalancing import FIRST, LOCK, UNLOCK, Rebalancing, rebalancing
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 

@@ -1,6 +1,6 @@
-"""A reset of a queue whose lock another client has got meanwhile (client/offset_reset.py)."""
+"""A reset of a queue whose lock another client has got meanwhile (client/consumer/ownership/reset.py)."""
 
-from lockstep.client.offset_reset import OffsetReset
+from lockstep.client.consumer.ownership.reset import OffsetReset
 from tests.client.rebalancing import UNLOCK, rebalancing
 from tests.client.stage import Stage, on_stage, queue_at
 from tests.client.test_offset_reset import correct_to

@@ -77,7 +77,7 @@ CONSUMING: Final = (
     Protection(
         "no-commit-of-lost-queue",
         "A rebalance stores the offset of a queue whose lock has run out.",
-        "client/rebalance.py",
+        "client/consumer/ownership/rebalance.py",
         "if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):",
         "if True:",
         (*REBALANCE, *TAKEOVER),
@@ -118,7 +118,7 @@ CONSUMING: Final = (
     Protection(
         "offset-of-earlier-period",
         "A new period commits the offset that an earlier one left in memory.",
-        "client/rebalance.py",
+        "client/consumer/ownership/rebalance.py",
         "        self._offsets.forget(queue)\n        self._periods += 1\n",
         "        self._periods += 1\n",
         REBALANCE,
@@ -143,7 +143,7 @@ CONSUMING: Final = (
     Protection(
         "missing-member-keeps",
         "A client that is missing from the member list drops its queues.",
-        "client/rebalance.py",
+        "client/consumer/ownership/rebalance.py",
         "            await self._instance.heartbeat_all()\n            return None\n",
         "            await self._instance.heartbeat_all()\n            return []\n",
         REBALANCE,
@@ -151,7 +151,7 @@ CONSUMING: Final = (
     Protection(
         "group-of-strategy",
         "A strategy is not given the consumer group.",
-        "client/rebalance.py",
+        "client/consumer/ownership/rebalance.py",
         "mine = list(strategy(self._group, ",
         'mine = list(strategy("", ',
         ("tests/client/test_rebalance_strategies.py",),
@@ -159,7 +159,7 @@ CONSUMING: Final = (
     Protection(
         "listener-before-unlock",
         "A rebalance frees a queue under a running listener.",
-        "client/rebalance.py",
+        "client/consumer/ownership/rebalance.py",
         "        if not await process_queue.listener_idle(_LISTENER_WAIT_MS):\n",
         "        if False:\n",
         (*REBALANCE, "tests/scenarios/test_rebalance.py"),
@@ -167,7 +167,7 @@ CONSUMING: Final = (
     Protection(
         "consume-lock-1000-ms",
         "A rebalance waits for a running listener longer than RocketMQ's 1,000 ms.",
-        "client/rebalance.py",
+        "client/consumer/ownership/rebalance.py",
         "_LISTENER_WAIT_MS = 1000",
         "_LISTENER_WAIT_MS = 1001",
         REBALANCE,

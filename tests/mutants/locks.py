@@ -59,7 +59,7 @@ LOCKS: Final = (
     Protection(
         "client-lock-lost",
         "A renewal that is refused changes nothing at the client.",
-        "client/queue_locks.py",
+        "client/consumer/ownership/locks.py",
         "            process_queue.locked = False\n",
         "            pass\n",
         LOCK_TESTS,
@@ -67,7 +67,7 @@ LOCKS: Final = (
     Protection(
         "client-lock-from-request",
         "A renewal counts from its answer, not from the moment it was asked for.",
-        "client/queue_locks.py",
+        "client/consumer/ownership/locks.py",
         "self._granted(held.get(queue), asked_ms)",
         "self._granted(held.get(queue), self._runtime.now_ms())",
         LOCK_TESTS,
@@ -75,7 +75,7 @@ LOCKS: Final = (
     Protection(
         "client-new-lock-from-request",
         "A new lock counts from its answer, not from the moment it was asked for.",
-        "client/queue_locks.py",
+        "client/consumer/ownership/locks.py",
         "call.granted[queue] = Outcome.GRANTED, asked_ms",
         "call.granted[queue] = Outcome.GRANTED, self._runtime.now_ms()",
         LOCK_TESTS,
@@ -83,7 +83,7 @@ LOCKS: Final = (
     Protection(
         "client-reacquired-begins-anew",
         "A client that lost its lock and got it back goes on with its old messages and offset.",
-        "client/queue_locks.py",
+        "client/consumer/ownership/locks.py",
         "if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_surely_held_ms):",
         "if True:",
         (*LOCK_TESTS, *TAKEOVER),
@@ -99,7 +99,7 @@ LOCKS: Final = (
     Protection(
         "client-unlock-not-reused",
         "A delayed unlock frees a queue that came back.",
-        "client/queue_locks.py",
+        "client/consumer/ownership/locks.py",
         "timer(in_table=queue in self._table)",
         "timer(in_table=False)",
         (*LOCK_TESTS, "tests/scenarios/test_rebalance.py"),
@@ -107,7 +107,7 @@ LOCKS: Final = (
     Protection(
         "client-unlock-behind-lock",
         "An unlock overtakes a lock request that is under way.",
-        "client/lock_states.py",
+        "client/consumer/ownership/lock_states.py",
         "(_S.ASKING, _E.UNLOCK): _T(_S.ASKING_UNWANTED),",
         "(_S.ASKING, _E.UNLOCK): _T(_S.ASKING_UNWANTED, _SEND),",
         (*LOCK_TESTS, LOCK_STATES),
@@ -115,7 +115,7 @@ LOCKS: Final = (
     Protection(
         "client-lock-behind-unlock",
         "A lock is asked for while an unlock may still be handled, and free it.",
-        "client/lock_states.py",
+        "client/consumer/ownership/lock_states.py",
         "return self.state not in (LockState.UNLOCKING, LockState.UNLOCKING_AGAIN)",
         "return True",
         (UNANSWERED, LOCK_STATES),
@@ -123,7 +123,7 @@ LOCKS: Final = (
     Protection(
         "client-timer-in-lock-call",
         "The unlock timer of one lock call fires inside another.",
-        "client/lock_states.py",
+        "client/consumer/ownership/lock_states.py",
         "(_S.UNLOCK_DUE, _E.ASK): _T(_S.ASKING, _STOP),",
         "(_S.UNLOCK_DUE, _E.ASK): _T(_S.ASKING),",
         (UNANSWERED, LOCK_STATES),
@@ -131,7 +131,7 @@ LOCKS: Final = (
     Protection(
         "client-late-grant-undone",
         "A lock that is granted late stays at the broker for a client that does not want it.",
-        "client/lock_states.py",
+        "client/consumer/ownership/lock_states.py",
         "(_S.IN_DOUBT, _E.LATE_GRANT): _T(_S.UNLOCKING, _STOP + _SEND),",
         "(_S.IN_DOUBT, _E.LATE_GRANT): _T(_S.FREE, _STOP),",
         (UNANSWERED, LOCK_STATES),
@@ -139,7 +139,7 @@ LOCKS: Final = (
     Protection(
         "client-reset-waits",
         "A reset gives a queue away under its running listener.",
-        "client/offset_reset.py",
+        "client/consumer/ownership/reset.py",
         "if not await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))",
         "if False",
         (RESETS,),
@@ -147,7 +147,7 @@ LOCKS: Final = (
     Protection(
         "client-reset-not-overtaken",
         "A rebalance commits what was handled before a reset over the offset that was chosen.",
-        "client/rebalance.py",
+        "client/consumer/ownership/rebalance.py",
         "        if process_queue.resetting:\n            return False\n",
         "",
         (RESETS,),

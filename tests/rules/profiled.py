@@ -63,7 +63,7 @@ def named_tests() -> frozenset[str]:
 
 
 def file_and_name(function: str) -> Key:
-    """`client.rebalance.Rebalance.run` as (`client/rebalance.py`, `Rebalance.run`)."""
+    """`client.rebalance.Rebalance.run` as (`client/consumer/ownership/rebalance.py`, `Rebalance.run`)."""
     parts = function.split(".")
     for end in range(len(parts) - 1, 0, -1):
         path = Path(*parts[:end])

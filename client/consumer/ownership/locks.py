@@ -10,11 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.errors import NoRouteError
-from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.lock_requests import LockRequests, Queues, by_broker
-from lockstep.client.lock_states import (
+from lockstep.client.consumer.ownership.lock_requests import LockRequests, Queues, by_broker
+from lockstep.client.consumer.ownership.lock_states import (
     NO_LOCK,
     UNLOCK_FAILURES_MAX,
     LockAction,
@@ -23,6 +20,9 @@ from lockstep.client.lock_states import (
     Outcome,
     QueueLock,
 )
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import NoRouteError
+from lockstep.client.instance.client import MQClientInstance
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint

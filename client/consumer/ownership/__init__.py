@@ -1,0 +1,1 @@
+"""Which queues a consumer owns: rebalance, locks, resets."""
