@@ -9,15 +9,6 @@ from lockstep.remoting.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lockstep.client.admin import AdminClient, NotLockstepError
-    from lockstep.client.allocate import (
-        AllocateByConfig,
-        AllocateMessageQueueStrategy,
-        allocate_averagely,
-        allocate_averagely_by_circle,
-        strategy_name,
-    )
-    from lockstep.client.allocate_by_hash import AllocateByConsistentHash
-    from lockstep.client.allocate_rooms import AllocateByMachineRoom, AllocateMachineRoomNearby
     from lockstep.client.config import ClientConfig, ConsumerConfig, ProducerConfig
     from lockstep.client.consumer.listener import (
         ConcurrentListener,
@@ -28,6 +19,18 @@ if TYPE_CHECKING:
         OrderlyListener,
     )
     from lockstep.client.consumer.lite_pull import LitePullConsumer
+    from lockstep.client.consumer.ownership.allocation.average import (
+        AllocateByConfig,
+        AllocateMessageQueueStrategy,
+        allocate_averagely,
+        allocate_averagely_by_circle,
+        strategy_name,
+    )
+    from lockstep.client.consumer.ownership.allocation.consistent_hash import AllocateByConsistentHash
+    from lockstep.client.consumer.ownership.allocation.machine_room import (
+        AllocateByMachineRoom,
+        AllocateMachineRoomNearby,
+    )
     from lockstep.client.consumer.ownership.topic_watch import TopicMessageQueueChangeListener
     from lockstep.client.consumer.pull import MessageQueueListener, PullConsumer
     from lockstep.client.consumer.pull_request import PullResult, PullStatus
@@ -165,11 +168,11 @@ __all__ = [
 
 EXPORTS = {
     "lockstep.client.admin": "AdminClient NotLockstepError",
-    "lockstep.client.allocate": (
+    "lockstep.client.consumer.ownership.allocation.average": (
         "AllocateByConfig AllocateMessageQueueStrategy allocate_averagely allocate_averagely_by_circle strategy_name"
     ),
-    "lockstep.client.allocate_by_hash": "AllocateByConsistentHash",
-    "lockstep.client.allocate_rooms": "AllocateByMachineRoom AllocateMachineRoomNearby",
+    "lockstep.client.consumer.ownership.allocation.consistent_hash": "AllocateByConsistentHash",
+    "lockstep.client.consumer.ownership.allocation.machine_room": "AllocateByMachineRoom AllocateMachineRoomNearby",
     "lockstep.client.config": "ClientConfig ConsumerConfig ProducerConfig",
     "lockstep.client.errors": (
         "ClientError ConsumerError DuplicateConsumerGroupError DuplicateGroupError NoRouteError RequestTimeoutError"

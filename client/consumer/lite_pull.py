@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Self
 
-from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.lite_member import LiteEngine
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.ownership.topic_watch import TopicMessageQueueChangeListener
 from lockstep.client.consumer.pull_member import MemberOptions
 from lockstep.client.errors import ConsumerError

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_member import MemberOptions, PullMember
 from lockstep.client.consumer.pull_request import PullRequest, PullResult, PullStatus

@@ -1,10 +1,10 @@
 """PushConsumer: pulls by itself and calls the listener, message after message or without order (wire.md 12.2)."""
 
-from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
 from lockstep.client.consumer.dispatch.message_key import MessageKey, key_function
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
 from lockstep.client.consumer.listener import AnyListener
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.push_member import PushEngine, PushOptions
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks

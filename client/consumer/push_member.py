@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any, Final, NamedTuple
 
-from lockstep.client.allocate import AllocateMessageQueueStrategy
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.around_listener import AroundListener
 from lockstep.client.consumer.broker_requests import BrokerCalls
@@ -15,6 +14,7 @@ from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeS
 from lockstep.client.consumer.dispatch.table import OrderingRow
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import AnyListener, ListenerCall
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
 from lockstep.client.consumer.ownership.locks import Locks, NoLocks, QueueLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.ownership.reset import OffsetReset

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
-from lockstep.client.allocate import AllocateMessageQueueStrategy
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from lockstep.client.allocate import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.locks import Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, NoRouteError

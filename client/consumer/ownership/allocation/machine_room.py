@@ -3,7 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from lockstep.client.allocate import AllocateMessageQueueStrategy, allocate_averagely, strategy_name
+from lockstep.client.consumer.ownership.allocation.average import (
+    AllocateMessageQueueStrategy,
+    allocate_averagely,
+    strategy_name,
+)
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["AllocateByMachineRoom", "AllocateMachineRoomNearby"]
