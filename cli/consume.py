@@ -13,9 +13,9 @@ from lockstep.cli.time import moment_ms
 from lockstep.client.admin import AdminClient, NotLockstepError
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
+from lockstep.client.consumer.offsets.initial import DEFAULT_LOOK_BACK_MS
 from lockstep.client.consumer.push import PushConsumer
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
-from lockstep.client.first_offset import DEFAULT_LOOK_BACK_MS
 from lockstep.client.profiles import profiled
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel, SubscriptionData
 from lockstep.protocol.message import MessageExt

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         OrderlyListener,
     )
     from lockstep.client.consumer.lite_pull import LitePullConsumer
+    from lockstep.client.consumer.offsets.store import ReadOffsetType
     from lockstep.client.consumer.ownership.allocation.average import (
         AllocateByConfig,
         AllocateMessageQueueStrategy,
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     )
     from lockstep.client.lifecycle import ServiceState
     from lockstep.client.message_selector import MessageSelector
-    from lockstep.client.offset_store import ReadOffsetType
     from lockstep.client.producer.producer import Producer, SendCallback
     from lockstep.client.producer.replies import ReplyMessage, reply_message
     from lockstep.client.producer.result import SendResult
@@ -190,7 +190,7 @@ EXPORTS = {
     ),
     "lockstep.client.consumer.lite_pull": "LitePullConsumer",
     "lockstep.client.message_selector": "MessageSelector",
-    "lockstep.client.offset_store": "ReadOffsetType",
+    "lockstep.client.consumer.offsets.store": "ReadOffsetType",
     "lockstep.testing.broker": "LockstepBroker",
     "lockstep.client.producer.producer": "Producer SendCallback",
     "lockstep.client.consumer.pull_request": "PullResult PullStatus",

@@ -6,9 +6,9 @@ from typing import Any, Final
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.offsets.store import OffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
-from lockstep.client.offset_store import OffsetStore
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 
 from lockstep.client.consumer.buffer import NOT_KNOWN, LiteQueue, LiteQueues
 from lockstep.client.consumer.lite_pull_loop import LitePull
+from lockstep.client.consumer.offsets.initial import FirstOffset
 from lockstep.client.consumer.ownership.topic_watch import QueueWatch, TopicMessageQueueChangeListener
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_member import MemberOptions, PullMember
 from lockstep.client.errors import ConsumerError
-from lockstep.client.first_offset import FirstOffset
 from lockstep.client.pull_config import LitePullConsumerConfig
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt

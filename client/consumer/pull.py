@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from lockstep.client.consumer.offsets.store import ReadOffsetType
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_member import MemberOptions, PullMember
@@ -13,7 +14,6 @@ from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
 from lockstep.client.instance.client import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.message_selector import Expression, subscription_of
-from lockstep.client.offset_store import ReadOffsetType
 from lockstep.client.pull_config import PullConsumerConfig
 from lockstep.client.queue_queries import QueueQueries
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData

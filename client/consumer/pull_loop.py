@@ -7,12 +7,12 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.flow_control import FlowControl
+from lockstep.client.consumer.offsets.store import OffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullSource, PullStatus
 from lockstep.client.errors import ClientError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.offset_store import OffsetStore
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, ResponseCode

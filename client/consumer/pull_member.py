@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.broker_requests import BrokerCalls
 from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
+from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
 from lockstep.client.consumer.ownership.locks import NoLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
@@ -19,9 +21,7 @@ from lockstep.client.consumer.pull_request import PullCalls
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.instance.registry import GroupClaim, claim_group
-from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
 from lockstep.client.message_selector import check_at_brokers
-from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.pull_config import PullConsumerConfig, member_config
 from lockstep.client.queue_queries import QueueQueries
 from lockstep.protocol.bodies.heartbeat import (

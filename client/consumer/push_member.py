@@ -14,17 +14,17 @@ from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeS
 from lockstep.client.consumer.dispatch.table import OrderingRow
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import AnyListener, ListenerCall
+from lockstep.client.consumer.offsets.initial import FirstOffset
+from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
+from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
 from lockstep.client.consumer.ownership.locks import Locks, NoLocks, QueueLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import PullLoop
-from lockstep.client.first_offset import FirstOffset
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.local_offset_store import LocalFileOffsetStore, offset_folder
-from lockstep.client.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue

@@ -7,9 +7,9 @@ from typing import Any
 from lockstep.client import ConsumerConfig
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.flow_control import FlowControl
+from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import PullLoop
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 
 from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
+from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.broker import ConsumerIdList, LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body, encode_body

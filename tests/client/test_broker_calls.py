@@ -9,7 +9,7 @@ from lockstep.client import ConsumerConfig, MessageQueue
 from lockstep.client.consumer.broker_requests import BrokerCalls
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
+from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.protocol.bodies.client import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from lockstep.protocol.bodies.codec import decode_body, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode

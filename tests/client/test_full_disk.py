@@ -9,9 +9,9 @@ from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyServi
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import ORDERLY
+from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import PullLoop
-from lockstep.client.offset_store import RemoteBrokerOffsetStore
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import ConsumerError
-from lockstep.client.local_offset_store import LocalFileOffsetStore, LocalOffsets, offset_folder
-from lockstep.client.offset_store import NO_OFFSET, OffsetStore, ReadOffsetType, RemoteBrokerOffsetStore
+from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, LocalOffsets, offset_folder
+from lockstep.client.consumer.offsets.store import NO_OFFSET, OffsetStore, ReadOffsetType, RemoteBrokerOffsetStore
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.headers.messaging import OffsetResponseHeader

@@ -3,10 +3,10 @@
 import pytest
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig
+from lockstep.client.consumer.offsets.initial import FirstOffset
+from lockstep.client.consumer.offsets.store import NO_OFFSET, RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ClientError
-from lockstep.client.first_offset import FirstOffset
-from lockstep.client.offset_store import NO_OFFSET, RemoteBrokerOffsetStore
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import (
     OffsetResponseHeader,

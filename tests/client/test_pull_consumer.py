@@ -13,8 +13,8 @@ from lockstep.client import (
     PullStatus,
     TopicNotFoundError,
 )
+from lockstep.client.consumer.offsets.local_file import LocalOffsets
 from lockstep.client.hooks import ConsumeMessageContext
-from lockstep.client.local_offset_store import LocalOffsets
 from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.client import ConsumerRunningInfo
 from lockstep.protocol.bodies.codec import decode_body

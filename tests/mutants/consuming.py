@@ -94,7 +94,7 @@ CONSUMING: Final = (
     Protection(
         "error-is-no-offset",
         'Any error is taken for "no offset", and the queue begins somewhere else.',
-        "client/offset_store.py",
+        "client/consumer/offsets/store.py",
         "if reply.code == ResponseCode.QUERY_NOT_FOUND:",
         "if reply.code != ResponseCode.SUCCESS:",
         ("tests/client/test_offsets.py",),
@@ -102,7 +102,7 @@ CONSUMING: Final = (
     Protection(
         "offset-query-timeout",
         "A query of the stored offset waits for the 3 s of other requests, not for 5 s.",
-        "client/offset_store.py",
+        "client/consumer/offsets/store.py",
         "header, timeout_ms=5000)",
         "header)",
         ("tests/client/test_offsets.py",),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageExt, MessageModel, PushConsumer, SerializeType
-from lockstep.client.local_offset_store import LocalOffsets
+from lockstep.client.consumer.offsets.local_file import LocalOffsets
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime

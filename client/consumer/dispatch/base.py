@@ -12,10 +12,10 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.call_start import CallStarts
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import ListenerCall
+from lockstep.client.consumer.offsets.store import OffsetStore
 from lockstep.client.consumer.ownership.locks import Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.offset_store import OffsetStore
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.message import MessageExt

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.offsets.store import OffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.locks import Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, NoRouteError
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.offset_store import OffsetStore
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from lockstep.client.consumer.offsets.store import OffsetStore
 from lockstep.client.consumer.ownership.locks import Locks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.offset_store import OffsetStore
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import log_exception

@@ -1,10 +1,10 @@
 """Where a queue's first pull under a new lock begins: computePullFromWhere (wire.md 12.3)."""
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.offsets.store import NO_OFFSET, OffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ClientError
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.offset_store import NO_OFFSET, OffsetStore
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader, SearchOffsetRequestHeader

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
+from lockstep.client.consumer.offsets.store import NO_OFFSET, OffsetStore
 from lockstep.client.errors import ConsumerError
-from lockstep.client.offset_store import NO_OFFSET, OffsetStore
 from lockstep.protocol.bodies.codec import as_object, decode_body, encode_body
 from lockstep.protocol.bodies.queue_tables import as_queue_offsets, queue_table
 from lockstep.protocol.codes import SerializeType

@@ -1,0 +1,1 @@
+"""Consumer offsets: on the broker, in a local file, and where a queue begins."""
