@@ -10,7 +10,7 @@ from lockstep.cli.format import format_json, parse_format
 from lockstep.cli.options import configured
 from lockstep.cli.output import CliError, counted, note, progress, write_out
 from lockstep.cli.time import moment_ms
-from lockstep.client.admin import AdminClient, NotLockstepError
+from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.consumer.offsets.initial import DEFAULT_LOOK_BACK_MS

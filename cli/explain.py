@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from lockstep.cli.output import StderrLog, counted, note, seconds
-from lockstep.client.admin import AdminClient, NotLockstepError
+from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.consumer.push import PushConsumer
 from lockstep.client.errors import ClientError
 from lockstep.protocol.errors import ProtocolError

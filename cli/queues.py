@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lockstep.cli.output import CliError, UsageError
-from lockstep.client.admin import AdminClient
+from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_topic
 

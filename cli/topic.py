@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
-from lockstep.client.admin import AdminClient
+from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies.broker import QueueData, TopicRouteData
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, check_topic, is_retry_topic, is_system_topic, reply_topic

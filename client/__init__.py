@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lockstep.remoting.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from lockstep.client.admin import AdminClient, NotLockstepError
+    from lockstep.client.admin.client import AdminClient, NotLockstepError
     from lockstep.client.config import ClientConfig, ConsumerConfig, ProducerConfig
     from lockstep.client.consumer.listener import (
         ConcurrentListener,
@@ -167,7 +167,7 @@ __all__ = [
 ]
 
 EXPORTS = {
-    "lockstep.client.admin": "AdminClient NotLockstepError",
+    "lockstep.client.admin.client": "AdminClient NotLockstepError",
     "lockstep.client.consumer.ownership.allocation.average": (
         "AllocateByConfig AllocateMessageQueueStrategy allocate_averagely allocate_averagely_by_circle strategy_name"
     ),

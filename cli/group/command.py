@@ -15,8 +15,8 @@ from lockstep.cli.output import (
     print_rows,
     write_out,
 )
-from lockstep.client.admin import AdminClient, NotLockstepError
-from lockstep.client.admin_groups import GroupProgress
+from lockstep.client.admin.client import AdminClient, NotLockstepError
+from lockstep.client.admin.groups import GroupProgress
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.errors import ProtocolError

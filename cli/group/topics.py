@@ -1,7 +1,7 @@
 """Which groups there are, and their topics, whoever made the broker."""
 
 from lockstep.cli.output import CliError
-from lockstep.client.admin import AdminClient, NotLockstepError
+from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.protocol.names import RETRY_PREFIX, is_retry_topic
 
 __all__ = ["all_groups", "topics_of_group"]

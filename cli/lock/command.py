@@ -8,7 +8,7 @@ from typing import Any
 
 from lockstep.cli.lock.changes import Change, LockKey, changes
 from lockstep.cli.output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
-from lockstep.client.admin import AdminClient
+from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.broker import LockTableRow
 from lockstep.protocol.names import check_group

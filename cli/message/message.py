@@ -19,9 +19,9 @@ from lockstep.cli.output import (
 )
 from lockstep.cli.queues import find_queue, readable_queues
 from lockstep.cli.time import moment_ms
-from lockstep.client.admin import AdminClient
-from lockstep.client.admin_messages import id_address
-from lockstep.client.message_track import MessageTrack, track_message
+from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.message_track import MessageTrack, track_message
+from lockstep.client.admin.messages import id_address
 from lockstep.protocol.bodies.client import CMResult
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.names import check_group, check_topic

@@ -11,7 +11,7 @@ from lockstep.cli.format import MessageFormat, format_json, format_line, parse_f
 from lockstep.cli.output import OutputFormat, StderrLog, note, write_out
 from lockstep.cli.queues import find_queue, readable_queues
 from lockstep.cli.time import moment_ms
-from lockstep.client.admin import AdminClient
+from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt

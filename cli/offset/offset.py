@@ -8,7 +8,7 @@ from lockstep.cli.group.topics import topics_of_group
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
 from lockstep.cli.queues import find_queue, readable_queues
 from lockstep.cli.time import moment_ms
-from lockstep.client.admin import AdminClient
+from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, is_retry_topic

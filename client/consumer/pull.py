@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.consumer.offsets.store import ReadOffsetType
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.process_queue import ProcessQueue
@@ -15,7 +16,6 @@ from lockstep.client.instance.client import name_server_addresses
 from lockstep.client.lifecycle import Lifecycle, ServiceState
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import PullConsumerConfig
-from lockstep.client.queue_queries import QueueQueries
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
 from lockstep.protocol.message import MessageExt

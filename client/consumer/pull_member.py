@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.broker_requests import BrokerCalls
 from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
@@ -23,7 +24,6 @@ from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.instance.registry import GroupClaim, claim_group
 from lockstep.client.message_selector import check_at_brokers
 from lockstep.client.pull_config import PullConsumerConfig, member_config
-from lockstep.client.queue_queries import QueueQueries
 from lockstep.protocol.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,

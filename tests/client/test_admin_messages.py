@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from lockstep.client import AdminClient
-from lockstep.client.admin_messages import id_address
-from lockstep.client.message_track import MessageTrack, TrackType, track_message
+from lockstep.client.admin.message_track import MessageTrack, TrackType, track_message
+from lockstep.client.admin.messages import id_address
 from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ResetOffsetBody
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData

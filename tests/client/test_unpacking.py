@@ -6,11 +6,11 @@ from typing import Any, cast
 import pytest
 
 from lockstep.client import ConsumerConfig, MessageExt
+from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.consumer.broker_requests import BrokerCalls
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
-from lockstep.client.queue_queries import QueueQueries
 from lockstep.protocol.bodies.client import CMResult, ConsumeMessageDirectlyResult
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.errors import ClientError, TopicNotFoundError
-from lockstep.client.queue_queries import QueueQueries
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog, log_exception

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from lockstep.client.admin_base import AdminBase
+from lockstep.client.admin.base import AdminBase
 from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
 from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow
 from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo

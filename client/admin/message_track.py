@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from lockstep.client.admin import AdminClient
+from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.bodies.client import ConsumerConnection
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
 from lockstep.protocol.message import MessageExt

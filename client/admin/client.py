@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from lockstep.client.admin_base import NotLockstepError
-from lockstep.client.admin_groups import GroupAdmin
-from lockstep.client.admin_messages import MessageAdmin
+from lockstep.client.admin.base import NotLockstepError
+from lockstep.client.admin.groups import GroupAdmin
+from lockstep.client.admin.messages import MessageAdmin
 from lockstep.client.errors import ClientError, NoRouteError
 from lockstep.protocol.bodies.admin import TopicOffset, TopicStatsTable
 from lockstep.protocol.bodies.broker import TopicList

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from lockstep.client.admin_base import AdminBase
+from lockstep.client.admin.base import AdminBase
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, request_name
 from lockstep.protocol.errors import RemoteProtocolError

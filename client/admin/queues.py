@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lockstep.client.admin_messages import id_address
+from lockstep.client.admin.messages import id_address
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
