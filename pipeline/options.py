@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from lockstep.pipeline.errors import OptionError
-from lockstep.pipeline.offsets import Assignment, OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
+from lockstep.pipeline.source.offsets import Assignment, OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError, parse_tags
 from lockstep.protocol.names import check_group, check_topic

@@ -85,7 +85,7 @@ def spark_session(
         builder = builder.master(master)
     session: SparkSession = builder.config(map={**chosen, **given}).getOrCreate()
     if submitted:  # we may have come by --py-files, which Spark does not have where it looks for data sources
-        from lockstep.pipeline.source import LockstepSource
+        from lockstep.pipeline.source.data_source import LockstepSource
 
         session.dataSource.register(LockstepSource)
     if not verbose:

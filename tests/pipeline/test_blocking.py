@@ -11,8 +11,8 @@ import pytest
 
 from lockstep.pipeline.blocking import Addresses
 from lockstep.pipeline.errors import DataLossError, TopicError
-from lockstep.pipeline.reading import Fetcher
-from lockstep.pipeline.times import first_offset_at
+from lockstep.pipeline.source.fetch import Fetcher
+from lockstep.pipeline.source.times import first_offset_at
 from lockstep.pipeline.wire import Wire
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand

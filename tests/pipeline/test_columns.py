@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.pipeline.columns import ARROW_TYPES, BatchBuilder
 from lockstep.pipeline.errors import RecordError
-from lockstep.pipeline.strided import find_records
+from lockstep.pipeline.source.columns import ARROW_TYPES, BatchBuilder
+from lockstep.pipeline.source.vectorized import find_records
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.compression import CompressionType, compress
 from lockstep.protocol.message import encode_stored_message

@@ -113,7 +113,7 @@ def test_few_messages_wait_for_more(spark: SparkSession, topic: Topic, tmp_path:
     """minOffsetsPerTrigger: fewer make no micro-batch, until maxTriggerDelay has passed."""
     from lockstep.pipeline.options import Use, parse_options
     from lockstep.pipeline.schema import source_schema
-    from lockstep.pipeline.stream import LockstepStreamReader
+    from lockstep.pipeline.source.stream import LockstepStreamReader
 
     def reader(**options: str) -> LockstepStreamReader:
         given = {"startingOffsets": "earliest", **topic.options, **options}

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lockstep.pipeline.errors import RecordError
 from lockstep.pipeline.schema import LOG_APPEND_TIME
-from lockstep.pipeline.strided import HEADERS, TIME, Columns, StridedMessages, find_records
+from lockstep.pipeline.source.vectorized import HEADERS, TIME, Columns, StridedMessages, find_records
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import parse_tags
 from lockstep.protocol.message import MessageExt, decode_messages

@@ -12,10 +12,10 @@ from pyspark.sql.datasource import InputPartition
 
 from lockstep.pipeline.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
-from lockstep.pipeline.offsets import EARLIEST, LATEST, Offsets, OffsetSpec
 from lockstep.pipeline.options import Options
-from lockstep.pipeline.slices import split_slices
-from lockstep.pipeline.times import first_offset_at
+from lockstep.pipeline.source.offsets import EARLIEST, LATEST, Offsets, OffsetSpec
+from lockstep.pipeline.source.slices import split_slices
+from lockstep.pipeline.source.times import first_offset_at
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 

@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from lockstep.pipeline.planning import QueueSlice, batch_slices
-from lockstep.pipeline.reader import LockstepReader
+from lockstep.pipeline.source.batch import LockstepReader
+from lockstep.pipeline.source.planning import QueueSlice, batch_slices
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["FilteringReader", "Narrowing"]

@@ -17,9 +17,10 @@ from pyspark.sql.types import StructType
 
 from lockstep.pipeline.blocking import BlockingClient
 from lockstep.pipeline.errors import DataLossError, TopicError
-from lockstep.pipeline.offsets import Offsets, OffsetSpec, from_checkpoint, share, to_checkpoint
 from lockstep.pipeline.options import Options
-from lockstep.pipeline.planning import (
+from lockstep.pipeline.source.fetch import SliceReader
+from lockstep.pipeline.source.offsets import Offsets, OffsetSpec, from_checkpoint, share, to_checkpoint
+from lockstep.pipeline.source.planning import (
     QueueSlice,
     addresses_of,
     check_start,
@@ -28,7 +29,6 @@ from lockstep.pipeline.planning import (
     resolve,
     starting_spec,
 )
-from lockstep.pipeline.reading import SliceReader
 from lockstep.protocol.model import MessageQueue
 
 if TYPE_CHECKING:

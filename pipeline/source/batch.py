@@ -7,8 +7,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from lockstep.pipeline.options import Options
-from lockstep.pipeline.planning import QueueSlice, batch_slices
-from lockstep.pipeline.reading import SliceReader
+from lockstep.pipeline.source.fetch import SliceReader
+from lockstep.pipeline.source.planning import QueueSlice, batch_slices
 
 if TYPE_CHECKING:
     import pyarrow as pa

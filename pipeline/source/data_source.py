@@ -9,9 +9,9 @@ from lockstep.pipeline.options import Use, parse_options
 from lockstep.pipeline.schema import checked_schema, source_schema
 
 if TYPE_CHECKING:
-    from lockstep.pipeline.reader import LockstepReader
     from lockstep.pipeline.sink import LockstepStreamWriter, LockstepWriter
-    from lockstep.pipeline.stream import LockstepStreamReader
+    from lockstep.pipeline.source.batch import LockstepReader
+    from lockstep.pipeline.source.stream import LockstepStreamReader
 
 __all__ = ["LockstepSource"]
 
@@ -34,15 +34,15 @@ class LockstepSource(DataSource):
     def reader(self, schema: StructType) -> "LockstepReader":
         options = parse_options(self.options, Use.READ)
         if options.push_filters:
-            from lockstep.pipeline.pushdown import FilteringReader
+            from lockstep.pipeline.source.pushdown import FilteringReader
 
             return FilteringReader(options, checked_schema(schema))
-        from lockstep.pipeline.reader import LockstepReader
+        from lockstep.pipeline.source.batch import LockstepReader
 
         return LockstepReader(options, checked_schema(schema))
 
     def streamReader(self, schema: StructType) -> "LockstepStreamReader":  # noqa: N802
-        from lockstep.pipeline.stream import LockstepStreamReader
+        from lockstep.pipeline.source.stream import LockstepStreamReader
 
         return LockstepStreamReader(parse_options(self.options, Use.READ_STREAM), checked_schema(schema))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lockstep.pipeline.blocking import Addresses, BlockingClient, PullReply, Ticket
 from lockstep.pipeline.errors import DataLossError
-from lockstep.pipeline.planning import QueueSlice, addresses_of, lost_text
+from lockstep.pipeline.source.planning import QueueSlice, addresses_of, lost_text
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
@@ -39,7 +39,7 @@ class SliceReader:
 
     def read(self, part: QueueSlice) -> "Iterator[pa.RecordBatch]":
         """Raises DataLossError, RecordError, RemotingError, TopicError."""
-        from lockstep.pipeline.columns import BatchBuilder
+        from lockstep.pipeline.source.columns import BatchBuilder
 
         builder = BatchBuilder(self._columns, part.queue, self._tags)
         with self._addresses.open() as client:
