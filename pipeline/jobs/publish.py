@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lockstep.pipeline.errors import ColumnError
-from lockstep.pipeline.ordering import ordered
+from lockstep.pipeline.sink.ordering import ordered
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

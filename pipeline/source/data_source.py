@@ -9,7 +9,7 @@ from lockstep.pipeline.options import Use, parse_options
 from lockstep.pipeline.schema import checked_schema, source_schema
 
 if TYPE_CHECKING:
-    from lockstep.pipeline.sink import LockstepStreamWriter, LockstepWriter
+    from lockstep.pipeline.sink.writer import LockstepStreamWriter, LockstepWriter
     from lockstep.pipeline.source.batch import LockstepReader
     from lockstep.pipeline.source.stream import LockstepStreamReader
 
@@ -47,11 +47,11 @@ class LockstepSource(DataSource):
         return LockstepStreamReader(parse_options(self.options, Use.READ_STREAM), checked_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> "LockstepWriter":
-        from lockstep.pipeline.sink import LockstepWriter, sink_plan
+        from lockstep.pipeline.sink.writer import LockstepWriter, sink_plan
 
         return LockstepWriter(sink_plan(schema, self.options, Use.WRITE, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "LockstepStreamWriter":  # noqa: N802
-        from lockstep.pipeline.sink import LockstepStreamWriter, sink_plan
+        from lockstep.pipeline.sink.writer import LockstepStreamWriter, sink_plan
 
         return LockstepStreamWriter(sink_plan(schema, self.options, Use.WRITE_STREAM, overwrite=overwrite))

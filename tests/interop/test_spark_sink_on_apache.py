@@ -9,9 +9,9 @@ import pytest
 
 from lockstep.pipeline.blocking import Addresses
 from lockstep.pipeline.options import Options
-from lockstep.pipeline.sink_columns import SinkColumns
-from lockstep.pipeline.sink_task import Task, TaskWriter
-from lockstep.pipeline.sink_topics import writable_queues
+from lockstep.pipeline.sink.columns import SinkColumns
+from lockstep.pipeline.sink.task import Task, TaskWriter
+from lockstep.pipeline.sink.topics import writable_queues
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.selector import queue_of_hash
 from tests.integration.processes import until

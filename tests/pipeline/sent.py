@@ -1,7 +1,7 @@
 """What a topic holds, read without Spark; and what is true of rows that a sink sent."""
 
 from lockstep.pipeline.blocking import Addresses
-from lockstep.pipeline.repeats import ROW_PROPERTY, TASK_PROPERTY
+from lockstep.pipeline.sink.dedup import ROW_PROPERTY, TASK_PROPERTY
 from lockstep.protocol.message import MessageExt, decode_messages
 
 __all__ = ["contiguous_rewinds", "row_of", "sent", "task_of"]

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 from lockstep.pipeline.errors import ColumnError, RowError
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.schema import source_schema
-from lockstep.pipeline.sink_columns import bodies, check_columns, order_values, texts
+from lockstep.pipeline.sink.columns import bodies, check_columns, order_values, texts
 
 TO_T = Options(topic="t")
 

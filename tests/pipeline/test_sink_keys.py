@@ -1,6 +1,6 @@
 """The evidence that no key was in two partitions."""
 
-from lockstep.pipeline.sink_keys import key_evidence, keys_in_two
+from lockstep.pipeline.sink.keys import key_evidence, keys_in_two
 
 
 def test_keys_of_their_own_are_fine() -> None:

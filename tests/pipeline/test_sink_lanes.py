@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.pipeline.blocking import Addresses, BlockingClient, Ticket
 from lockstep.pipeline.errors import SendFailed
-from lockstep.pipeline.sink_lanes import Sender
+from lockstep.pipeline.sink.sequencer import Sender
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2

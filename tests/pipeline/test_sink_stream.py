@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lockstep.pipeline.ordering import ordered
-from lockstep.pipeline.repeats import drop_repeats
+from lockstep.pipeline.sink.dedup import drop_repeats
+from lockstep.pipeline.sink.ordering import ordered
 from tests.pipeline.sent import contiguous_rewinds, row_of, sent, task_of
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pytest
 from lockstep.pipeline.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import SendFailed
 from lockstep.pipeline.options import Options
-from lockstep.pipeline.sink_columns import SinkColumns
-from lockstep.pipeline.sink_sorting import in_order
-from lockstep.pipeline.sink_task import Task, TaskWriter
-from lockstep.pipeline.sink_topics import writable_queues
+from lockstep.pipeline.sink.columns import SinkColumns
+from lockstep.pipeline.sink.sort import in_order
+from lockstep.pipeline.sink.task import Task, TaskWriter
+from lockstep.pipeline.sink.topics import writable_queues
 from tests.pipeline.sent import row_of, sent
 
 if TYPE_CHECKING:

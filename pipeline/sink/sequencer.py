@@ -11,7 +11,7 @@ from typing import Final
 
 from lockstep.pipeline.blocking import BlockingClient, Ticket
 from lockstep.pipeline.errors import SendFailed, TopicError
-from lockstep.pipeline.repeats import ROW_PROPERTY
+from lockstep.pipeline.sink.dedup import ROW_PROPERTY
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2

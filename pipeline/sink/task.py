@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lockstep.pipeline.blocking import BlockingClient
 from lockstep.pipeline.errors import OptionError, OrderError, RowError
 from lockstep.pipeline.options import Options
-from lockstep.pipeline.repeats import ROW_PROPERTY, TASK_PROPERTY
-from lockstep.pipeline.sink_columns import SinkColumns, bodies, order_values, texts
-from lockstep.pipeline.sink_lanes import CHUNK_BYTES, Lane, Sender
-from lockstep.pipeline.sink_places import Place, Places, Shard, header_text
-from lockstep.pipeline.sink_topics import writable_queues
+from lockstep.pipeline.sink.columns import SinkColumns, bodies, order_values, texts
+from lockstep.pipeline.sink.dedup import ROW_PROPERTY, TASK_PROPERTY
+from lockstep.pipeline.sink.router import Place, Places, Shard, header_text
+from lockstep.pipeline.sink.sequencer import CHUNK_BYTES, Lane, Sender
+from lockstep.pipeline.sink.topics import writable_queues
 from lockstep.protocol.codes import FRAME_BYTES_MAX
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.protocol.model import MessageQueue
@@ -186,6 +186,6 @@ class TaskWriter:
             if shard.last is not None and value < shard.last:
                 raise OrderError(
                     f"row {first_row + number}: key {shard.key!r} goes back in {', '.join(names)}, from {shard.last!r}"
-                    f" to {value!r}. Send lockstep.pipeline.ordering.ordered(df, key, order_by)"
+                    f" to {value!r}. Send lockstep.pipeline.sink.ordering.ordered(df, key, order_by)"
                 )
             shard.last = value

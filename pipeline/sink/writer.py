@@ -14,11 +14,11 @@ from pyspark.sql.types import StructType
 from lockstep.pipeline.blocking import Addresses
 from lockstep.pipeline.errors import OptionError, OrderError, TopicError
 from lockstep.pipeline.options import Options, Use, parse_options
-from lockstep.pipeline.sink_columns import SinkColumns, check_columns
-from lockstep.pipeline.sink_keys import KeyEvidence, key_evidence, keys_in_two
-from lockstep.pipeline.sink_sorting import in_order
-from lockstep.pipeline.sink_task import TaskWriter, current_task
-from lockstep.pipeline.sink_topics import writable_queues
+from lockstep.pipeline.sink.columns import SinkColumns, check_columns
+from lockstep.pipeline.sink.keys import KeyEvidence, key_evidence, keys_in_two
+from lockstep.pipeline.sink.sort import in_order
+from lockstep.pipeline.sink.task import TaskWriter, current_task
+from lockstep.pipeline.sink.topics import writable_queues
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
 
@@ -130,6 +130,6 @@ def _check(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None]) -> No
     if fault is not None:
         raise OrderError(
             f"{fault}: nobody knows in which order their rows were sent, and they were. Send"
-            " lockstep.pipeline.ordering.ordered(df, key, order_by), or set option checkKeys to false where order"
+            " lockstep.pipeline.sink.ordering.ordered(df, key, order_by), or set option checkKeys to false where order"
             " does not matter"
         )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from lockstep.pipeline.errors import RowError
-from lockstep.pipeline.sink_lanes import Lane
+from lockstep.pipeline.sink.sequencer import Lane
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX
 from lockstep.protocol.errors import LocalProtocolError

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lockstep.pipeline.sink_columns import SinkColumns
+from lockstep.pipeline.sink.columns import SinkColumns
 
 __all__ = ["in_order"]
 
