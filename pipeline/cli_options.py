@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from lockstep.cli.output import OutputFormat
-from lockstep.pipeline.blocking import Addresses
 from lockstep.pipeline.cli_errors import JobFailed, UsageError, is_of_spark, one_line
+from lockstep.pipeline.client.blocking import Addresses
 from lockstep.remoting.settings import parse_addresses
 
 if TYPE_CHECKING:

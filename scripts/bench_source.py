@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.client import AdminClient
-from lockstep.pipeline.blocking import Addresses
+from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.session import end_session, spark_session
 from lockstep.protocol.message import BatchRecord
 

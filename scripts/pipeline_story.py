@@ -9,7 +9,7 @@ from demo_story import Plan, Story
 from demo_watch import Snapshot
 from rich.console import Console
 
-from lockstep.pipeline.blocking import Addresses
+from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.jobs.lag import Watched, lag_stream, start
 from lockstep.pipeline.jobs.publish import publish
 from lockstep.pipeline.session import use_here

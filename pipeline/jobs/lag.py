@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lockstep.pipeline.blocking import Addresses, BlockingClient
+from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import PipelineError
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import Final
 
-from lockstep.pipeline.blocking import BlockingClient, Ticket
+from lockstep.pipeline.client.blocking import BlockingClient, Ticket
 from lockstep.pipeline.errors import SendFailed, TopicError
 from lockstep.pipeline.sink.dedup import ROW_PROPERTY
 from lockstep.protocol.codes import RequestCode, ResponseCode

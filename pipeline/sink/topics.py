@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from lockstep.pipeline.blocking import BlockingClient
+from lockstep.pipeline.client.blocking import BlockingClient
 from lockstep.pipeline.errors import SendFailed, TopicError
 from lockstep.protocol.codes import Permission, RequestCode, ResponseCode, response_name
 from lockstep.protocol.command import RemotingCommand

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from lockstep.pipeline.blocking import Addresses
+from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.errors import OptionError, OrderError, TopicError
 from lockstep.pipeline.options import Options, Use, parse_options
 from lockstep.pipeline.sink.columns import SinkColumns, check_columns

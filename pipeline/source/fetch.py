@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from lockstep.pipeline.blocking import Addresses, BlockingClient, PullReply, Ticket
+from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullReply, Ticket
 from lockstep.pipeline.errors import DataLossError
 from lockstep.pipeline.source.planning import QueueSlice, addresses_of, lost_text
 from lockstep.protocol.codes import ResponseCode

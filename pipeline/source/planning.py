@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql.datasource import InputPartition
 
-from lockstep.pipeline.blocking import Addresses, BlockingClient
+from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.offsets import EARLIEST, LATEST, Offsets, OffsetSpec

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from lockstep.pipeline.blocking import BlockingClient
+from lockstep.pipeline.client.blocking import BlockingClient
 from lockstep.pipeline.errors import DataLossError, TopicError
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.fetch import SliceReader

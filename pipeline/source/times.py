@@ -3,7 +3,7 @@
 RocketMQ's own search is not used: it names the nearest message, which may lie before the time (wire.md 8.2).
 """
 
-from lockstep.pipeline.blocking import BlockingClient
+from lockstep.pipeline.client.blocking import BlockingClient
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 

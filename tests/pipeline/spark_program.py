@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows 
 
 from lockstep.pipeline.audit import read_traces, transform
 from lockstep.pipeline.audit.generate import Shape, topic_rows, write_traces
-from lockstep.pipeline.blocking import Addresses
+from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.sink.dedup import drop_repeats
 from lockstep.pipeline.sink.ordering import ordered
 from lockstep.remoting.errors import RemotingError

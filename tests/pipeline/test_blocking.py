@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
-from lockstep.pipeline.blocking import Addresses
+from lockstep.pipeline.client.blocking import Addresses
+from lockstep.pipeline.client.connection import Wire
 from lockstep.pipeline.errors import DataLossError, TopicError
 from lockstep.pipeline.source.fetch import Fetcher
 from lockstep.pipeline.source.times import first_offset_at
-from lockstep.pipeline.wire import Wire
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import QueueRequestHeader
@@ -160,6 +160,8 @@ def test_an_executor_needs_little() -> None:
     """Addresses pickle, and a client costs no import of asyncio, Spark or Arrow."""
     addresses = Addresses(("h:1",), "g")
     assert pickle.loads(pickle.dumps(addresses)) == addresses
-    text = "import sys, lockstep.pipeline.blocking; print(sys.modules.keys() & {'asyncio', 'pyspark', 'pyarrow'})"
+    text = (
+        "import sys, lockstep.pipeline.client.blocking; print(sys.modules.keys() & {'asyncio', 'pyspark', 'pyarrow'})"
+    )
     shown = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert shown.stdout == "set()\n"

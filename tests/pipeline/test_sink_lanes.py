@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from lockstep.pipeline.blocking import Addresses, BlockingClient, Ticket
+from lockstep.pipeline.client.blocking import Addresses, BlockingClient, Ticket
 from lockstep.pipeline.errors import SendFailed
 from lockstep.pipeline.sink.sequencer import Sender
 from lockstep.protocol.codes import RequestCode, ResponseCode

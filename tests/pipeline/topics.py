@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lockstep.pipeline.blocking import Addresses, BlockingClient
-from lockstep.pipeline.wire import Wire
+from lockstep.pipeline.client.blocking import Addresses, BlockingClient
+from lockstep.pipeline.client.connection import Wire
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import BatchRecord

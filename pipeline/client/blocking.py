@@ -7,8 +7,8 @@ It works against our broker and Apache RocketMQ 4.9 alike. A `BlockingClient` it
 import time
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from lockstep.pipeline.client.connection import Wire
 from lockstep.pipeline.errors import TopicError
-from lockstep.pipeline.wire import Wire
 from lockstep.protocol.bodies.broker import TopicList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType, request_name

@@ -1,0 +1,1 @@
+"""A blocking client for Spark's tasks."""
