@@ -28,7 +28,7 @@ from pipeline_story import PipelineStory
 from rich.console import Console
 
 from lockstep.client import ClientError
-from lockstep.pipeline.cli_errors import is_of_spark, one_line
+from lockstep.pipeline.cli.errors import is_of_spark, one_line
 from lockstep.pipeline.errors import PipelineError
 from lockstep.pipeline.progress import JobProgress
 from lockstep.pipeline.session import end_session, spark_session

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from lockstep.pipeline.cli_errors import one_line
+from lockstep.pipeline.cli.errors import one_line
 from lockstep.pipeline.options import OPTIONS
 from lockstep.pipeline.progress import Work, work_of
 
@@ -57,7 +57,7 @@ WRONG = [
 @pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words) or "nothing" for words, _ in WRONG])
 def test_a_wrong_call_is_told_before_spark_starts(words: tuple[str, ...], said: str) -> None:
     """Status 2, one line on stderr, and no JVM."""
-    program = "import sys; from lockstep.pipeline.cli import main; sys.argv[0] = 'lockstep-pipeline'; main()"
+    program = "import sys; from lockstep.pipeline.cli.app import main; sys.argv[0] = 'lockstep-pipeline'; main()"
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
@@ -66,7 +66,9 @@ def test_a_wrong_call_is_told_before_spark_starts(words: tuple[str, ...], said: 
 
 def test_help_does_not_import_spark() -> None:
     """It comes at once, also where PySpark is not installed."""
-    program = "import sys; import lockstep.pipeline.cli; print([m for m in sys.modules if m in ('pyspark', 'pyarrow')])"
+    program = (
+        "import sys; import lockstep.pipeline.cli.app; print([m for m in sys.modules if m in ('pyspark', 'pyarrow')])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)
     assert done.stdout.strip() == "[]"
 

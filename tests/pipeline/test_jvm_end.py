@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.pipeline.cli_errors import is_of_spark, one_line
+from lockstep.pipeline.cli.errors import is_of_spark, one_line
 from tests.commands import SCRIPTS
 from tests.integration.processes import Process, until
 from tests.pipeline.conftest import Brokers

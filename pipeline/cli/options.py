@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from lockstep.cli.output import OutputFormat
-from lockstep.pipeline.cli_errors import JobFailed, UsageError, is_of_spark, one_line
+from lockstep.pipeline.cli.errors import JobFailed, UsageError, is_of_spark, one_line
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.remoting.settings import parse_addresses
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lockstep.cli.output import OutputFormat, json_line, print_rows, write_out
-from lockstep.pipeline.cli_errors import note
+from lockstep.pipeline.cli.errors import note
 from lockstep.pipeline.jobs.lag import Watched, lag_once, lag_stream, start
 
 if TYPE_CHECKING:

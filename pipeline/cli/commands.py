@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from lockstep.cli.output import OutputFormat, print_rows
-from lockstep.pipeline.cli_errors import UsageError
-from lockstep.pipeline.cli_options import (
+from lockstep.pipeline.cli.errors import UsageError
+from lockstep.pipeline.cli.options import (
     Conf,
     DriverMemory,
     Master,
@@ -123,7 +123,7 @@ def audit(
     verbose: Verbose = False,
 ) -> None:
     """Judge consumers' traces: was every message handled in order, and none lost?"""
-    from lockstep.pipeline.cli_audit import AuditRequest, run_audit
+    from lockstep.pipeline.cli.audit import AuditRequest, run_audit
 
     if topic and not name_server:
         raise UsageError("--topic needs --name-server, to read what the topic holds")
@@ -157,7 +157,7 @@ def lag(
     verbose: Verbose = False,
 ) -> None:
     """Watch how far a group is behind in each queue."""
-    from lockstep.pipeline.cli_lag import LagRequest, run_lag
+    from lockstep.pipeline.cli.lag import LagRequest, run_lag
     from lockstep.pipeline.jobs.lag import Watched
 
     for name in topic:
