@@ -18,7 +18,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 PACKAGES := $(wildcard protocol remoting broker client simulation pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
 API := lockstep.client lockstep.simulation lockstep.order lockstep.pipeline.audit lockstep.pipeline.jobs \
-	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.session lockstep.remoting.runtime \
+	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.spark.session lockstep.remoting.runtime \
 	lockstep.remoting.settings
 TYPES := build/types/lockstep
 PROFILED := broker client protocol remoting scenarios simulation checkers fuzz scripts

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from lockstep.pipeline.audit import read_traces, transform
 from lockstep.pipeline.audit.generate import Shape, write_topic, write_traces
-from lockstep.pipeline.session import end_session, spark_session
+from lockstep.pipeline.spark.session import end_session, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

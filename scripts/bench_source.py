@@ -21,7 +21,7 @@ from typing import Any
 
 from lockstep.client import AdminClient
 from lockstep.pipeline.client.blocking import Addresses
-from lockstep.pipeline.session import end_session, spark_session
+from lockstep.pipeline.spark.session import end_session, spark_session
 from lockstep.protocol.message import BatchRecord
 
 TOPIC = "bench"

@@ -30,8 +30,8 @@ from rich.console import Console
 from lockstep.client import ClientError
 from lockstep.pipeline.cli.errors import is_of_spark, one_line
 from lockstep.pipeline.errors import PipelineError
-from lockstep.pipeline.progress import JobProgress
-from lockstep.pipeline.session import end_session, spark_session
+from lockstep.pipeline.spark.progress import JobProgress
+from lockstep.pipeline.spark.session import end_session, spark_session
 from lockstep.remoting.errors import RemotingError
 
 FOLDER = Path(__file__).parents[1] / "build" / "pipeline"

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from lockstep.pipeline.audit import read_traces, transform
 from lockstep.pipeline.audit.spoil import SPOILS, spoil_files
-from lockstep.pipeline.progress import JobProgress
 from lockstep.pipeline.report import Findings, Spoilt, collect, read_tables, write_page, write_tables
+from lockstep.pipeline.spark.progress import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from rich.console import Console
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.jobs.lag import Watched, lag_stream, start
 from lockstep.pipeline.jobs.publish import publish
-from lockstep.pipeline.session import use_here
+from lockstep.pipeline.spark.session import use_here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

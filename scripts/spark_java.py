@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from lockstep.pipeline.java import JavaMissing, find_java
+from lockstep.pipeline.spark.java import JavaMissing, find_java
 
 __all__ = ["main"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lockstep.cli.output import OutputFormat, print_rows
 from lockstep.pipeline.audit import read_traces, transform
 from lockstep.pipeline.cli.errors import note
-from lockstep.pipeline.progress import JobProgress
 from lockstep.pipeline.report import Findings, collect, read_tables, write_page, write_tables
+from lockstep.pipeline.spark.progress import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -76,7 +76,7 @@ def publish(
     """Send a raw table as keyed events, in order."""
     from lockstep.pipeline.jobs.publish import publish as send
     from lockstep.pipeline.jobs.publish import read_raw, transform
-    from lockstep.pipeline.progress import JobProgress
+    from lockstep.pipeline.spark.progress import JobProgress
 
     check_topic(topic)
     sink = {"nameServer": name_server, **pairs(write_option, "--write-option")}

@@ -62,7 +62,7 @@ class Session(NamedTuple):
     @contextmanager
     def opened(self) -> "Iterator[SparkSession]":
         """A session that ends with the body. Raises SparkMissing, JavaMissing, UsageError; JobFailed for Spark's."""
-        from lockstep.pipeline.session import end_session, spark_session
+        from lockstep.pipeline.spark.session import end_session, spark_session
 
         spark = spark_session(
             f"lockstep-pipeline {self.name}",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lockstep.pipeline.java import JavaMissing, find_java
-from lockstep.pipeline.session import end_session, spark_session, worker_environment
+from lockstep.pipeline.spark.java import JavaMissing, find_java
+from lockstep.pipeline.spark.session import end_session, spark_session, worker_environment
 from tests.integration.processes import BrokerProcess, Process, Processes
 from tests.pipeline.topics import Topic
 

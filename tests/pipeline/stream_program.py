@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lockstep.pipeline.session import end_session, spark_session
+from lockstep.pipeline.spark.session import end_session, spark_session
 
 RETRIES = {"fetchOffset.numRetries": "100", "fetchOffset.retryIntervalMs": "200"}  # a broker that starts again
 

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.pipeline.cli.errors import one_line
 from lockstep.pipeline.options import OPTIONS
-from lockstep.pipeline.progress import Work, work_of
+from lockstep.pipeline.spark.progress import Work, work_of
 
 ROOT = Path(__file__).parents[2]
 

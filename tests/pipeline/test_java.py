@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.pipeline.java import JavaMissing, find_java
+from lockstep.pipeline.spark.java import JavaMissing, find_java
 
 SAID = [
     ('openjdk version "17.0.15" 2025-04-15', None),
