@@ -15,7 +15,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 	--strip-extras --all-build-deps --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	$(if $(UPGRADE),--upgrade)
 
-PACKAGES := $(wildcard protocol remoting broker client simulation pipeline)
+PACKAGES := $(wildcard protocol remoting store order broker client simulation cli testing pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
 API := lockstep.client lockstep.simulation lockstep.order lockstep.pipeline.audit lockstep.pipeline.jobs \
 	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.spark.session lockstep.remoting.runtime \

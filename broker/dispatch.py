@@ -7,27 +7,37 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.name_server import admin as name_server_admin
+from lockstep.broker.name_server import route
+from lockstep.broker.name_server import settings as name_server_settings
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.processors import (
-    broker_admin,
     client,
-    consumer_admin,
-    forwarded,
-    group_admin,
     lock,
     message,
-    name_server_admin,
-    name_server_config,
     offset,
     pull,
     reply_message,
-    reset_offset,
-    route,
-    runtime_info,
     send,
     send_back,
-    topic_admin,
     transaction,
+)
+from lockstep.broker.processors.admin import (
+    broker as broker_admin,
+)
+from lockstep.broker.processors.admin import (
+    client_queries,
+    reset_offset,
+    runtime_info,
+)
+from lockstep.broker.processors.admin import (
+    consumers as consumer_admin,
+)
+from lockstep.broker.processors.admin import (
+    groups as group_admin,
+)
+from lockstep.broker.processors.admin import (
+    topics as topic_admin,
 )
 from lockstep.broker.processors.in_steps import give_fields
 from lockstep.broker.processors.refusal import Refusal
@@ -91,9 +101,9 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.QUERY_CORRECTION_OFFSET: consumer_admin.correction_offsets,
     _R.CLONE_GROUP_OFFSET: consumer_admin.clone_offsets,
     _R.INVOKE_BROKER_TO_RESET_OFFSET: reset_offset.reset_offset,
-    _R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: forwarded.consumer_status,
-    _R.GET_CONSUMER_RUNNING_INFO: forwarded.running_info,
-    _R.CONSUME_MESSAGE_DIRECTLY: forwarded.consume_directly,
+    _R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: client_queries.consumer_status,
+    _R.GET_CONSUMER_RUNNING_INFO: client_queries.running_info,
+    _R.CONSUME_MESSAGE_DIRECTLY: client_queries.consume_directly,
     _R.GET_BROKER_CONFIG: broker_admin.get_config,
     _R.UPDATE_BROKER_CONFIG: broker_admin.update_config,
     _R.VIEW_BROKER_STATS_DATA: broker_admin.view_stats,
@@ -117,12 +127,12 @@ NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer]]] = {
     _R.DELETE_TOPIC_IN_NAMESRV: name_server_admin.delete_topic,
     _R.WIPE_WRITE_PERM_OF_BROKER: name_server_admin.wipe_write_perm,
     _R.ADD_WRITE_PERM_OF_BROKER: name_server_admin.add_write_perm,
-    _R.PUT_KV_CONFIG: name_server_config.put_kv,
-    _R.GET_KV_CONFIG: name_server_config.get_kv,
-    _R.DELETE_KV_CONFIG: name_server_config.delete_kv,
-    _R.GET_KVLIST_BY_NAMESPACE: name_server_config.list_kv,
-    _R.GET_NAMESRV_CONFIG: name_server_config.get_config,
-    _R.UPDATE_NAMESRV_CONFIG: name_server_config.update_config,
+    _R.PUT_KV_CONFIG: name_server_settings.put_kv,
+    _R.GET_KV_CONFIG: name_server_settings.get_kv,
+    _R.DELETE_KV_CONFIG: name_server_settings.delete_kv,
+    _R.GET_KVLIST_BY_NAMESPACE: name_server_settings.list_kv,
+    _R.GET_NAMESRV_CONFIG: name_server_settings.get_config,
+    _R.UPDATE_NAMESRV_CONFIG: name_server_settings.update_config,
 }
 
 

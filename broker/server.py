@@ -115,10 +115,10 @@ class BrokerServer:
             self.broker.work.soon = self._soon
             self._registration = Registration(config, runtime, log, self.broker, self.name_server)
             if self.broker.kept is not None:
-                from lockstep.broker import keeping, restart_trace  # no broker in memory needs them
+                from lockstep.broker.persistence import durable_replies, restart_trace  # no broker in memory needs them
 
                 restart_trace.leave_resets(self.broker, runtime.storage, now_ms)
-                self._keeping = keeping.Keeping(
+                self._keeping = durable_replies.Keeping(
                     runtime, self.broker, self.broker.kept, partial(self._after_read, self.broker)
                 )
 

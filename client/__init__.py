@@ -86,7 +86,6 @@ if TYPE_CHECKING:
     from lockstep.protocol.compression import CompressionType
     from lockstep.protocol.message import MessageExt
     from lockstep.protocol.model import Message, MessageQueue
-    from lockstep.testing.broker import LockstepBroker
 
 __all__ = [
     "AdminClient",
@@ -121,7 +120,6 @@ __all__ = [
     "LitePullConsumer",
     "LitePullConsumerConfig",
     "LocalTransactionState",
-    "LockstepBroker",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -191,7 +189,6 @@ EXPORTS = {
     "lockstep.client.consumer.lite_pull": "LitePullConsumer",
     "lockstep.client.message_selector": "MessageSelector",
     "lockstep.client.consumer.offsets.store": "ReadOffsetType",
-    "lockstep.testing.broker": "LockstepBroker",
     "lockstep.client.producer.producer": "Producer SendCallback",
     "lockstep.client.consumer.pull_request": "PullResult PullStatus",
     "lockstep.client.pull_config": "LitePullConsumerConfig PullConsumerConfig",

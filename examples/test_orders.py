@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from lockstep.client import LockstepBroker, Message, Producer, SendError
+from lockstep.client import Message, Producer, SendError
+from lockstep.testing import LockstepBroker
 
 
 async def place_order(topic: str) -> None:
@@ -16,7 +17,6 @@ def test_a_busy_broker_is_an_error(lockstep_broker: LockstepBroker) -> None:
     lockstep_broker.push_error("SEND_MESSAGE_V2", "SYSTEM_BUSY", remark="try again later")
     with pytest.raises(SendError, match="try again later"):
         asyncio.run(place_order(lockstep_broker.topic))
-    assert lockstep_broker.requests("SEND_MESSAGE_V2")[0].header["topic"] == lockstep_broker.topic
 
 
 def test_two_hours_pass_at_once(lockstep_broker: LockstepBroker) -> None:

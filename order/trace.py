@@ -10,12 +10,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lockstep.client.consumer.dispatch.message_key import SHARDING_KEY_OF, KeyOf
-from lockstep.client.errors import SendOutcome
-from lockstep.client.producer.request import Outgoing
-from lockstep.client.producer.result import SendResult
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
 from lockstep.remoting.runtime import Runtime
 
 __all__ = ["TraceWriter"]
@@ -73,18 +70,15 @@ class TraceWriter:
     def now(self) -> tuple[int, int]:
         return self._runtime.now_ms(), self._runtime.monotonic_ns()
 
-    def sent(self, result: SendResult, outgoing: Outgoing) -> None:
-        """One record a message, of a batch too: its messages have consecutive offsets."""
-        head = {**self._head("sent"), **_queue(result.queue), "key": outgoing.sharding_key}
-        self._write([
-            {**head, "offset": result.queue_offset + i, "msg_id": msg_id}
-            for i, msg_id in enumerate(outgoing.msg_id.split(","))
-        ])  # fmt: skip
+    def sent(self, queue: MessageQueue, offset: int, key: str | None, msg_ids: Sequence[str]) -> None:
+        """One record a message; those of a batch have consecutive offsets from `offset` on."""
+        head = {**self._head("sent"), **_queue(queue), "key": key}
+        self._write([{**head, "offset": offset + i, "msg_id": msg_id} for i, msg_id in enumerate(msg_ids)])
 
-    def send_failed(self, outgoing: Outgoing, outcome: SendOutcome) -> None:
-        head = {**self._head("send_failed"), "topic": outgoing.topic, "key": outgoing.sharding_key}
-        head["outcome"] = outcome.name.lower()
-        self._write([{**head, "msg_id": msg_id} for msg_id in outgoing.msg_id.split(",")])
+    def send_failed(self, topic: str, key: str | None, msg_ids: Sequence[str], outcome: str) -> None:
+        """One record a message. `outcome` is the name of a SendOutcome."""
+        head = {**self._head("send_failed"), "topic": topic, "key": key, "outcome": outcome.lower()}
+        self._write([{**head, "msg_id": msg_id} for msg_id in msg_ids])
 
     def _head(self, event: str) -> dict[str, Any]:
         return {

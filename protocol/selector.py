@@ -1,12 +1,17 @@
-"""Which queue a sharding key has: one rule for every producer of every kind (wire.md 12.11)."""
+"""What the key of a message is, and which queue it has: one rule for every producer of every kind (wire.md 12.11)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from operator import attrgetter
+from typing import Final, TypeVar
 
 from lockstep.protocol.filter import java_string_hash
+from lockstep.protocol.message import MessageExt
 
-__all__ = ["queue_of_hash"]
+__all__ = ["SHARDING_KEY_OF", "KeyOf", "queue_of_hash"]
+
+KeyOf = Callable[[MessageExt], str | None]
+SHARDING_KEY_OF: Final[KeyOf] = attrgetter("sharding_key")
 
 Q = TypeVar("Q")
 

@@ -9,7 +9,6 @@ from lockstep.client.consumer.broker_requests import BrokerCalls
 from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.base import ConsumeService, ServiceParts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
-from lockstep.client.consumer.dispatch.message_key import KeyOf
 from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.consumer.dispatch.table import OrderingRow
 from lockstep.client.consumer.flow_control import FlowControl
@@ -29,6 +28,7 @@ from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.selector import KeyOf
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.logs import log_exception
 

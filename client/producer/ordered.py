@@ -57,7 +57,7 @@ class OrderedSender:
                     failure = error
                 else:
                     if self._trace is not None:
-                        self._trace.sent(result, outgoing)
+                        self._trace.sent(result.queue, result.queue_offset, outgoing.sharding_key, outgoing.msg_ids)
                     return result
         if failure is None:
             ticket = lane.ticket()
@@ -92,7 +92,7 @@ class OrderedSender:
                 failure = error
             else:
                 if self._trace is not None:
-                    self._trace.sent(result, outgoing)
+                    self._trace.sent(result.queue, result.queue_offset, outgoing.sharding_key, outgoing.msg_ids)
                 return result
 
     async def _pause(self, lane: SendLane, ticket: int) -> None:
@@ -105,7 +105,7 @@ class OrderedSender:
 
     def _note_failure(self, outgoing: Outgoing, failure: SendError) -> None:
         if self._trace is not None:
-            self._trace.send_failed(outgoing, failure.outcome)
+            self._trace.send_failed(outgoing.topic, outgoing.sharding_key, outgoing.msg_ids, failure.outcome.name)
 
     async def send_one_way(self, queue: MessageQueue, outgoing: Outgoing) -> None:
         """In call order with the rest of its lane, as far as it gets. Raises SendError when it could not leave."""

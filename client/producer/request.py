@@ -67,6 +67,11 @@ class Outgoing(NamedTuple):
     source: Message | Sequence[Message] = ()
     mode: CommunicationMode = CommunicationMode.SYNC
 
+    @property
+    def msg_ids(self) -> list[str]:
+        """One UNIQ_KEY a message: several of a batch."""
+        return self.msg_id.split(",")
+
 
 class SendRequests:
     """Makes `Outgoing`s and their commands for one producer."""

@@ -64,10 +64,10 @@ class AnywhereSender:
             result = await self._attempts(outgoing, timeout_ms, avoid)
         except SendError as error:
             if trace is not None:
-                trace.send_failed(outgoing, error.outcome)
+                trace.send_failed(outgoing.topic, outgoing.sharding_key, outgoing.msg_ids, error.outcome.name)
             raise
         if trace is not None:
-            trace.sent(result, outgoing)
+            trace.sent(result.queue, result.queue_offset, outgoing.sharding_key, outgoing.msg_ids)
         return result
 
     async def _attempts(self, outgoing: Outgoing, timeout_ms: int, avoid: str | None) -> SendResult:

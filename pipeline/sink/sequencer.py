@@ -1,7 +1,8 @@
 """Sending in order: for each queue a chunk that grows and at most one under way, so that nothing overtakes.
 
 A chunk that failed is sent again, whole, before anything behind it leaves: its messages may then be stored twice, side
-by side. To a Lockstep broker chunks are numbered (broker/state/send_sequences.py), so what was taken for lost cannot come later.
+by side. To a Lockstep broker chunks are numbered (broker/state/send_sequences.py), so what was taken for lost cannot
+come later.
 """
 
 import struct

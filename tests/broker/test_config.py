@@ -15,7 +15,7 @@ from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.layout import FILE_END_BYTES
 from tests.broker.helpers import RecordingLog
-from tests.broker.stores import record
+from tests.store.stores import record
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from lockstep.protocol import properties as names
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept
-from tests.broker.stores import record
+from tests.store.stores import record
 
 LIFE: dict[str, Any] = {"flush_sync": False, "flush_interval_ms": 60_000}  # nothing is written but what a test writes
 

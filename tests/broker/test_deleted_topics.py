@@ -9,7 +9,7 @@ from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.admin import DeleteTopicRequestHeader
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
-from tests.broker.stores import record
+from tests.store.stores import record
 
 
 async def interrupted(opened: Kept, folder: Path) -> None:

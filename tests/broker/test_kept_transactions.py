@@ -12,7 +12,7 @@ from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
 from lockstep.store import Record
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
-from tests.broker.stores import record
+from tests.store.stores import record
 
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 COMMIT, ROLLBACK = 8, 12

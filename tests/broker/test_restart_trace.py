@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker import restart_trace
+from lockstep.broker.persistence import restart_trace
 from lockstep.broker.persistence.restart_trace import leave_resets
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept
-from tests.broker.stores import record
+from tests.store.stores import record
 
 
 def told(opened: Kept) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.broker import consumer_filters
+from lockstep.broker.state import filters as consumer_filters
 from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode

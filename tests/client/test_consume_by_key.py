@@ -8,10 +8,10 @@ from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, M
 from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
 from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQueue
-from lockstep.client.consumer.dispatch.message_key import KeyOf
 from lockstep.client.consumer.listener import BY_KEY
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.properties import SHARDING_KEY
+from lockstep.protocol.selector import KeyOf
 from tests.client.consume_service import SUSPEND, S
 from tests.client.messages import message_at
 from tests.client.service_parts import service_parts

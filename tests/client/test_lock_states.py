@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.client import lock_states
+from lockstep.client.consumer.ownership import lock_states
 from lockstep.client.consumer.ownership.lock_states import (
     NO_LOCK,
     TRANSITIONS,

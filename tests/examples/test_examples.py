@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import AdminClient
-from tests.client.plugin_project import Project
 from tests.commands import Lockstep, running_broker
+from tests.testing.plugin_project import Project
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.broker.fault_api.calls import CALLS
-from lockstep.client import LockstepBroker
-from tests.client.plugin_project import Project
+from lockstep.testing import LockstepBroker
+from tests.testing.plugin_project import Project
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")

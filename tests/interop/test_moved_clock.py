@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.client import LockstepBroker
+from lockstep.testing import LockstepBroker
 from tests.interop.harness.drivers import Driver, Drivers
 from tests.interop.harness.installed import version_of
 from tests.interop.harness.table import Row, RowMaker

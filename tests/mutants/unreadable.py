@@ -56,6 +56,6 @@ UNREADABLE: Final = (
         "cli/produce/lines.py",
         "    if error is not None:\n",
         "    if False:\n",
-        ("tests/client/test_cli_lines.py::test_a_bad_envelope_is_named_with_what_is_wrong",),
+        ("tests/cli/test_cli_lines.py::test_a_bad_envelope_is_named_with_what_is_wrong",),
     ),
 )

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from lockstep.order import OrderReport, check_traces
-from tests.checkers.legal_histories import histories
-from tests.checkers.stories import Story
+from tests.order.legal_histories import histories
+from tests.order.stories import Story
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pytest
 from lockstep.pipeline.audit import TABLES, TRACE_COLUMNS, Audit, read_traces, transform
 from lockstep.pipeline.audit.generate import Shape, topic_rows, write_traces
 from lockstep.pipeline.audit.spoil import SPOILS, spoil_files
-from tests.checkers.stories import Story
+from tests.order.stories import Story
 from tests.pipeline.audit_histories import History, small_plans
 from tests.pipeline.test_audit_equality import traces_frame
 

@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.order import check_traces
 from lockstep.pipeline.audit import RECORD_COLUMNS, TRACE_COLUMNS, Audit, transform
-from tests.checkers import test_lanes, test_legal, test_violations
+from tests.order import test_lanes, test_legal, test_violations
 from tests.pipeline.audit_histories import (
     COUNTS,
     History,

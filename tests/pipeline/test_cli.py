@@ -66,9 +66,7 @@ def test_a_wrong_call_is_told_before_spark_starts(words: tuple[str, ...], said: 
 
 def test_help_does_not_import_spark() -> None:
     """It comes at once, also where PySpark is not installed."""
-    program = (
-        "import sys; import lockstep.pipeline.cli.app; print([m for m in sys.modules if m in ('pyspark', 'pyarrow')])"
-    )
+    program = "import sys, lockstep.pipeline.cli.app; print([m for m in sys.modules if m in ('pyspark', 'pyarrow')])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -13,7 +13,9 @@ from tests.pipeline.sent import sent
 from tests.pipeline.topics import Topic
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ["protocol", "remoting", "broker", "client", "simulation", "pipeline"]
+PACKAGES = [
+    "protocol", "remoting", "store", "order", "broker", "client", "simulation", "cli", "testing", "pipeline",
+]  # fmt: skip
 COPIED = ["pyproject.toml", "README.md", "LICENSE", *PACKAGES]
 PROGRAM = """
 import sys

@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lockstep.protocol import admin_headers, headers
 from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.headers import admin as admin_headers
+from lockstep.protocol.headers import messaging as headers
 from lockstep.protocol.headers.messaging import (
     REQUEST_HEADERS,
     RESPONSE_HEADERS,

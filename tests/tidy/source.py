@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("protocol", "remoting", "broker", "client", "simulation", "pipeline")
+PACKAGES = (
+    "protocol", "remoting", "store", "order", "broker", "client", "simulation", "cli", "testing", "pipeline",
+)  # fmt: skip
 PROGRAMS = ("scripts", "examples", "tests")
 GENERATED = {"build", "dist", "__pycache__"}
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".in", ".sh", ".json", ".yml", ".yaml", ".cfg", ""}

@@ -10,7 +10,7 @@ from lockstep.broker.processors.request_body import read_body
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.members import ClientChannel
 from lockstep.broker.state.topics import QUEUE_NUMS_MAX
-from lockstep.protocol import client_bodies
+from lockstep.protocol.bodies import client as client_bodies
 from lockstep.protocol.bodies.client import ConsumerConnection, ProducerConnection, ProducerInfo
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import SubscriptionGroupWrapper

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from lockstep.client.consumer.dispatch.message_key import SHARDING_KEY_OF, KeyOf
 from lockstep.protocol.message import MessageExt
+from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
 
 __all__ = ["KeyLanes", "Lane"]
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from lockstep.client.consumer.dispatch.key_queues import KeyLanes, Lane
-from lockstep.client.consumer.dispatch.message_key import SHARDING_KEY_OF, KeyOf
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
 
 __all__ = ["KeyedProcessQueue"]
 

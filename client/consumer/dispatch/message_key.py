@@ -1,18 +1,13 @@
 """What `ordering="key"` keeps in order: the sharding key, or whatever a consumer's `key` says."""
 
-from collections.abc import Callable
-from operator import attrgetter
-from typing import Final
-
 from lockstep.client.errors import ConsumerError
 from lockstep.protocol.message import MessageExt
+from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
 from lockstep.remoting.logs import EventLog, log_exception
 
-__all__ = ["SHARDING_KEY_OF", "KeyOf", "MessageKey", "key_function"]
+__all__ = ["MessageKey", "key_function"]
 
-KeyOf = Callable[[MessageExt], str | None]
 MessageKey = str | KeyOf
-SHARDING_KEY_OF: Final[KeyOf] = attrgetter("sharding_key")
 
 
 def key_function(key: MessageKey | None, log: EventLog) -> KeyOf:

@@ -10,11 +10,11 @@ from lockstep.client.consumer.dispatch.base import ConsumeService, ServiceParts
 from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
 from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurrentlyService
 from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQueue
-from lockstep.client.consumer.dispatch.message_key import KeyOf
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
+from lockstep.protocol.selector import KeyOf
 
 __all__ = ["ORDERINGS", "OrderingName", "OrderingRow"]
 

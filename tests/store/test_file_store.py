@@ -13,7 +13,7 @@ from lockstep.store.data_dir import DataDir
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.format.layout import PADDING_MAGIC, Checkpoint
 from tests.broker.helpers import NOW_MS
-from tests.broker.stores import FolderStore, fill, get, record
+from tests.store.stores import FolderStore, fill, get, record
 
 SMALL = 4096  # bytes of a file of the log
 FIRST_FILE = "commitlog/00000000000000000000"

@@ -14,7 +14,7 @@ from lockstep.store.check.store import StoreCheck
 from lockstep.store.format.layout import Checkpoint, decode_checkpoint, encode_checkpoint
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
-from tests.broker.stores import record
+from tests.store.stores import record
 
 FILES: dict[str, Any] = {"segment_bytes": 45_000, "flush_sync": False}
 YEAR_2100_MS = 4_102_444_800_000

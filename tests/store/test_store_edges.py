@@ -17,8 +17,8 @@ from lockstep.store import GetStatus
 from lockstep.store.data_dir import DataDir
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
-from tests.broker.stores import record
-from tests.broker.test_entry_mender import blank
+from tests.store.stores import record
+from tests.store.test_entry_mender import blank
 
 LATER_MS = 2**62
 RETAIN: dict[str, Any] = {"delete_when": ";".join(f"{hour:02}" for hour in range(24)), "reserved_hours": 1}

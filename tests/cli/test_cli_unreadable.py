@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from lockstep.client import Message, Producer, ProducerConfig
-from tests.client.cli_inside import Inside
+from tests.cli.cli_inside import Inside
 from tests.commands import Lockstep, running_broker
 
 WHY = "a body flagged as compressed is not zstd"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lockstep.client import cli
+from lockstep.cli import app as cli
 from tests.commands import Result
 
 __all__ = ["Inside"]

@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lockstep.order import Kind
-from tests.checkers.legal_histories import histories
-from tests.checkers.stories import SUCCESS, Story, kinds
+from tests.order.legal_histories import histories
+from tests.order.stories import SUCCESS, Story, kinds
 
 Records = list[dict[str, Any]]
 

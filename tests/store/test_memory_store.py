@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from lockstep.protocol.message import decode_messages
 from lockstep.store import GetStatus
-from tests.broker.stores import Evictions, fill, get, memory_store, record
+from tests.store.stores import Evictions, fill, get, memory_store, record
 
 S = GetStatus
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.store import MessageStore
-from tests.broker.stores import FolderStore, MakeStore, memory_store
+from tests.store.stores import FolderStore, MakeStore, memory_store
 
 
 @pytest.fixture(params=["memory", "file"])

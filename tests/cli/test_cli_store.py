@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.client import cli, store_check
+from lockstep.cli import app as cli
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.store.check import store as store_check
 from lockstep.store.check.files import Damage, FileRun, log_end, scan_log
 from lockstep.store.check.store import StoreCheck
-from tests.broker.test_store_damage import whole
 from tests.commands import SCRIPTS, TIMEOUT_S
+from tests.store.test_store_damage import whole
 
 
 @pytest.fixture

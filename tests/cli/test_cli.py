@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.cli_inside import Inside
+from tests.cli.cli_inside import Inside
 from tests.commands import END_S, Lockstep, Result, running_broker
 
 ORDERS = "".join([json.dumps({"tail": f"N{n % 3}", "n": n}) + "\n" for n in range(30)])

@@ -6,7 +6,7 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import decode_messages
 from lockstep.store import GetStatus, Passes
 from tests.broker.helpers import NOW_MS
-from tests.broker.stores import HOST, MakeStore, fill, get, record
+from tests.store.stores import HOST, MakeStore, fill, get, record
 
 S = GetStatus
 

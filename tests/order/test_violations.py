@@ -1,7 +1,7 @@
 """Each kind of violation is found in a minimal trace, by its name, with the records that prove it."""
 
 from lockstep.order import Kind
-from tests.checkers.stories import SUSPEND, Story, kinds
+from tests.order.stories import SUSPEND, Story, kinds
 
 
 def test_a_key_handled_out_of_order_is_found() -> None:

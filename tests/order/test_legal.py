@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.order import Cause, TraceError, check_files
-from tests.checkers.stories import SUSPEND, Story, kinds
+from tests.order.stories import SUSPEND, Story, kinds
 
 
 def test_a_plain_takeover() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.plugin_project import Project
+from tests.testing.plugin_project import Project
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_importing_the_plugin_imports_nothing_heavy() -> None:
     look = "before = set(sys.modules); import lockstep.testing.plugin; print(*set(sys.modules) - before)"
     command = [sys.executable, "-c", f"import pytest, sys; {look}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    client = {"lockstep", "lockstep.client", "lockstep.testing.plugin"}
+    client = {"lockstep", "lockstep.testing", "lockstep.testing.plugin"}
     ours = client | {"lockstep.remoting", "lockstep.remoting.lazy"}
     assert set(done.stdout.split()) == ours
 

@@ -13,8 +13,8 @@ from lockstep.cli.output import CliError, OutputFormat
 from lockstep.cli.store.dump import DumpOptions, dump_store
 from lockstep.cli.store.inspect import inspect_store, opened_store, verify_store
 from lockstep.remoting.os_storage import OsStorage
-from tests.broker.test_store_damage import whole
 from tests.commands import SCRIPTS, TIMEOUT_S
+from tests.store.test_store_damage import whole
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 MOUNTED = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && ! touch "$1/x" 2>&- && exec "$2" store "$3" "$1"'

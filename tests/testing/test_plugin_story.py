@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.plugin_project import Project
+from tests.testing.plugin_project import Project
 
 CONSUMER = '''
 """A consumer as a process: it says what it handles, until it is ended."""

@@ -16,11 +16,12 @@ from lockstep.protocol.headers.messaging import SendMessageResponseHeader
 from lockstep.protocol.names import OP_HALF_TOPIC
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.runtime import AsyncioRuntime
-from lockstep.store import StoreFull, file_recovery
+from lockstep.store import StoreFull
+from lockstep.store.durability import recovery as file_recovery
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog
 from tests.broker.kept_broker import Disk, Kept, kept, until
-from tests.broker.stores import record
+from tests.store.stores import record
 
 HOUR_MS = 3_600_000
 

@@ -7,7 +7,7 @@ with and without a last commit that arrives, orderly handovers. At the end a las
 
 from hypothesis import strategies as st
 
-from tests.checkers.stories import SUCCESS, SUSPEND, Story
+from tests.order.stories import SUCCESS, SUSPEND, Story
 
 __all__ = ["histories"]
 

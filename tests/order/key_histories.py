@@ -5,7 +5,7 @@ As `legal_histories`, but the owner may call for any key whose turn it is, and c
 
 from hypothesis import strategies as st
 
-from tests.checkers.stories import SUCCESS, SUSPEND, Story
+from tests.order.stories import SUCCESS, SUSPEND, Story
 
 __all__ = ["key_histories"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import AdminClient
-from tests.client.cli_inside import Inside
+from tests.cli.cli_inside import Inside
 from tests.commands import END_S, Lockstep, running_broker
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from lockstep.protocol.message import decode_messages
 from lockstep.store import MessageStore, Record
-from lockstep.store import commit_log as commit_log_module
+from lockstep.store.memory import log as commit_log_module
 from tests.broker.helpers import NOW_MS
-from tests.broker.stores import HOST, Evictions, MakeStore, memory_store
+from tests.store.stores import HOST, Evictions, MakeStore, memory_store
 
 FOREVER = 1 << 62
 

@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lockstep.order import Cause, Kind
-from tests.checkers.key_histories import key_histories
-from tests.checkers.stories import SUCCESS, SUSPEND, Story, kinds
+from tests.order.key_histories import key_histories
+from tests.order.stories import SUCCESS, SUSPEND, Story, kinds
 
 
 def of_a_period() -> Story:

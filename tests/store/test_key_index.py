@@ -13,7 +13,7 @@ from lockstep.store.check.store import StoreCheck
 from lockstep.store.format.index import INDEX_HEADER, IndexHeader
 from lockstep.store.format.layout import Checkpoint
 from tests.broker.helpers import NOW_MS
-from tests.broker.stores import HOST, FolderStore
+from tests.store.stores import HOST, FolderStore
 
 FOREVER = 1 << 62
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.client.cli_inside import Inside
+from tests.cli.cli_inside import Inside
 from tests.commands import END_S, Lockstep, running_broker
 
 LINES = [

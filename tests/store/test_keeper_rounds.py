@@ -13,7 +13,7 @@ from lockstep.protocol.codes import ResponseCode
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.store.data_dir import DataDir
 from tests.broker.kept_broker import DEADLINE_S, kept, until
-from tests.broker.stores import record
+from tests.store.stores import record
 
 
 async def test_replies_wait_for_the_log_alone(tmp_path: Path) -> None:

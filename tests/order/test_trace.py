@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.client import Message, ProducerConfig, SendOutcome, SendResult
+from lockstep.client import Message, ProducerConfig, SendOutcome
 from lockstep.client.producer.request import Outgoing, SendRequests
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.ids import UniqueKeyMaker
@@ -83,14 +83,14 @@ async def test_a_message_without_a_key(tracing: Tracing) -> None:
 async def test_sent(tracing: Tracing) -> None:
     """Where the broker stored it."""
     outgoing = tracing.outgoing("N1")
-    tracing.writer.sent(SendResult("SEND_OK", outgoing.msg_id, queue_at(3), 41, "X"), outgoing)
+    tracing.writer.sent(queue_at(3), 41, "N1", outgoing.msg_ids)
     assert tracing.records() == [{**head("sent"), **QUEUE, "key": "N1", "offset": 41, "msg_id": outgoing.msg_id}]
 
 
 async def test_a_sent_batch_is_a_record_a_message(tracing: Tracing) -> None:
     """Its messages have consecutive offsets."""
     outgoing = tracing.requests.outgoing_batch([Message("Aircraft", b"x")] * 3, "N1")
-    tracing.writer.sent(SendResult("SEND_OK", outgoing.msg_id, queue_at(3), 41, "X,Y,Z"), outgoing)
+    tracing.writer.sent(queue_at(3), 41, "N1", outgoing.msg_ids)
     expected = [(41 + i, msg_id) for i, msg_id in enumerate(outgoing.msg_id.split(","))]
     assert [(record["offset"], record["msg_id"]) for record in tracing.records()] == expected
 
@@ -99,7 +99,7 @@ async def test_a_sent_batch_is_a_record_a_message(tracing: Tracing) -> None:
 async def test_send_failed(tracing: Tracing, outcome: SendOutcome) -> None:
     """Of a failed send the queue does not matter, the outcome does."""
     outgoing = tracing.outgoing(None)
-    tracing.writer.send_failed(outgoing, outcome)
+    tracing.writer.send_failed(outgoing.topic, None, outgoing.msg_ids, outcome.name)
     expected = {"topic": "Aircraft", "key": None, "outcome": outcome.name.lower(), "msg_id": outgoing.msg_id}
     assert tracing.records() == [{**head("send_failed"), **expected}]
 
@@ -107,7 +107,7 @@ async def test_send_failed(tracing: Tracing, outcome: SendOutcome) -> None:
 async def test_any_key_can_be_written(tracing: Tracing) -> None:
     """A line is one line, whatever the key; half a surrogate pair becomes a question mark."""
     for key in ("\u00e9\u6f22\U0001f600", 'a"b\\c\nd', "\ud800"):
-        tracing.writer.sent(SendResult("SEND_OK", "ID", queue_at(3), 1, "X"), tracing.outgoing(key))
+        tracing.writer.sent(queue_at(3), 1, key, ["ID"])
     assert [record["key"] for record in tracing.records()] == ["\u00e9\u6f22\U0001f600", 'a"b\\c\nd', "?"]
 
 
