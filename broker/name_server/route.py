@@ -12,7 +12,7 @@ from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfigs, TopicList
 from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.bodies.name_server import KvTable, UnreadRegistration
+from lockstep.protocol.bodies.name_server import KvTable, RegisterBrokerBody
 from lockstep.protocol.codes import MASTER_ID, PROTOCOL_VERSION, TOPIC_LENGTH_MAX, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import (
@@ -58,7 +58,7 @@ def _register(
     if header.compressed:
         configs = yield from decode_compressed_registration(command.body)
     elif command.body:
-        configs = yield from read_body(UnreadRegistration, command).read_in_steps()
+        configs = yield from read_body(RegisterBrokerBody, command).read_in_steps()
     else:
         configs = TopicConfigs(DataVersion(0, 0), ())
     identity = BrokerIdentity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, Self
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig, TopicConfigs
 from lockstep.protocol.bodies.codec import as_object, as_table, as_texts, take
 
-__all__ = ["KvTable", "SystemTopicList", "UnreadRegistration"]
+__all__ = ["KvTable", "RegisterBrokerBody", "SystemTopicList"]
 
 _TOPICS_A_STEP: Final = 128
 _NO_TOPICS: Final[dict[str, Any]] = {"dataVersion": {}, "topicConfigTable": {}}
@@ -42,7 +42,7 @@ class SystemTopicList(NamedTuple):
         return cls(as_texts(wire.get("topicList"), "topicList"), take(wire, "brokerAddr", str, ""))
 
 
-class UnreadRegistration(NamedTuple):
+class RegisterBrokerBody(NamedTuple):
     """A request body of REGISTER_BROKER of which no topic was read yet."""
 
     wire: Any

@@ -11,6 +11,8 @@ import pytest
 from tests.integration.crashes import Crashes
 from tests.integration.processes import Processes
 
+pytestmark = pytest.mark.long
+
 KILLS = int(os.environ.get("CRASHES", "0"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 

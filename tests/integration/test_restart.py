@@ -29,6 +29,8 @@ from tests.integration.workload import (
     spread,
 )
 
+pytestmark = pytest.mark.long
+
 TOPIC, GROUP, QUEUES = "orders", "audit", 4
 OPTIONS = ("--topic", f"{TOPIC}:{QUEUES}", *SHORT_BROKER_LOCKS)
 BEFORE, AT_ONCE, AFTER = 1600, 40, 400

@@ -4,6 +4,8 @@ import asyncio
 import signal
 from collections.abc import Sequence
 
+import pytest
+
 from lockstep.order import Cause, Kind, Record, check_files
 from lockstep.remoting.clocks import boot_ns
 from tests.integration.processes import ConsumerProcess, Processes, until
@@ -16,6 +18,8 @@ from tests.integration.workload import (
     records,
     spread,
 )
+
+pytestmark = pytest.mark.long
 
 TOPIC, GROUP, QUEUES = "orders", "audit", 6
 PREFETCHED = 100  # more than a client fetches ahead of this trickle

@@ -27,7 +27,7 @@ frame = spark.read.format("lockstep").options(nameServer=sys.argv[1], subscribe=
 print("found", frame.count(), pyspark_lockstep.__file__)
 """
 SUBMITTED = """
-from lockstep.pipeline import cli
+from lockstep.pipeline.cli import app as cli
 print("came-from", cli.__file__, flush=True)
 cli.main()
 """

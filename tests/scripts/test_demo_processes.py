@@ -11,6 +11,8 @@ import pytest
 
 from tests.scripts.test_flights import ROWS, archive
 
+pytestmark = pytest.mark.long
+
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 
 
