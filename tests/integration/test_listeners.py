@@ -6,6 +6,8 @@ from lockstep.order import Cause
 from tests.integration.processes import Processes, until
 from tests.integration.workload import drained, orderly, producing, send_keyed
 
+pytestmark = pytest.mark.long
+
 TOPIC, GROUP, QUEUES, MESSAGES, FAIL_EVERY = "orders", "audit", 4, 200, 10
 CONFIG = {"suspend_current_queue_time_ms": 50, "persist_consumer_offset_interval_ms": 200}
 SAID = {

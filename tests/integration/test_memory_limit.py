@@ -3,9 +3,13 @@
 import re
 import signal
 
+import pytest
+
 from lockstep.client import MessageQueue
 from tests.integration.processes import Processes, rss_bytes, until
 from tests.integration.workload import committed, drained, orderly, producing, records, send_keyed
+
+pytestmark = pytest.mark.long
 
 TOPIC, GROUP = "orders", "audit"
 MIB = 1024 * 1024

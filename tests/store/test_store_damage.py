@@ -23,6 +23,8 @@ from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS, RecordingLog
 from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster
 
+pytestmark = pytest.mark.long
+
 FOLDER, QUEUES, MESSAGES = "store", 3, 150
 FILES: dict[str, Any] = {
     "data_dir": FOLDER,
