@@ -108,7 +108,7 @@ class BrokerConfig:
     long_polling: bool = setting(True, name="longPollingEnable", live=True)
     hold_check_interval_ms: int = 5000
     held_pulls_per_connection_max: int = 4096
-    held_pulls_max: int = 50_000
+    held_pulls_max: int = 30_000
     notify_consumer_ids_changed: bool = setting(True, name="notifyConsumerIdsChangedEnable", live=True)
     order_message_enable: bool = setting(False, name="orderMessageEnable")  # the name server: in its routes
     channel_expired_timeout_ms: int = 120_000

@@ -10,7 +10,7 @@ from lockstep.protocol.codes import RemotingFlag, RequestCode
 
 __all__ = ["ANSWER_ATTACKS"]
 
-PULLERS = 12
+PULLERS = 7
 PULLS = 4000
 QUESTIONS = 300
 UNREAD_BYTES_MAX = 100_000_000
