@@ -11,7 +11,10 @@ DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
-FOLDERS = r"(?:protocol|remoting|store|order|broker|client|simulation|cli|testing|pipeline|scripts|examples|tests|docs|requirements)"
+FOLDERS = (
+    r"(?:protocol|remoting|store|order|broker|client|simulation|cli|testing|pipeline|"
+    r"scripts|examples|tests|docs|requirements)"
+)
 NAMED = re.compile(rf"`({FOLDERS}/[\w./-]*)`")
 
 
