@@ -7,11 +7,13 @@ same rebalance as others; what it does with them is its owner's affair (wire.md 
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from lockstep.client.admin.queues import QueueQueries
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.broker_requests import BrokerCalls
 from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
 from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
@@ -78,13 +80,14 @@ class PullMember:
     ) -> None:
         self.runtime = runtime
         self.log = log
-        self.table: dict[MessageQueue, ProcessQueue] = {}
         self.balances = True  # False: the queues are given by hand, and no rebalance touches them
         self.joined: set[str] = set()  # topics whose queues were shared out once at least
         self.config: ConsumerConfig = member_config(options.config)
         self._options = options
         self._broadcasts = options.message_model is MessageModel.BROADCASTING
         self._subscriptions = subscriptions
+        self._on_acquired = on_acquired
+        self._on_dropped = on_dropped
         self._on_changed = on_changed
         self._to_persist = to_persist
         self._wake = asyncio.Event()
@@ -105,20 +108,16 @@ class PullMember:
         self.calls = PullCalls(instance, options.group, options.hooks, options.tenant)
         self.queries = QueueQueries(instance)
         self.stats = ConsumeStats(runtime.now_ms())
-        self._rebalance = Rebalance(
-            instance,
-            options.group,
-            self.config,
-            self.table,
-            locks=NoLocks(runtime),
+        member = Membership(
+            instance=instance,
+            group=options.group,
+            config=self.config,
             offsets=self.offsets,
-            strategy=None if self._broadcasts else options.strategy,
-            topics=lambda: list(subscriptions),
-            on_added=on_acquired,
-            on_dropped=on_dropped,
-            on_changed=self._queues_changed,
-            trace=None,
+            message_model=options.message_model,
         )
+        self.table = member.table
+        strategy = None if self._broadcasts else options.strategy
+        self._rebalance = Rebalance(member, NoLocks(runtime), self, strategy)
         instance.serve(self._broker_calls().handlers)
 
     def _broker_calls(self) -> BrokerCalls:
@@ -225,7 +224,19 @@ class PullMember:
             except TimeoutError:
                 pass
 
-    async def _queues_changed(self, topic: str) -> None:
+    def topics(self) -> Iterable[str]:
+        return self._subscriptions
+
+    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
+        return ProcessQueue(queue, period, now_ms, **lock)
+
+    def queue_acquired(self, process_queue: ProcessQueue) -> None:
+        self._on_acquired(process_queue)
+
+    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+        self._on_dropped(process_queue)
+
+    async def queues_changed(self, topic: str) -> None:
         """The subscription gets a new version and the brokers hear of it at once, as in any member (wire.md 12.3)."""
         subscription = self._subscriptions.get(topic)
         if subscription is not None:

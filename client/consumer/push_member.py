@@ -1,6 +1,7 @@
 """What a started PushConsumer runs on: its parts, put together, and the work that goes from one to another."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from lockstep.client.config import ConsumerConfig
@@ -13,6 +14,7 @@ from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeS
 from lockstep.client.consumer.dispatch.table import OrderingRow
 from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import AnyListener, ListenerCall
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.initial import FirstOffset
 from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
 from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
@@ -26,7 +28,6 @@ from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
-from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.selector import KeyOf
 from lockstep.remoting.endpoint import Endpoint
@@ -71,14 +72,23 @@ class PushEngine:
         self._config = config
         self._subscriptions = subscriptions
         self._trace = trace
-        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self._offsets = self._new_offset_store(options)
+        self._member = Membership(
+            instance=instance,
+            group=group,
+            config=config,
+            offsets=self._offsets,
+            message_model=options.message_model,
+            trace=trace,
+        )
+        self.table = self._member.table
+        self.new_process_queue = options.ordering.process_queues(config, options.key_of)
         self._wake = asyncio.Event()
         self._rebalancing: asyncio.Task[None] | None = None
         self._pulling: dict[ProcessQueue, asyncio.Task[None]] = {}
         self._stopping = False
 
         self._pool = runtime.new_worker_pool(f"{group} listener", config.consume_threads)
-        self._offsets = self._new_offset_store(options)
         self._locks = self._new_locks(options)
         self._stats = ConsumeStats(runtime.now_ms())
         around = AroundListener(options.hooks, options.tenant, config, runtime)
@@ -86,27 +96,14 @@ class PushEngine:
         self.service = self._new_service(options, call)
         self._flow = FlowControl(config, checks_span=options.ordering.checks_span)
         self._pulls = self._new_pulls(options)
-        self._rebalance = self._new_rebalance(options)
-        self._reset = OffsetReset(
-            instance, self.table, self._locks, self._offsets, self._rebalance, done=self._wake.set, trace=trace
-        )
+        strategy = None if options.message_model is MessageModel.BROADCASTING else options.strategy
+        self._rebalance = Rebalance(self._member, self._locks, self, strategy)
+        self._reset = OffsetReset(self._member, self._locks, self._rebalance, done=self._wake.set)
         self._calls = self._new_calls(options, call)
         instance.serve(self._calls.handlers)
 
     def _new_service(self, options: PushOptions, call: ListenerCall[Any]) -> ConsumeService:
-        parts = ServiceParts(
-            instance=self._instance,
-            group=options.group,
-            config=self._config,
-            message_model=options.message_model,
-            table=self.table,
-            call=call,
-            pool=self._pool,
-            locks=self._locks,
-            offsets=self._offsets,
-            stats=self._stats,
-            trace=self._trace,
-        )
+        parts = ServiceParts(member=self._member, call=call, pool=self._pool, locks=self._locks, stats=self._stats)
         return options.ordering.new_service(parts)
 
     def _new_pulls(self, options: PushOptions) -> PullLoop:
@@ -132,22 +129,6 @@ class PushEngine:
             return None
         return DeadLetters(self._instance, options.group, self._config, self._trace)
 
-    def _new_rebalance(self, options: PushOptions) -> Rebalance:
-        return Rebalance(
-            self._instance,
-            options.group,
-            self._config,
-            self.table,
-            locks=self._locks,
-            offsets=self._offsets,
-            strategy=None if options.message_model is MessageModel.BROADCASTING else options.strategy,
-            topics=lambda: list(self._subscriptions),
-            on_added=self._start_pulling,
-            on_changed=self._queues_changed,
-            new_process_queue=options.ordering.process_queues(self._config, options.key_of),
-            trace=self._trace,
-        )
-
     def _new_calls(self, options: PushOptions, call: ListenerCall[Any]) -> BrokerCalls:
         return BrokerCalls(
             self._instance,
@@ -172,7 +153,7 @@ class PushEngine:
     def _new_locks(self, options: PushOptions) -> Locks:
         """A broadcasting consumer shares its queues with nobody of its group: it needs no lock, in any order."""
         if options.ordering.needs_lock and options.message_model is MessageModel.CLUSTERING:
-            return QueueLocks(self._instance, options.group, self._config, self.table, self._trace, self._lock_won_back)
+            return QueueLocks(self._member, on_reacquired=self._lock_reacquired)
         return NoLocks(self._runtime)
 
     # Life ----------------------------------------------------------------------------------------------------
@@ -282,12 +263,18 @@ class PushEngine:
             except TimeoutError:
                 pass
 
-    def _start_pulling(self, process_queue: ProcessQueue) -> None:
+    def topics(self) -> Iterable[str]:
+        return self._subscriptions
+
+    def queue_acquired(self, process_queue: ProcessQueue) -> None:
         task = self._runtime.create_task(self._pulls.run(process_queue), name=f"pull {process_queue.queue}")
         self._pulling[process_queue] = task
         task.add_done_callback(lambda _: self._pulling.pop(process_queue, None))
 
-    async def _queues_changed(self, topic: str) -> None:
+    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+        pass  # the consume service sets the offset after each listener call
+
+    async def queues_changed(self, topic: str) -> None:
         """The topic's subscription gets a new version and the brokers hear of it at once (wire.md 12.3)."""
         self._flow.share_out(topic, [queue for queue, process_queue in self.table.items() if not process_queue.dropped])
         data = self._subscriptions.get(topic)
@@ -295,14 +282,13 @@ class PushEngine:
             self._subscriptions[topic] = data._replace(sub_version=self._runtime.now_ms())
         await self._instance.heartbeat_all()
 
-    def _lock_won_back(self, process_queue: ProcessQueue) -> None:
+    def _lock_reacquired(self, process_queue: ProcessQueue) -> None:
         self._rebalance.drop(process_queue, "its lock had run out: it begins anew")
         self._wake.set()
 
     async def _persist_all(self) -> None:
         """Offsets of queues that this client still owns; a stale owner's must not overwrite its successor's."""
-        now_ms, live_ms = self._runtime.now_ms(), self._config.lock_max_live_time_ms
-        owned = [pq for pq in self.table.values() if not pq.dropped and pq.holds_lock(now_ms, live_ms)]
+        owned = [pq for pq in self.table.values() if not pq.dropped and self._member.holds_lock(pq)]
         self._rebalance.persist(owned)
 
     async def _offset_illegal(self, process_queue: ProcessQueue) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageQueue
+from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order.trace import TraceWriter
@@ -36,10 +38,12 @@ class Locks:
     def __init__(self, stage: Stage, config: ConsumerConfig) -> None:
         self.stage = stage
         self.instance = stage.instance()
-        self.table: dict[MessageQueue, ProcessQueue] = {}
-        self.won_back: list[ProcessQueue] = []
+        self.reacquired: list[ProcessQueue] = []
         self.trace = TraceWriter(stage.client, "trace", self.instance.client_id, GROUP)
-        self.locks = QueueLocks(self.instance, GROUP, config, self.table, self.trace, self.won_back.append)
+        offsets = RemoteBrokerOffsetStore(self.instance, GROUP)
+        member = Membership(instance=self.instance, group=GROUP, config=config, offsets=offsets, trace=self.trace)
+        self.table = member.table
+        self.locks = QueueLocks(member, self.reacquired.append)
 
     def add(self, queue: MessageQueue) -> ProcessQueue:
         now_ms = self.stage.client.now_ms()

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from lockstep.client import ConsumerConfig, MessageQueue, allocate_averagely
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
 from lockstep.client.consumer.ownership.locks import QueueLocks
@@ -38,33 +40,36 @@ class Rebalancing:
         self.me = self.instance.client_id
         self.members: Sequence[str] = [self.me]
         self.taken: list[MessageQueue] = []
-        self.topics = [TOPIC]
-        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.subscribed = [TOPIC]
         self.added: list[ProcessQueue] = []
         self.changed: list[str] = []
         self.trace = TraceWriter(stage.client, "trace", self.me, GROUP)
-        config = ConsumerConfig()
         self.offsets = RemoteBrokerOffsetStore(self.instance, GROUP)
-        self.locks = QueueLocks(self.instance, GROUP, config, self.table, None, lambda _: None)
-        self.rebalance = Rebalance(
-            self.instance,
-            GROUP,
-            config,
-            self.table,
-            locks=self.locks,
-            offsets=self.offsets,
-            strategy=strategy,
-            topics=lambda: list(self.topics),
-            on_added=self.added.append,
-            on_changed=self._on_changed,
-            trace=self.trace,
+        self.member = Membership(
+            instance=self.instance, group=GROUP, config=ConsumerConfig(), offsets=self.offsets, trace=self.trace
         )
+        self.table = self.member.table
+        self.locks = QueueLocks(self.member, lambda _: None)
+        self.rebalance = Rebalance(self.member, self.locks, self, strategy)
         broker.on[IDS] = self._ids
         broker.on[LOCK] = self._lock
         broker.answers(UNLOCK, ResponseCode.SUCCESS)
         broker.answers(UPDATE, ResponseCode.SUCCESS)
 
-    async def _on_changed(self, topic: str) -> None:
+    # The owner
+    def topics(self) -> list[str]:
+        return self.subscribed
+
+    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
+        return ProcessQueue(queue, period, now_ms, **lock)
+
+    def queue_acquired(self, process_queue: ProcessQueue) -> None:
+        self.added.append(process_queue)
+
+    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+        pass
+
+    async def queues_changed(self, topic: str) -> None:
         self.changed.append(topic)
 
     def _ids(self, command: RemotingCommand) -> RemotingCommand:

@@ -6,8 +6,8 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.base import ServiceParts
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import AnyListener, Contract, ListenerCall
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.remoting.runtime import WorkerPool
 from tests.client.stage import Stage
 
@@ -25,18 +25,16 @@ def service_parts(
     instance: MQClientInstance | None = None,
     pool: WorkerPool | None = None,
     stats: ConsumeStats | None = None,
+    locks: Any,
     **others: Any,
 ) -> ServiceParts:
-    """`others`: what else ServiceParts has; `locks` and `offsets` must be among them."""
+    """`others` are the other arguments of Membership; `offsets` must be among them."""
     instance = instance or stage.instance(name_server=_NOWHERE)
     pool = pool or stage.client.new_worker_pool("p", config.consume_thread_count)
-    given = {"message_model": MessageModel.CLUSTERING, "table": {}, "trace": None, **others}
     return ServiceParts(
-        instance=instance,
-        group="g",
-        config=config,
+        member=Membership(instance=instance, group="g", config=config, **others),
         call=ListenerCall(listener, pool, stage.log, contract),
         pool=pool,
+        locks=locks,
         stats=stats or ConsumeStats(0),
-        **given,
     )

@@ -13,7 +13,7 @@ async def correct_to(reset: OffsetReset, process_queue: ProcessQueue, offset: in
 
 
 def reset_of(it: Rebalancing) -> OffsetReset:
-    return OffsetReset(it.instance, it.table, it.locks, it.offsets, it.rebalance, done=lambda: None, trace=it.trace)
+    return OffsetReset(it.member, it.locks, it.rebalance, done=lambda: None)
 
 
 async def owner_of_one(stage: Stage) -> tuple[Rebalancing, ProcessQueue]:

@@ -95,7 +95,7 @@ async def test_a_silent_broker_changes_nothing(stage: Stage) -> None:
 
 
 @on_stage
-async def test_a_lock_that_was_lost_and_won_back(stage: Stage) -> None:
+async def test_a_lock_that_was_lost_and_reacquired(stage: Stage) -> None:
     """Another client may have owned the queue in between: its process queue ends, it is not simply locked again."""
     first, _, locks = await locks_on(stage)
     refused, run_out = locks.add(queue_at(0)), locks.add(queue_at(1))
@@ -103,11 +103,11 @@ async def test_a_lock_that_was_lost_and_won_back(stage: Stage) -> None:
     await locks.locks.lock_all()
     answer(first, grant())
     await locks.locks.lock([queue_at(0)])
-    assert locks.won_back == [refused]
+    assert locks.reacquired == [refused]
     assert not refused.locked
     await stage.world.sleep_ms(60_000)
     await locks.locks.lock_all()
-    assert locks.won_back == [refused, refused, run_out]
+    assert locks.reacquired == [refused, refused, run_out]
     assert refused.outlived_lock
     assert run_out.outlived_lock
 

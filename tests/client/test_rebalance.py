@@ -117,7 +117,7 @@ def test_an_answer_that_is_nonsense_changes_nothing() -> None:
 async def test_a_topic_without_a_route(stage: Stage) -> None:
     """A warning for a topic of the user's, none for the retry topic that nobody has sent to yet."""
     it = await rebalancing(stage)
-    it.topics = ["Nowhere", "%RETRY%tower", TOPIC]
+    it.subscribed = ["Nowhere", "%RETRY%tower", TOPIC]
     await it.run()
     assert it.owned == [0, 1, 2, 3]
     warnings = [fields["topic"] for level, _, fields in stage.log.events if level == "warning"]
@@ -278,7 +278,7 @@ async def test_a_topic_that_is_not_subscribed_any_more(stage: Stage) -> None:
     it = await rebalancing(stage)
     await it.run()
     it.offsets.update(queue_at(0), 41)
-    it.topics = []
+    it.subscribed = []
     await it.run()
     assert it.table == {}
     assert all(pq.dropped for pq in it.added)
@@ -293,7 +293,7 @@ async def test_a_topic_that_is_left_while_its_listener_runs(stage: Stage) -> Non
     await it.run()
     (left,) = it.added
     left.listener_running = True
-    it.topics = []
+    it.subscribed = []
     await it.run()
     assert (left.dropped, it.asked(UNLOCK)) == (True, [])
     left.listener_returned()

@@ -46,7 +46,7 @@ async def test_a_strategy_that_fails(stage: Stage) -> None:
 
     it = await rebalancing(stage, strategy=choosy)
     stage.route_to({"broker-a": 2}, "Other")
-    it.topics = [TOPIC, "Other"]
+    it.subscribed = [TOPIC, "Other"]
     await it.run()
     assert sorted(it.table) == [queue_at(i, topic="Other") for i in range(2)]
     errors = [fields["error"] for level, _, fields in stage.log.events if level == "error"]

@@ -15,9 +15,7 @@ async def test_a_queue_that_is_not_ours_any_more_is_not_reset(stage: Stage) -> N
     lost, kept = it.table[queue_at(0)], it.table[queue_at(1)]
     lost.dropped = kept.dropped = True
     told: list[str] = []
-    reset = OffsetReset(
-        it.instance, it.table, it.locks, it.offsets, it.rebalance, done=lambda: told.append("done"), trace=it.trace
-    )
+    reset = OffsetReset(it.member, it.locks, it.rebalance, done=lambda: told.append("done"))
     it.taken = [queue_at(0)]
     await correct_to(reset, lost, 7)
     await correct_to(reset, kept, 8)

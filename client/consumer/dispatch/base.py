@@ -3,21 +3,17 @@
 There is one for each value of a consumer's `ordering`; `orderings` has the table.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.call_start import CallStarts
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import ListenerCall
-from lockstep.client.consumer.offsets.store import OffsetStore
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.locks import Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.instance.client import MQClientInstance
-from lockstep.order.trace import TraceWriter
-from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.runtime import WorkerPool
@@ -44,21 +40,15 @@ class ConsumeService(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """What a consumer has to make its service of; `table` is its process queues."""
+    """The parts of a consumer that its consume service works with."""
 
-    instance: MQClientInstance
-    group: str
-    config: ConsumerConfig
-    message_model: MessageModel
-    table: Mapping[MessageQueue, ProcessQueue]
+    member: Membership
     call: ListenerCall[Any]
     pool: WorkerPool
     locks: Locks
-    offsets: OffsetStore
     stats: ConsumeStats
-    trace: TraceWriter | None
 
     def call_starts(self) -> CallStarts:
         """For one service."""
-        traced = self.trace is not None
-        return CallStarts(self.instance.runtime, self.instance.log, self.config, self.stats, traced=traced)
+        member = self.member
+        return CallStarts(member.runtime, member.log, member.config, self.stats, traced=member.trace is not None)

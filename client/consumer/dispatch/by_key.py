@@ -65,16 +65,17 @@ class _Work:
 
 class ConsumeByKeyService:
     def __init__(self, parts: ServiceParts, dead_letters: DeadLetters) -> None:
-        self._runtime = parts.instance.runtime
-        self._log = parts.instance.log
-        self._config = parts.config
+        member = parts.member
+        self._runtime = member.runtime
+        self._log = member.log
+        self._config = member.config
         self._call: ListenerCall[ConsumeOrderlyStatus] = parts.call
         self._locks = parts.locks
-        self._offsets = parts.offsets
+        self._offsets = member.offsets
         self._dead_letters = dead_letters
         self._stats = parts.stats
         self._pool = parts.pool
-        self._trace = parts.trace
+        self._trace = member.trace
         self._starts = parts.call_starts()
         limit = self._config.key_concurrency if self._call.is_async else self._config.consume_threads
         self._workers = LaneWorkers[Lane](self._runtime, "consume by key", limit, self._work)

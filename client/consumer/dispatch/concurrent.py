@@ -54,21 +54,22 @@ class _Start(CallStart):
 
 class ConsumeMessageConcurrentlyService:
     def __init__(self, parts: ServiceParts, send_back: SendBack) -> None:
-        self._runtime = parts.instance.runtime
-        self._log = parts.instance.log
-        self._schedule = parts.instance.schedule
-        self._config = parts.config
-        self._broadcasting = parts.message_model is MessageModel.BROADCASTING
-        self._table = parts.table
+        member = parts.member
+        self._runtime = member.runtime
+        self._log = member.log
+        self._schedule = member.instance.schedule
+        self._config = member.config
+        self._broadcasting = member.message_model is MessageModel.BROADCASTING
+        self._table = member.table
         self._call = parts.call
         self._pool = parts.pool
-        self._offsets = parts.offsets
+        self._offsets = member.offsets
         self._stats = parts.stats
-        self._trace = parts.trace
+        self._trace = member.trace
         self._starts = parts.call_starts()
         self._send_back = send_back
         self._workers = LaneWorkers[_Batch](
-            self._runtime, "consume concurrently", parts.config.consume_threads, self._work
+            self._runtime, "consume concurrently", member.config.consume_threads, self._work
         )
         self._running: Counter[ProcessQueue] = Counter()  # batches at work
         self._idle: asyncio.Future[None] | None = None

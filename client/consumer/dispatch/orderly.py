@@ -37,16 +37,17 @@ _COUNTED = frozenset({_Status.SUCCESS, _SUSPEND})  # with manual commit; of the 
 
 class ConsumeMessageOrderlyService:
     def __init__(self, parts: ServiceParts, dead_letters: DeadLetters) -> None:
-        self._runtime = parts.instance.runtime
-        self._log = parts.instance.log
-        self._config = parts.config
+        member = parts.member
+        self._runtime = member.runtime
+        self._log = member.log
+        self._config = member.config
         self._call: ListenerCall[ConsumeOrderlyStatus] = parts.call
         self._locks = parts.locks
-        self._offsets = parts.offsets
+        self._offsets = member.offsets
         self._dead_letters = dead_letters
         self._stats = parts.stats
         self._pool = parts.pool
-        self._trace = parts.trace
+        self._trace = member.trace
         self._starts = parts.call_starts()
         self._gates: dict[MessageQueue, asyncio.Lock] = {}
         self._running: dict[ProcessQueue, asyncio.Task[None]] = {}

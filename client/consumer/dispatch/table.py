@@ -37,7 +37,8 @@ class OrderingRow(NamedTuple):
 
 
 def _dead_letters(parts: ServiceParts) -> DeadLetters:
-    return DeadLetters(parts.instance, parts.group, parts.config, parts.trace)
+    member = parts.member
+    return DeadLetters(member.instance, member.group, member.config, member.trace)
 
 
 def _orderly(parts: ServiceParts) -> ConsumeService:
@@ -49,7 +50,8 @@ def _by_key(parts: ServiceParts) -> ConsumeService:
 
 
 def _concurrent(parts: ServiceParts) -> ConsumeService:
-    send_back = SendBack(parts.instance, parts.group, parts.config, parts.trace)
+    member = parts.member
+    send_back = SendBack(member.instance, member.group, member.config, member.trace)
     return ConsumeMessageConcurrentlyService(parts, send_back)
 
 

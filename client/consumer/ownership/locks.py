@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lock_requests import LockRequests, Queues, by_broker
 from lockstep.client.consumer.ownership.lock_states import (
     NO_LOCK,
@@ -22,8 +22,6 @@ from lockstep.client.consumer.ownership.lock_states import (
 )
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError
-from lockstep.client.instance.client import MQClientInstance
-from lockstep.order.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
@@ -89,7 +87,7 @@ class _LockCall:
 class QueueLocks:
     """`table` is the consumer's: its process queues by message queue.
 
-    `on_won_back` is told of a process queue whose lock was lost, or may have been, before it was granted again. In
+    `on_reacquired` is told of a process queue whose lock was lost, or may have been, before it was granted again. In
     between, another client may have owned the queue, handled what this one has in hand and gone; RocketMQ goes on
     with it all the same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a
     new one.
@@ -100,23 +98,15 @@ class QueueLocks:
 
     needed = True
 
-    def __init__(
-        self,
-        instance: MQClientInstance,
-        group: str,
-        config: ConsumerConfig,
-        table: dict[MessageQueue, ProcessQueue],
-        trace: TraceWriter | None,
-        on_won_back: Callable[[ProcessQueue], None],
-    ) -> None:
-        self._instance = instance
-        self._runtime = instance.runtime
-        self._group = group
-        self._config = config
-        self._table = table
-        self._on_won_back = on_won_back
-        self._trace = trace
-        self._requests = LockRequests(instance, group, config, self)
+    def __init__(self, member: Membership, on_reacquired: Callable[[ProcessQueue], None]) -> None:
+        self._member = member
+        self._instance = member.instance
+        self._runtime = member.runtime
+        self._group = member.group
+        self._config = member.config
+        self._table = member.table
+        self._on_reacquired = on_reacquired
+        self._requests = LockRequests(member.instance, member.group, member.config, self)
         self._locks: dict[MessageQueue, QueueLock] = {}  # those that are not free
         self._timers: dict[MessageQueue, TimerHandle] = {}  # one for each lock whose state has a timer
         self._progress = asyncio.Event()
@@ -235,14 +225,13 @@ class QueueLocks:
             process_queue.granted(asked_ms)
         elif not process_queue.dropped:
             process_queue.outlived_lock = True
-            self._on_won_back(process_queue)
+            self._on_reacquired(process_queue)
 
     def _lost(self, process_queue: ProcessQueue) -> None:
         if process_queue.locked:
             process_queue.locked = False
             self._instance.log.warning("lock lost", queue=str(process_queue.queue), group=self._group)
-            if self._trace is not None:
-                self._trace.queue_event("lock_lost", process_queue.queue, period=process_queue.period)
+            self._member.record("lock_lost", process_queue)
 
     # Unlocks -------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,13 @@
 """Rebalance: which queues this client owns, and how one changes hands (wire.md 12.3)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
+from typing import Protocol
 
-from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.offsets.store import OffsetStore
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.locks import Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, NoRouteError
-from lockstep.client.instance.client import MQClientInstance
-from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -19,55 +17,56 @@ from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import log_exception
 
-__all__ = ["Rebalance"]
+__all__ = ["QueueOwner", "Rebalance"]
 
 _LISTENER_WAIT_MS = 1000
 
 
-class Rebalance:
-    """`table` is the consumer's process queues; `on_added` starts pulling, `on_changed(topic)` tells the brokers.
+class QueueOwner(Protocol):
+    """The consumer that a rebalance gives queues to and takes queues from."""
 
-    `on_dropped` may still set the offset that is stored then. Without a `strategy` this client takes all queues, and
-    asks nobody who else is there: broadcasting.
+    def topics(self) -> Iterable[str]:
+        """Return the subscribed topics."""
+
+    def new_process_queue(
+        self, queue: MessageQueue, period: int, now_ms: int, *, locked_ms: int, needs_lock: bool
+    ) -> ProcessQueue:
+        """Make the process queue of a new ownership period; the arguments are those of ProcessQueue."""
+
+    def queue_acquired(self, process_queue: ProcessQueue) -> None:
+        """Start to pull."""
+
+    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+        """Set the last offset, if it is not set yet: it is stored after this call."""
+
+    async def queues_changed(self, topic: str) -> None:
+        """Tell the brokers that this round gave or took queues of the topic."""
+
+
+class Rebalance:
+    """Gives this member its share of the queues of the subscribed topics.
+
+    Without a `strategy` the member takes all queues and asks no broker for the other members: broadcasting.
     """
 
     def __init__(
-        self,
-        instance: MQClientInstance,
-        group: str,
-        config: ConsumerConfig,
-        table: dict[MessageQueue, ProcessQueue],
-        *,
-        locks: Locks,
-        offsets: OffsetStore,
-        strategy: AllocateMessageQueueStrategy | None,
-        topics: Callable[[], list[str]],
-        on_added: Callable[[ProcessQueue], None],
-        on_changed: Callable[[str], Awaitable[None]],
-        new_process_queue: Callable[..., ProcessQueue] = ProcessQueue,
-        trace: TraceWriter | None,
-        on_dropped: Callable[[ProcessQueue], None] | None = None,
+        self, member: Membership, locks: Locks, owner: QueueOwner, strategy: AllocateMessageQueueStrategy | None
     ) -> None:
-        self._instance = instance
-        self._runtime = instance.runtime
-        self._log = instance.log
-        self._group = group
-        self._config = config
-        self._table = table
+        self._member = member
+        self._instance = member.instance
+        self._runtime = member.runtime
+        self._log = member.log
+        self._config = member.config
+        self._table = member.table
+        self._offsets = member.offsets
         self._locks = locks
-        self._offsets = offsets
+        self._owner = owner
         self._strategy = strategy
-        self._topics = topics
-        self._on_added = on_added
-        self._on_changed = on_changed
-        self._new_process_queue = new_process_queue
-        self._trace = trace
-        self._on_dropped = on_dropped
         self._periods = 0
 
     async def run(self) -> None:
         """One round over every subscribed topic."""
-        topics = self._topics()
+        topics = list(self._owner.topics())
         for topic in topics:
             try:
                 await self._rebalance(topic)
@@ -89,7 +88,7 @@ class Rebalance:
         mine = queues if self._strategy is None else await self._share(self._strategy, topic, route, queues)
         if mine is not None and await self._update(topic, mine):
             self._log.info("rebalanced", topic=topic, queues=len(mine), of=len(queues))
-            await self._on_changed(topic)
+            await self._owner.queues_changed(topic)
 
     async def _share(
         self, strategy: AllocateMessageQueueStrategy, topic: str, route: TopicRouteData, queues: list[MessageQueue]
@@ -107,7 +106,7 @@ class Rebalance:
             self._log.info("not registered yet: queues stay as they are", topic=topic)
             await self._instance.heartbeat_all()
             return None
-        mine = list(strategy(self._group, self._instance.client_id, queues, sorted(client_ids)))
+        mine = list(strategy(self._member.group, self._instance.client_id, queues, sorted(client_ids)))
         strange = [str(queue) for queue in mine if queue not in queues]
         if strange:
             name = strategy_name(strategy)
@@ -124,7 +123,7 @@ class Rebalance:
         if not addresses:
             return ()
         address = self._runtime.rng.choice(addresses)
-        header = GetConsumerListByGroupRequestHeader(self._group)
+        header = GetConsumerListByGroupRequestHeader(self._member.group)
         reply = await self._instance.call_address(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         if reply.code != ResponseCode.SUCCESS:
             return ()
@@ -159,14 +158,13 @@ class Rebalance:
         """Its first offset is fixed by the first pull, under this lock."""
         self._offsets.forget(queue)
         self._periods += 1
-        process_queue = self._new_process_queue(
+        process_queue = self._owner.new_process_queue(
             queue, self._periods, self._runtime.now_ms(), locked_ms=locked_ms, needs_lock=self._locks.needed
         )
         self._table[queue] = process_queue
         self._log.info("queue acquired", queue=str(queue), period=process_queue.period)
-        if self._trace is not None:
-            self._trace.queue_event("acquired", queue, period=process_queue.period)
-        self._on_added(process_queue)
+        self._member.record("acquired", process_queue)
+        self._owner.queue_acquired(process_queue)
 
     async def _remove(self, queue: MessageQueue, process_queue: ProcessQueue, why: str, *, stays: bool = False) -> bool:
         """Drop a queue; False when its listener still runs, and the next round must try again.
@@ -196,7 +194,7 @@ class Rebalance:
 
     def _persist(self, process_queue: ProcessQueue) -> None:
         """The offset of what was handled, unless the lock may be another's by now."""
-        if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):
+        if self._member.holds_lock(process_queue):
             self.persist([process_queue])
 
     def persist(self, process_queues: list[ProcessQueue]) -> None:
@@ -204,18 +202,14 @@ class Rebalance:
         known = {process_queue.queue: process_queue for process_queue in process_queues}
 
         def note(queue: MessageQueue, offset: int) -> None:
-            if self._trace is not None:
-                self._trace.queue_event("committed", queue, period=known[queue].period, offset=offset)
+            self._member.record("committed", known[queue], offset=offset)
 
         self._offsets.persist(known, note)
 
     def drop(self, process_queue: ProcessQueue, why: str) -> None:
         """Its listener may still run, but it takes and commits nothing more."""
         if not process_queue.dropped:
-            queue, period = process_queue.queue, process_queue.period
             process_queue.dropped = True
-            self._log.info("queue dropped", queue=str(queue), why=why, period=period)
-            if self._trace is not None:
-                self._trace.queue_event("dropped", queue, period=period, why=why)
-            if self._on_dropped is not None:
-                self._on_dropped(process_queue)
+            self._log.info("queue dropped", queue=str(process_queue.queue), why=why, period=process_queue.period)
+            self._member.record("dropped", process_queue, why=why)
+            self._owner.queue_dropped(process_queue)

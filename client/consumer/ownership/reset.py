@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lockstep.client.consumer.offsets.store import OffsetStore
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.locks import Locks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.instance.client import MQClientInstance
-from lockstep.order.trace import TraceWriter
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import log_exception
 
@@ -21,25 +19,14 @@ _LISTENER_WAIT_MS: Final = 10_000  # then the log says that a listener holds a r
 class OffsetReset:
     """`done` is called when queues may be acquired again."""
 
-    def __init__(
-        self,
-        instance: MQClientInstance,
-        table: dict[MessageQueue, ProcessQueue],
-        locks: Locks,
-        offsets: OffsetStore,
-        rebalance: Rebalance,
-        *,
-        done: Callable[[], None],
-        trace: TraceWriter | None,
-    ) -> None:
-        self._instance = instance
-        self._runtime = instance.runtime
-        self._table = table
+    def __init__(self, member: Membership, locks: Locks, rebalance: Rebalance, done: Callable[[], None]) -> None:
+        self._member = member
+        self._runtime = member.runtime
+        self._log = member.log
+        self._table = member.table
         self._locks = locks
-        self._offsets = offsets
         self._rebalance = rebalance
         self._done = done
-        self._trace = trace
         self._wanted: dict[ProcessQueue, int] = {}  # of those that are `resetting`
         self._waiting: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -96,7 +83,7 @@ class OffsetReset:
             if not await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))
         ]
         for process_queue in running:
-            self._instance.log.warning("reset_waits_for_listener", queue=str(process_queue.queue))
+            self._log.warning("reset_waits_for_listener", queue=str(process_queue.queue))
         idle = [process_queue for process_queue in process_queues if process_queue not in running]
         await asyncio.gather(self._begin_anew(idle), *[self._when_ended(process_queue) for process_queue in running])
 
@@ -116,7 +103,7 @@ class OffsetReset:
                     self._leave_table(process_queue, owned=process_queue.queue in owned)
         except Exception as error:  # a trace that cannot be written, say: the queues are left to the rebalance
             queues = ", ".join([str(process_queue.queue) for process_queue in left])
-            log_exception(self._instance.log, "offset_reset_failed", error, queues=queues)
+            log_exception(self._log, "offset_reset_failed", error, queues=queues)
         finally:
             for process_queue in process_queues:
                 del self._wanted[process_queue]
@@ -126,11 +113,10 @@ class OffsetReset:
     def _leave_table(self, process_queue: ProcessQueue, *, owned: bool) -> None:
         queue, offset = process_queue.queue, self._wanted[process_queue]
         if owned:
-            self._offsets.update(queue, offset)
-            if self._trace is not None:
-                self._trace.queue_event("reset", queue, period=process_queue.period, offset=offset)
+            self._member.offsets.update(queue, offset)
+            self._member.record("reset", process_queue, offset=offset)
             self._rebalance.persist([process_queue])
         else:
-            self._instance.log.warning("lock refused: offset not reset", queue=str(queue), offset=offset)
+            self._log.warning("lock refused: offset not reset", queue=str(queue), offset=offset)
         del self._table[queue]
         self._locks.unlock_later(queue)  # unless the next round asks for it

@@ -1,0 +1,52 @@
+"""Membership: the facts about one member of a consumer group that all parts of a consumer share."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.offsets.store import OffsetStore
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.instance.client import MQClientInstance
+from lockstep.order.trace import TraceWriter
+from lockstep.protocol.bodies.heartbeat import MessageModel
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime
+
+__all__ = ["Membership"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """One member of a consumer group.
+
+    Args:
+        offsets: the store of consume offsets.
+        table: the process queues of the queues that this member owns; all parts share this one dictionary.
+        trace: None when the consumer writes no trace.
+    """
+
+    instance: MQClientInstance
+    group: str
+    config: ConsumerConfig
+    offsets: OffsetStore
+    message_model: MessageModel = MessageModel.CLUSTERING
+    table: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
+    trace: TraceWriter | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.instance.runtime
+
+    @property
+    def log(self) -> EventLog:
+        return self.instance.log
+
+    def record(self, event: str, process_queue: ProcessQueue, **fields: Any) -> None:
+        """Write an event of a queue to the trace, if there is one."""
+        if self.trace is not None:
+            self.trace.queue_event(event, process_queue.queue, period=process_queue.period, **fields)
+
+    def holds_lock(self, process_queue: ProcessQueue) -> bool:
+        """Return whether this member may still trust the lock of the queue."""
+        return process_queue.holds_lock(self.runtime.now_ms(), self.config.lock_max_live_time_ms)
