@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows lint interop fidelity bench hostile docs lock clean
+.PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows coverage-page lint interop fidelity bench hostile docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -53,7 +53,10 @@ nightly: $(VENV)/.dev mutants coverage-rows ## 2,000 power cuts on virtual time,
 mutants: $(VENV)/.dev ## take each protection of order out, one at a time: the tests must notice (ARGS="client-lock-expiry")
 	$(BIN)/python -m tests.mutants $(ARGS)
 
-coverage-rows: $(VENV)/.dev ## each row of docs/COVERAGE.md: its tests pass and run the function it names
+coverage-page: $(VENV)/.dev ## write docs/COVERAGE.md from tests/rules/articles.toml and the markers of tests
+	$(BIN)/python -m tests.rules.page
+
+coverage-rows: $(VENV)/.dev ## each rule of docs/COVERAGE.md: its tests pass and run the functions that it names
 	$(BIN)/python -m pytest -p tests.rules.profiled -q -n 2 $(PROFILED:%=tests/%) $(ARGS)
 
 lint: $(VENV)/.dev $(TYPES) ## ruff, and mypy in strict mode

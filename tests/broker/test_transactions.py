@@ -174,6 +174,7 @@ def test_a_late_end_counts_though_the_half_has_moved(peer: Peer) -> None:
     assert len(peer.broker.halves) == 0
 
 
+@pytest.mark.rule("beyond/producers/transaction-checks")
 @pytest.mark.parametrize(("age_ms", "asked"), [(6000, 0), (6001, 1)])
 def test_a_lone_half_message_is_asked_about_in_the_brokers_next_round(peer: Peer, age_ms: int, asked: int) -> None:
     """Rounds are counted from the broker's start and not from the message: it waits 6 to 66 s (wire.md 11)."""
@@ -229,6 +230,7 @@ def test_what_is_young_is_not_asked_about(peer: Peer) -> None:
     assert len(questions(peer)) == 4
 
 
+@pytest.mark.rule("beyond/producers/transaction-checks-end")
 def test_after_fifteen_questions_a_message_is_given_up(peer: Peer) -> None:
     """It goes to TRANS_CHECK_MAX_TIME_TOPIC, is marked, and nobody is asked again."""
     send_half(peer)

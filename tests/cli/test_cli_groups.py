@@ -37,6 +37,7 @@ def offsets(inside: Inside, group: str) -> list[int]:
 # Groups ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("beyond/statistics/group-description")
 def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, inside: Inside) -> None:
     """While it runs the owner is the lock's, and its member tells how it consumes; the lag is what is not handled."""
     lockstep("consume", "orders", "-g", "described", "-c", "2")
@@ -184,6 +185,7 @@ def test_lag_is_not_below_0_while_the_group_goes_on(inside: Inside, monkeypatch:
     assert [(row["committed_offset"], row["lag"]) for row in shown.rows] == [(1, 2)]
 
 
+@pytest.mark.rule("beyond/statistics/offset-reset")
 def test_members_that_are_online_are_told(lockstep: Lockstep, inside: Inside) -> None:
     """They consume again from there on; what they are never told is refused, and so is a seek."""
     with lockstep.start("consume", "orders", "-g", "told", "-f", "%s\n") as running:

@@ -56,6 +56,7 @@ def test_an_offset_message_id_names_its_broker() -> None:
             id_address(text)
 
 
+@pytest.mark.rule("beyond/statistics/messages-found")
 @on_stage
 async def test_a_message_is_asked_of_the_broker_in_its_id(stage: Stage) -> None:
     """With its commit log offset; the name of the broker comes from the cluster; one message is the only answer."""
@@ -156,6 +157,7 @@ def at(offset: int) -> ConsumeStats:
 OFFLINE, BROKEN = ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR
 
 
+@pytest.mark.rule("beyond/statistics/message-track")
 @pytest.mark.parametrize(
     ("members", "progress", "expected"),
     [

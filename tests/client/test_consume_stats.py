@@ -19,6 +19,15 @@ def sampled(stats: ConsumeStats, first_s: int, last_s: int, work: Work | None = 
         stats.sample(second * 1000)
 
 
+@pytest.mark.rule(
+    "article-1/2.2.7/call-time-counted",
+    "article-1/2.2.7/results-counted",
+    "article-3/pull-callback/found-moves-offset",
+    "article-3/concurrent/call-time-counted",
+    "article-4/3.2/1.1f-counted-ok",
+    "article-5/1-in-order/timer-statistics",
+    "beyond/statistics/times-and-rates",
+)
 def test_rates_and_means_are_those_of_the_last_minute() -> None:
     """Of seven samples, 60 s apart at their ends; what is older is forgotten."""
     stats = ConsumeStats(0)
@@ -49,6 +58,7 @@ def test_nothing_shows_before_the_next_sample() -> None:
     assert stats.status("T") == ConsumeStatus(consume_rt=20.0, consume_ok_tps=5.0)
 
 
+@pytest.mark.rule("beyond/statistics/times-and-rates")
 def test_what_failed_is_told_by_the_hour() -> None:
     """A sample each 10 min: none at 590 s; told from 600 s on until the hour's first sample is past it."""
     stats = ConsumeStats(0)
@@ -71,6 +81,7 @@ def test_the_mean_of_the_hour_stands_in_for_a_quiet_minute() -> None:
     assert stats.status("T") == ConsumeStatus(consume_rt=40.0)
 
 
+@pytest.mark.rule("article-3/concurrent/call-time-counted")
 def test_a_batch_may_succeed_in_part() -> None:
     """One call, whose messages count where they belong."""
     stats = ConsumeStats(0)

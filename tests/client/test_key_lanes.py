@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -51,6 +52,7 @@ def test_messages_without_a_key_share_a_lane() -> None:
     assert offsets(list(by_key["a"].waiting)) == [1]
 
 
+@pytest.mark.rule("beyond/key-order/commit-lowest-not-handled")
 def test_the_commit_is_the_lowest_that_is_not_handled() -> None:
     """It stands while the lowest is at work, and jumps over what was handled meanwhile, and over holes."""
     lanes = KeyLanes(SPAN)

@@ -37,6 +37,7 @@ async def test_a_keyed_send_goes_to_its_keys_queue(stage: Stage) -> None:
     assert keys == ["hello", "hello", "hello", None, None]
 
 
+@pytest.mark.rule("article-1/2.1/selector-given-with-send")
 @on_stage
 async def test_the_first_send_may_name_its_queue(stage: Stage) -> None:
     """The route is fetched for it: a queue says which broker, not where that is."""
@@ -120,6 +121,7 @@ async def test_a_refusal_in_the_middle(stage: Stage) -> None:
     assert [body for body in stored if body != b"other"] == [b"0", b"1", b"2", b"after"]
 
 
+@pytest.mark.rule("article-1/2.1/selector-tried-once")
 @on_stage
 async def test_keyed_sends_are_tried_once(stage: Stage) -> None:
     """As in RocketMQ: no repeat of a send whose place in the order is taken."""

@@ -1,5 +1,7 @@
 """Queues that begin anew at an offset somebody else chose (wire.md 12.9): whose locks are asked for, and until when."""
 
+import pytest
+
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
 from tests.client.rebalancing import FIRST, LOCK, UNLOCK, Rebalancing, rebalancing
@@ -22,6 +24,7 @@ async def owner_of_one(stage: Stage) -> tuple[Rebalancing, ProcessQueue]:
     return it, it.table[queue_at(0)]
 
 
+@pytest.mark.rule("article-4/2-success/illegal-c-removed")
 @on_stage
 async def test_a_reset_queue_is_given_back_unless_it_is_taken_again(stage: Stage) -> None:
     """The next round may give it to another, who must not wait until its lock expires."""

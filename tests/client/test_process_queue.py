@@ -25,6 +25,17 @@ def queue_with(*held: int) -> ProcessQueue:
     return process_queue
 
 
+@pytest.mark.rule(
+    "article-1/2.2.7/task-when-pull-asks",
+    "article-1/2.2.7/nothing-left-ends-task",
+    "article-2/consuming/task-when-something-to-dispatch",
+    "article-3/ordered/no-second-task",
+    "article-4/2-success/put-c-consuming",
+    "article-4/2-success/put-e-dispatch",
+    "article-4/2-success/submit-a-ordered",
+    "article-4/3.1/3.4-batch-taken",
+    "article-4/3.1/3.5-empty-ends",
+)
 def test_put_asks_for_a_consume_task_once() -> None:
     """True only when there is something and nobody consumes; after an empty take it may be asked for again."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -37,6 +48,12 @@ def test_put_asks_for_a_consume_task_once() -> None:
     assert process_queue.put_messages(messages_at(3))
 
 
+@pytest.mark.rule(
+    "article-4/2-success/put-a-by-offset",
+    "article-4/2-success/put-b-counted",
+    "article-4/3.2/1.1c-count-goes-down",
+    "article-5/3/10-process-queue",
+)
 def test_put_counts_a_message_once() -> None:
     """An offset that is there already is replaced and not counted (wire.md 12.5)."""
     process_queue = queue_with(0, 1, 2)
@@ -44,6 +61,11 @@ def test_put_counts_a_message_once() -> None:
     assert (process_queue.message_count, process_queue.message_bytes) == (4, 4)
 
 
+@pytest.mark.rule(
+    "article-3/results/smallest-offset-committed",
+    "article-4/4.1/6.5-rest-removed",
+    "article-5/4/handled-removed",
+)
 def test_removed_messages_leave_the_first_offset_that_is_not_done() -> None:
     """Without order: the first one left, at the end the one behind all that ever came, and -1 for an empty queue."""
     process_queue = queue_with(3, 4, 9)
@@ -56,6 +78,7 @@ def test_removed_messages_leave_the_first_offset_that_is_not_done() -> None:
     assert (process_queue.message_count, process_queue.message_bytes) == (0, 0)
 
 
+@pytest.mark.rule("article-3/offset-value/span-limit")
 def test_the_span_is_from_first_to_last() -> None:
     """Of what is there, and 0 of nothing."""
     process_queue = queue_with(3, 4, 9)
@@ -66,6 +89,12 @@ def test_the_span_is_from_first_to_last() -> None:
     assert process_queue.max_span == 0
 
 
+@pytest.mark.rule(
+    "article-4/2-success/put-a-by-offset",
+    "article-4/3.1/3.4-batch-taken",
+    "article-5/2-process-queue/order-of-offsets",
+    "article-5/5/second-map",
+)
 def test_take_moves_the_first_in_offset_order() -> None:
     """Whatever the order in which they came."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -75,6 +104,16 @@ def test_take_moves_the_first_in_offset_order() -> None:
     assert offsets(process_queue.take_messages(2)) == [5]
 
 
+@pytest.mark.rule(
+    "article-1/2.2.7/process-queue-commit",
+    "article-4/3.2/1.1-success-commits",
+    "article-4/3.2/1.1a-tree-lock",
+    "article-4/3.2/1.1b-largest-offset",
+    "article-4/3.2/1.1c-count-goes-down",
+    "article-4/3.2/1.1d-taken-messages-cleared",
+    "article-5/2-process-queue/commit",
+    "article-5/5/auto-commit-success",
+)
 def test_commit_is_the_last_taken_plus_one() -> None:
     """Gaps do not matter; count and bytes go down by what was in hand; nothing in hand is -1."""
     process_queue = queue_with(3, 7, 9)
@@ -85,6 +124,7 @@ def test_commit_is_the_last_taken_plus_one() -> None:
     assert process_queue.commit() == -1
 
 
+@pytest.mark.rule("article-4/3.2/2.3-manual-rollback", "article-5/2-process-queue/rollback")
 def test_rollback_takes_everything_back() -> None:
     """All that is in hand, over several takes, comes again in order."""
     process_queue = queue_with(0, 1, 2)
@@ -95,6 +135,7 @@ def test_rollback_takes_everything_back() -> None:
     assert process_queue.message_count == 3
 
 
+@pytest.mark.rule("article-1/2.2.7/make-consume-again", "article-4/3.2/1.2-suspend-puts-back")
 def test_make_again_takes_only_these_back() -> None:
     """Under manual commit, earlier ones stay in hand and are committed with the next COMMIT."""
     process_queue = queue_with(0, 1, 2)
@@ -105,6 +146,7 @@ def test_make_again_takes_only_these_back() -> None:
     assert process_queue.commit() == 3
 
 
+@pytest.mark.rule("article-5/2-process-queue/messages-by-offset")
 def test_position_is_the_first_that_is_not_done() -> None:
     """In hand, else waiting, else the next to pull."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -119,6 +161,11 @@ def test_position_is_the_first_that_is_not_done() -> None:
     assert process_queue.position == 5
 
 
+@pytest.mark.rule(
+    "article-1/2.2.7/lock-younger-than-30-s",
+    "article-2/summary/broker-lock",
+    "article-5/2-process-queue/locked",
+)
 def test_the_lock_holds_to_its_last_millisecond() -> None:
     """Believed in while now - lastLock <= 30 000, and only while it is locked at all."""
     process_queue = ProcessQueue(QUEUE, 1, 1000, locked_ms=1000)
@@ -133,6 +180,7 @@ def test_the_lock_holds_to_its_last_millisecond() -> None:
     assert not ProcessQueue(QUEUE, 1, 1000).holds_lock(1000, 30_000)
 
 
+@pytest.mark.rule("article-3/push-consumer-pull/last-pull-time", "article-5/3/2-pull-time")
 def test_a_pull_expires_after_its_last_millisecond() -> None:
     """now - lastPull > 120 000."""
     process_queue = ProcessQueue(QUEUE, 1, 1000)
@@ -140,6 +188,11 @@ def test_a_pull_expires_after_its_last_millisecond() -> None:
     assert process_queue.pull_expired(121_001, 120_000)
 
 
+@pytest.mark.rule(
+    "article-1/2.2.7/consume-lock-during-call",
+    "article-2/consume-lock/held-during-call",
+    "article-3/ordered/consume-lock",
+)
 async def test_waiting_for_a_listener() -> None:
     """At once when none runs; else when it returns, or False after the time; several may wait."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
@@ -239,6 +292,7 @@ TestProcessQueueMachine = ProcessQueueMachine.TestCase
 TestProcessQueueMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
+@pytest.mark.rule("article-3/ordered/one-task-a-queue")
 @pytest.mark.parametrize("count", [1, 32])
 def test_a_queue_drained_in_batches_hands_out_each_message_once(count: int) -> None:
     """The everyday course: put, take, commit, to the end."""

@@ -96,6 +96,7 @@ class Hook:
         raise ValueError("a hook that fails")
 
 
+@pytest.mark.rule("article-5/6/hooks")
 @on_stage
 async def test_hooks_hear_of_what_is_handed_out(stage: Stage) -> None:
     """As in RocketMQ what a pull brought counts as consumed; a hook that fails takes nothing away."""
@@ -132,6 +133,7 @@ async def test_pulls_that_cannot_be(stage: Stage) -> None:
         await consumer.pull(queue_at(0), "*", 0, 1)
 
 
+@pytest.mark.rule("article-5/6/pull-times")
 @on_stage
 async def test_how_long_an_answer_may_take(stage: Stage) -> None:
     """10 s, or what is asked for; 30 s for a pull that waits."""
@@ -150,6 +152,7 @@ async def test_how_long_an_answer_may_take(stage: Stage) -> None:
     await consumer.shutdown()
 
 
+@pytest.mark.rule("article-5/6/topic-joined")
 @on_stage
 async def test_a_topic_is_joined_when_it_is_first_used(stage: Stage) -> None:
     """The brokers hear of it before its first pull, once; the consumer says that it pulls by itself."""
@@ -165,6 +168,7 @@ async def test_a_topic_is_joined_when_it_is_first_used(stage: Stage) -> None:
     await consumer.shutdown()
 
 
+@pytest.mark.rule("article-5/6/topic-joined")
 @on_stage
 async def test_changes_of_its_queues(stage: Stage) -> None:
     """The listener gets all queues and its own; what it raises harms nobody; and nothing was pulled by it."""
@@ -187,6 +191,7 @@ async def test_changes_of_its_queues(stage: Stage) -> None:
     await consumer.shutdown()
 
 
+@pytest.mark.rule("article-5/6/consume-offsets")
 @on_stage
 async def test_offsets_are_kept_for_the_user(stage: Stage) -> None:
     """Stored 10 s after the start, every 5 s from then on and at the shutdown, or when asked; reading the stored one
@@ -268,6 +273,7 @@ async def test_an_offset_set_before_the_queue_is_its_own(stage: Stage) -> None:
     assert stored_offsets(broker) == [(0, 9)]
 
 
+@pytest.mark.rule("article-5/6/consume-offsets")
 @on_stage
 async def test_a_queue_that_goes_is_stored_once_more_and_then_left_alone(stage: Stage) -> None:
     """Its offset belongs to the next owner."""
@@ -282,6 +288,7 @@ async def test_a_queue_that_goes_is_stored_once_more_and_then_left_alone(stage: 
     assert stored_offsets(broker) == [(0, 9)]
 
 
+@pytest.mark.rule("article-5/6/send-back-and-queries")
 @on_stage
 async def test_questions(stage: Stage) -> None:
     """Ends, times and messages of queues, from the broker that has them."""
@@ -303,6 +310,7 @@ async def test_questions(stage: Stage) -> None:
     await consumer.shutdown()
 
 
+@pytest.mark.rule("article-5/6/send-back-and-queries")
 @on_stage
 async def test_one_message_by_its_id(stage: Stage) -> None:
     """The id names broker and place; any other text is refused at once."""
@@ -319,6 +327,7 @@ async def test_one_message_by_its_id(stage: Stage) -> None:
     await consumer.shutdown()
 
 
+@pytest.mark.rule("article-5/6/send-back-and-queries")
 @on_stage
 async def test_sending_back(stage: Stage) -> None:
     """The broker of the message puts it into the retry topic; when none takes it, that is said."""

@@ -12,6 +12,7 @@ from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 STRANGE = "ConsumerError: strategy dreamer gave queues that topic 'Aircraft' does not have:"
 
 
+@pytest.mark.rule("article-2/pulling/not-added-twice")
 @on_stage
 async def test_a_strategy_that_names_a_queue_twice(stage: Stage) -> None:
     """One process queue, or two would be pulled and only one known."""
@@ -35,6 +36,7 @@ async def test_what_a_strategy_is_given(stage: Stage) -> None:
     assert given == [(GROUP, it.me, [queue_at(0), queue_at(1)], [FIRST, it.me, LAST])]
 
 
+@pytest.mark.rule("article-5/2-balance/topic-by-topic", "article-5/2-balance/strategy")
 @on_stage
 async def test_a_strategy_that_fails(stage: Stage) -> None:
     """Its topic stays as it is, with an error in the log; the other topics are rebalanced."""
@@ -53,6 +55,7 @@ async def test_a_strategy_that_fails(stage: Stage) -> None:
     assert errors == ["LookupError: no such room"]
 
 
+@pytest.mark.rule("article-5/2-balance/failing-strategy")
 @pytest.mark.parametrize(
     ("given", "error"),
     [

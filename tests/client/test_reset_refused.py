@@ -1,11 +1,14 @@
 """A reset of a queue whose lock another client has got meanwhile (client/consumer/ownership/reset.py)."""
 
+import pytest
+
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from tests.client.rebalancing import UNLOCK, rebalancing
 from tests.client.stage import Stage, on_stage, queue_at
 from tests.client.test_offset_reset import correct_to
 
 
+@pytest.mark.rule("article-3/pull-callback/offset-illegal")
 @on_stage
 async def test_a_queue_that_is_not_ours_any_more_is_not_reset(stage: Stage) -> None:
     """Its new owner's offset is not touched and its lock not freed; the queue leaves the table, and the next

@@ -21,6 +21,7 @@ def listening(heard: Heard) -> Callable[[SendResult | None, Exception | None], N
     return lambda result, error: heard.append((result, error))
 
 
+@pytest.mark.rule("beyond/producers/asynchronous")
 @on_stage
 async def test_the_callback_hears_the_result(stage: Stage) -> None:
     """And so does who awaits the task; nobody has to."""
@@ -71,6 +72,7 @@ async def test_a_raising_callback_is_logged(stage: Stage) -> None:
     assert fields["exc_info"].__traceback__.tb_next.tb_frame.f_code is callback.__code__
 
 
+@pytest.mark.rule("beyond/producers/one-way")
 @on_stage
 async def test_the_order_of_calls_holds_among_all_kinds_of_sends(stage: Stage) -> None:
     """Also while the topic's route is not known yet, and while a send that was called has not begun."""
@@ -106,6 +108,7 @@ async def test_the_order_of_calls_holds_among_all_kinds_of_sends(stage: Stage) -
     assert called != sorted(called, key=int), "sends that were called from tasks came after those before them"
 
 
+@pytest.mark.rule("beyond/producers/asynchronous")
 @pytest.mark.parametrize(("failures", "retries", "sent"), [(2, 2, 3), (2, 1, 2), (1, 0, 1)])
 def test_it_is_repeated_after_the_network_failed(failures: int, retries: int, sent: int) -> None:
     """retryTimesWhenSendAsyncFailed times; `retry_times` is for those who wait."""
@@ -149,6 +152,7 @@ async def test_a_refusal_is_final(stage: Stage) -> None:
     assert len(broker.requests(SEND)) == 1
 
 
+@pytest.mark.rule("beyond/producers/other-status")
 @pytest.mark.parametrize("another", [True, False])
 def test_stored_but_not_everywhere(another: bool) -> None:
     """retryAnotherBrokerWhenNotStoreOK: another broker is tried, and when none does better, the last one's word

@@ -61,6 +61,7 @@ class Forbidding:
             raise PermissionError("too secret")
 
 
+@pytest.mark.rule("beyond/producers/hooks")
 @on_stage
 async def test_one_call_before_and_after_each_kind_of_send(stage: Stage) -> None:
     """With the message, the queue it really goes to, the broker, the mode and what came of it."""
@@ -133,6 +134,7 @@ async def test_a_raising_hook_is_logged_and_harms_nobody(stage: Stage) -> None:
     assert {fields["hook"] for fields in logged} == {"Raising.before", "Raising.after"}
 
 
+@pytest.mark.rule("beyond/producers/forbidden-send")
 @on_stage
 async def test_a_forbidden_send_never_leaves(stage: Stage) -> None:
     """No attempt, no repeat, and no reason for others of its queue to fail."""
@@ -191,6 +193,7 @@ class _Ends:
         raise RuntimeError("harmless")
 
 
+@pytest.mark.rule("beyond/producers/hooks")
 @on_stage
 async def test_hooks_of_transactions(stage: Stage) -> None:
     """The half message is a send of its own type; the end's hook is told before the broker is."""

@@ -147,6 +147,7 @@ def test_order_with_repeats(steps: list[Step]) -> None:
     check_order(run(steps, agreed=True, retry=True))
 
 
+@pytest.mark.rule("article-1/2.1/sent-one-after-the-other")
 @given(schedules, st.booleans())
 @example(CALLED_INTO_A_LOSS, False)
 @example(CALLED_INTO_A_LOSS, True)

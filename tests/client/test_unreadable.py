@@ -32,6 +32,7 @@ def reply_of(*records: bytes, next_offset: int) -> Callable[[RemotingCommand], A
     return lambda command: command.reply(ResponseCode.SUCCESS, header, b"".join(records))
 
 
+@pytest.mark.rule("beyond/producers/unreadable-messages")
 @pytest.mark.parametrize("sys_flag", [0x001, 0x101, 0x201, 0x301, 0x401])
 def test_a_body_that_cannot_be_unpacked(sys_flag: int) -> None:
     """The messages before and behind it are handed out too, and offsets go on. It is told once, not each pull."""
@@ -90,6 +91,7 @@ async def test_many_large_bodies_in_one_pull(stage: Stage) -> None:
     assert sizes == [80, 80]
 
 
+@pytest.mark.rule("beyond/producers/unreadable-messages")
 @on_stage
 async def test_a_record_that_is_none_is_asked_for_alone(stage: Stage) -> None:
     """What stands before it is handed out; the record itself comes as a message with its bytes, whatever the tags are;

@@ -1,8 +1,8 @@
-"""A pytest plugin: which functions each test runs, and which rows of docs/COVERAGE.md none of their tests runs.
+"""A pytest plugin: runs the tests that are marked with a rule and checks that the rule's functions ran.
 
-`python -m pytest -p tests.rules.profiled` chooses the tests that the table names, profiles them, and fails when a row
-names a function that none of its tests called. What runs in another process (a broker process, a Spark worker) cannot
-be seen: rows whose tests are all under `integration/`, `interop/` or `pipeline/` are counted and not judged.
+`python -m pytest -p tests.rules.profiled` selects tests by their marker, profiles them, and fails when a rule names a
+function that none of its tests called. The profiler cannot see other processes (a broker process, a Spark worker):
+rules whose tests all stand under `integration/`, `interop/` or `pipeline/` are not judged.
 """
 
 import ast
@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.rules.table import Rule, proofs_of, rules
 from tests.tidy.source import ROOT
-from tests.tidy.test_coverage import CODE, Row, rows
 
 ELSEWHERE = ("integration/", "interop/", "pipeline/", "differential/")  # other processes do the work there
 OUTPUT = ROOT / "build" / "profiled"
@@ -53,13 +53,8 @@ class Calls:
 
 
 def test_name(nodeid: str) -> str:
-    """`client/test_x.py::test_y`, without the folder `tests` and without parameters, as the table writes it."""
+    """`client/test_x.py::test_y`, without the folder `tests` and without parameters, as `proofs_of` writes it."""
     return nodeid.partition("[")[0].removeprefix("tests/")
-
-
-@cache
-def named_tests() -> frozenset[str]:
-    return frozenset(name for row in rows() for name in CODE.findall(row.cells[2]))
 
 
 def file_and_name(function: str) -> Key:
@@ -94,25 +89,25 @@ def ran(function: str, called: set[Key]) -> bool:
     )
 
 
-def offence(row: Row, calls: dict[str, set[Key]]) -> str | None:
-    """What a row claims and its tests do not show."""
-    tests = [name for name in CODE.findall(row.cells[2]) if not name.startswith(ELSEWHERE)]
+def offence(rule: Rule, calls: dict[str, set[Key]]) -> str | None:
+    """The functions that a rule names and none of its tests ran, as a line; None where all ran."""
+    tests = [name for name in proofs_of().get(rule.id, ()) if not name.startswith(ELSEWHERE)]
     if not tests:
         return None
     called = set[Key]().union(*(calls.get(name, set()) for name in tests))
-    missing = [function for function in CODE.findall(row.cells[1]) if not ran(function, called)]
-    return row.at(f"not run by {', '.join(tests)}: {', '.join(missing)}") if missing else None
+    missing = [function for function in rule.functions if not ran(function, called)]
+    return f"{rule.id}: not run by {', '.join(tests)}: {', '.join(missing)}" if missing else None
 
 
 class Profiled:
-    """The plugin's state: each named test's calls; a worker of pytest-xdist leaves its own in a file."""
+    """The plugin's state: each marked test's calls; a worker of pytest-xdist leaves its own in a file."""
 
     def __init__(self) -> None:
         self.calls = Calls()
         self.by_test: dict[str, set[Key]] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if test_name(item.nodeid) in named_tests()]
+        items[:] = [item for item in items if item.get_closest_marker("rule") is not None]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -133,11 +128,11 @@ class Profiled:
         for file in OUTPUT.glob("*.json"):
             for name, keys in json.loads(file.read_text(encoding="utf-8")).items():
                 calls.setdefault(name, set()).update((path, function) for path, function in keys)
-        offences = [told for row in rows() if (told := offence(row, calls)) is not None]
-        terminalreporter.section("rows of docs/COVERAGE.md whose tests do not run their function")
+        offences = [told for rule in rules() if (told := offence(rule, calls)) is not None]
+        terminalreporter.section("rules whose tests do not run their functions")
         for told in offences:
             terminalreporter.write_line(told)
-        terminalreporter.write_line(f"{len(offences)} of {len(rows())} rows")
+        terminalreporter.write_line(f"{len(offences)} of {len(rules())} rules")
         if offences:
             terminalreporter._session.exitstatus = 1
 

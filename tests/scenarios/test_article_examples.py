@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pytest
+
 from lockstep.client import (
     ConsumeFromWhere,
     ConsumeOrderlyContext,
@@ -41,6 +43,13 @@ async def _send_orders(cluster: Cluster, producer: Producer) -> list[SendResult]
     return results
 
 
+@pytest.mark.rule(
+    "article-2/queue-order/key-modulo-queues",
+    "article-2/queue-order/tags-and-keys",
+    "article-2/queue-order/first-offset",
+    "article-2/queue-order/tag-subscription",
+    "article-2/queue-order/auto-commit-default",
+)
 @scenario()
 async def test_the_producer_and_the_consumer_of_the_second_article(cluster: Cluster) -> None:
     """Orders go to the queue of their id; a consumer from FIRST_OFFSET with three of five tags gets exactly those, in
@@ -81,6 +90,7 @@ async def test_the_producer_and_the_consumer_of_the_second_article(cluster: Clus
     await cluster.end(judge=False)  # what a tag kept back was never handled
 
 
+@pytest.mark.rule("article-1/2/same-queue-keeps-order")
 @scenario()
 async def test_an_orders_way_from_created_to_received(cluster: Cluster) -> None:
     """The first article's story: created, paid, shipped, received, with one order id. The payment fails twice, and
@@ -112,6 +122,7 @@ async def test_an_orders_way_from_created_to_received(cluster: Cluster) -> None:
     assert last_of_the_other.end_ms < first_queue[-1].begin_ms
 
 
+@pytest.mark.rule("article-3/ordered/no-second-task")
 @scenario()
 async def test_a_second_pull_does_not_begin_in_front_of_the_first(cluster: Cluster) -> None:
     """The third article's example: while the messages of one pull are consumed, at 31 of 20 to 40, the next pull

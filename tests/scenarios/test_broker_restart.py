@@ -1,5 +1,7 @@
 """A broker with its store in memory comes back empty: locks, offsets and messages are gone, and its clients cope."""
 
+import pytest
+
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import scenario
 
@@ -52,6 +54,7 @@ async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
     await cluster.all_seen()
 
 
+@pytest.mark.rule("article-4/2-success/illegal-b-persisted")
 @scenario()
 async def test_offsets_beyond_the_emptied_store_are_reset(cluster: Cluster) -> None:
     """A pull beyond the emptied store is answered OFFSET_MOVED; 10 s later the offset is the store's, the queue is

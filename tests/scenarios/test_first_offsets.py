@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from lockstep.client import ConsumeFromWhere, ConsumerConfig, MessageExt, PushConsumer
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
@@ -90,6 +92,7 @@ async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
+@pytest.mark.rule("article-1/2.2.5/last-offset")
 @scenario(INSTANT)
 async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
     """What was there before is not handled, what comes then is."""
@@ -101,6 +104,7 @@ async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
+@pytest.mark.rule("article-1/2.2.5/first-offset")
 @scenario(INSTANT)
 async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> None:
     """Asked for 0, the broker says where the queue begins now, and there it is taken up 10 s later."""
@@ -112,6 +116,7 @@ async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> No
     await cluster.end(judge=False)
 
 
+@pytest.mark.rule("article-1/2.2.5/timestamp")
 @scenario(INSTANT)
 async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
     """The message stored then: half an hour before the start, unless another time is given."""

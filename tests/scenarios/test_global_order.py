@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import pytest
+
 from lockstep.order import Cause
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.scenario import scenario
@@ -13,6 +15,11 @@ def _numbers(count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
+@pytest.mark.rule(
+    "article-1/1/one-queue-is-global-order",
+    "article-2/global-order/one-queue-one-consumer",
+    "article-2/global-order/one-thread-consumes",
+)
 @scenario()
 async def test_one_queue_is_in_global_order(cluster: Cluster) -> None:
     """One producer, one queue, three consumers: one of them has the queue, the others wait, and what was sent is

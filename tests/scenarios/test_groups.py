@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from lockstep.client import (
     AllocateByConfig,
     AllocateByConsistentHash,
@@ -102,6 +104,7 @@ async def test_by_configuration(cluster: Cluster) -> None:
     assert _owned(cluster, "c1") == [0]
 
 
+@pytest.mark.rule("article-5/2-balance/failing-strategy")
 @scenario()
 async def test_a_users_strategy_that_breaks_later(cluster: Cluster) -> None:
     """While it works it is obeyed; when it raises or dreams of queues, everything stays as it was and is consumed."""
@@ -182,6 +185,7 @@ def _lock_owners(cluster: Cluster, topic: str) -> dict[int, str]:
     return {queue_id: row.client_id for queue_id, row in cluster.locks(topic=topic).items()}
 
 
+@pytest.mark.rule("article-5/2-balance/several-topics-and-consumers")
 @scenario()
 async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
     """All queues of both are locked and consumed by it."""
@@ -195,6 +199,7 @@ async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
+@pytest.mark.rule("article-5/2-balance/topics-change-while-running")
 @scenario()
 async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> None:
     """The broker hears of it and its queues are consumed at once, not after the next round."""
@@ -212,6 +217,7 @@ async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> Non
     await cluster.end(judge=False)
 
 
+@pytest.mark.rule("article-5/2-balance/topics-change-while-running")
 @scenario()
 async def test_a_topic_that_is_left_while_it_runs(cluster: Cluster) -> None:
     """Its offsets are stored and its locks are free within milliseconds; the other topic goes on undisturbed.
@@ -256,6 +262,7 @@ async def test_another_expression_while_it_runs(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
+@pytest.mark.rule("article-3/pull-service-pull/by-group", "article-5/2-balance/several-topics-and-consumers")
 @scenario()
 async def test_several_consumers_in_one_process(cluster: Cluster) -> None:
     """Members of one group on one host share its queues as those of several hosts do."""
@@ -298,6 +305,7 @@ async def _late_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
     await cluster.at(START_MS + rebalance_interval_ms + 1)
 
 
+@pytest.mark.rule("article-5/2-table/no-pull-for-120-s")
 @scenario(INSTANT)
 async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
     """The round that comes in this very millisecond leaves the queue as it is."""
@@ -305,6 +313,7 @@ async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
     assert cluster.events("queue dropped", host="c1") == []
 
 
+@pytest.mark.rule("article-5/2-table/no-pull-for-120-s")
 @scenario(INSTANT)
 async def test_a_pull_of_120_001_ms_is_dead(cluster: Cluster) -> None:
     """One millisecond more: its queues are dropped and taken anew in the same round."""

@@ -4,6 +4,8 @@ import asyncio
 from collections import defaultdict
 from itertools import pairwise
 
+import pytest
+
 from lockstep.client import (
     ConsumeFromWhere,
     ConsumeOrderlyContext,
@@ -51,6 +53,7 @@ def in_turn(key: int, keys: int, count: int) -> list[str]:
 # Side by side ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("article-1/1/one-queue-is-a-bottleneck", "beyond/key-order/keys-run-at-once")
 @scenario(INSTANT)
 async def test_keys_of_a_queue_are_handled_at_once(cluster: Cluster) -> None:
     """Eight keys of one queue, five messages each, a listener of 1 s: 5 s for all 40, each key in order."""
@@ -66,10 +69,10 @@ async def test_keys_of_a_queue_are_handled_at_once(cluster: Cluster) -> None:
     assert cluster.committed() == 40
 
 
+@pytest.mark.rule("beyond/key-order/key-function")
 @scenario(INSTANT)
 async def test_the_key_that_a_consumer_names(cluster: Cluster) -> None:
-    """Messages of a Java 4.9 producer, in one queue, without a sharding key: with key="KEYS" four keys are handled at
-    once, each in order, and the trace has that key."""
+    """With key="KEYS" four keys of one queue, without sharding keys, run at once and each in order."""
     await cluster.broker(queues=1)
     producer = await cluster.producer()
     texts: dict[str | None, list[bytes]] = defaultdict(list)
@@ -134,6 +137,7 @@ async def test_a_batch_is_of_one_key(cluster: Cluster) -> None:
 # A key that fails --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("beyond/key-order/failing-key-parked")
 @scenario(INSTANT)
 async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
     """It is tried again each 1 000 ms, counted up, nothing of it handled meanwhile; the other keys go on to the end,
@@ -159,6 +163,7 @@ async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
     assert cluster.committed() == 88
 
 
+@pytest.mark.rule("beyond/key-order/park-time")
 @scenario(INSTANT)
 async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> None:
     """The context's suspend time holds, within 10 and 30 000 ms; an exception is a suspension of the usual 1 000."""
@@ -184,6 +189,7 @@ async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> No
     assert line.fields["error"] == "ValueError: no such runway"
 
 
+@pytest.mark.rule("beyond/key-order/parked-messages-leave-room")
 @scenario()
 async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None:
     """Its messages do not count for pull_threshold_for_queue: far more of them than that, and the others go on."""
@@ -205,6 +211,7 @@ async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None
     assert by_key(cluster)["key0"] == [*map(str, range(100)), *map(str, range(100, 200, 2))]
 
 
+@pytest.mark.rule("beyond/key-order/retry-limit")
 @scenario()
 async def test_after_max_reconsume_times_the_key_goes_on(cluster: Cluster) -> None:
     """The message becomes a dead letter, the next of its key follows, and nothing is lost."""
@@ -252,6 +259,7 @@ async def test_a_dead_letter_that_cannot_be_sent_stays(cluster: Cluster) -> None
 # The span ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("beyond/key-order/span-limit")
 @scenario()
 async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None:
     """key_span_max 50 above the poison's offset nothing is started, what is below it is; one line of the log names
@@ -284,6 +292,7 @@ async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None
     assert by_key(cluster) == {f"key{key}": in_turn(key, 4, 200) for key in range(4)}
 
 
+@pytest.mark.rule("beyond/key-order/parked-messages-leave-room")
 @scenario()
 async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
     """What is parked is in memory: at pull_threshold_bytes_for_queue the queue stops, and names the key."""
@@ -310,6 +319,7 @@ async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
 # Owners ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("beyond/key-order/killed-owner")
 @scenario()
 async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
     """SIGKILL in mid-stream with a key parked: the next owner begins at the commit, repeats what others had handled
@@ -331,6 +341,7 @@ async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
         assert firsts == sorted(firsts, key=int)
 
 
+@pytest.mark.rule("beyond/key-order/killed-owner")
 @scenario()
 async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
     """The commit stands at the parked message: all that other keys had handled above it comes again, and that only."""
@@ -348,6 +359,7 @@ async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
     assert sorted(map(int, cluster.seen.texts("c2"))) == list(range(2, 20))
 
 
+@pytest.mark.rule("beyond/key-order/calls-awaited")
 @scenario()
 async def test_calls_at_work_are_awaited_when_an_owner_leaves(cluster: Cluster) -> None:
     """A shutdown lets all eight end, commits what they did, and only then gives the queue away: nothing repeats."""
@@ -378,6 +390,7 @@ async def test_a_queue_that_is_given_away_waits_for_its_calls(cluster: Cluster) 
     assert {call.process for call in cluster.seen.all} == {"c1", "c2"}
 
 
+@pytest.mark.rule("beyond/key-order/lock-needed")
 @scenario()
 async def test_a_lost_lock_stops_new_messages(cluster: Cluster) -> None:
     """Cut off from the broker the holder believes for 30 s, then no call begins, parked keys' neither; the next owner

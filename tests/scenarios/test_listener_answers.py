@@ -3,6 +3,8 @@
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
 from lockstep.order import Cause
 from tests.scenarios.calls import Answer
@@ -17,6 +19,7 @@ PERSIST_MS = 5000
 # Suspend ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("article-1/2.2.7/auto-commit-suspend", "article-3/ordered-retries/suspend-after-1-s")
 @scenario(INSTANT)
 async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
     """A message whose listener asks for a moment comes again 1 000 ms later, nothing of its queue before it, while
@@ -39,6 +42,7 @@ async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
     assert cluster.seen.of(queue_id=1)[-1].end_ms < held[1].begin_ms
 
 
+@pytest.mark.rule("article-4/3.2/1.2.2-suspend-time")
 @scenario(INSTANT)
 async def test_a_listener_may_say_how_long(cluster: Cluster) -> None:
     """The context's suspend time holds, within 10 and 30 000 ms; and an exception is a suspension of the usual 1
@@ -99,6 +103,12 @@ def _by_hand(script: dict[str, ConsumeOrderlyStatus]) -> Answer:
     return answer
 
 
+@pytest.mark.rule(
+    "article-1/2.2.7/manual-commit-commit",
+    "article-3/ordered-commits/manual-commit",
+    "article-4/3.2/2.2-manual-commit",
+    "article-5/5/manual-commit",
+)
 @scenario()
 async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> None:
     """With auto-commit off nothing is committed by SUCCESS, however long it takes, and all so far by COMMIT."""
@@ -115,6 +125,7 @@ async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> Non
     assert cluster.committed() == 5
 
 
+@pytest.mark.rule("article-4/3.2/2.3-manual-rollback", "article-5/5/manual-commit")
 @scenario()
 async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> None:
     """ROLLBACK takes back everything since the last COMMIT, and all of it comes again, in order, after 1 000 ms."""
@@ -148,6 +159,7 @@ async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None
 # Poison -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("article-3/ordered-retries/limit-to-dead-letters")
 @scenario()
 async def test_a_poison_message_becomes_a_dead_letter(cluster: Cluster) -> None:
     """After max_reconsume_times a message is given up and the ones behind it go on; level 3 + 2 later, after a minute,

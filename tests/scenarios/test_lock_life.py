@@ -1,5 +1,7 @@
 """The broker's lock: how long it lives, when it is renewed, and how long its holder believes in it (wire.md 7)."""
 
+import pytest
+
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
@@ -25,6 +27,7 @@ async def _is_lost_one_ms_after(cluster: Cluster, renewed_ms: int) -> None:
     assert cluster.world.elapsed_ms == renewed_ms + LOCK_LIFE_MS + 1  # asking took no time
 
 
+@pytest.mark.rule("article-1/2.2.2/lock-lives-60-s")
 @scenario(INSTANT)
 async def test_a_crashed_holder_keeps_its_lock_60_000_ms(cluster: Cluster) -> None:
     """SIGKILL frees nothing: the lock is refused to another at 60 000 ms after its last renewal, granted at 60 001."""
@@ -42,6 +45,7 @@ async def test_a_cut_off_holder_loses_its_lock_after_60_000_ms(cluster: Cluster)
     await cluster.world.until(lambda: cluster.events("lock lost", host="holder"), timeout_ms=RENEWAL_MS)
 
 
+@pytest.mark.rule("article-1/2.2.2/renewal-keeps-lock-alive")
 @scenario(INSTANT)
 async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
     """A holder that lives is refused nobody's lock: another who asks every second for five minutes never gets it."""
@@ -52,6 +56,12 @@ async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
         assert not await cluster.lock("rival")
 
 
+@pytest.mark.rule(
+    "article-1/2.2.1/renewal-after-1-s-then-20-s",
+    "article-2/lock-timer/clustering-renews-each-20-s",
+    "article-4/3/broker-locks",
+    "article-5/5/renewal",
+)
 @scenario(INSTANT)
 async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) -> None:
     """The broker hears of each lock when it is granted, 1 s after the start, and every 20 s from then on."""
@@ -66,6 +76,7 @@ async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) 
         assert [line.fields["age_ms"] for line in renewals] == [1000] + [RENEWAL_MS] * 9
 
 
+@pytest.mark.rule("article-1/2.2.7/lock-younger-than-30-s", "article-2/locking-queues/lost-and-granted-again")
 @scenario(INSTANT)
 async def test_a_holder_believes_30_000_ms(cluster: Cluster) -> None:
     """Cut off from the broker, a holder goes on with what it has until 30 000 ms after its last renewal, no longer."""

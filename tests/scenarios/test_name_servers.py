@@ -53,6 +53,7 @@ def _asked_of(cluster: Cluster, client: str) -> str:
     return NAMES[0] if chosen == f"{NAMES[0]}:9876" else NAMES[1]
 
 
+@pytest.mark.rule("article-5/1-in-order/brokers-register")
 @scenario()
 async def test_brokers_register_with_every_name_server(cluster: Cluster) -> None:
     """Both know both brokers; a client that asks either has the queues of both."""
@@ -67,6 +68,7 @@ async def test_brokers_register_with_every_name_server(cluster: Cluster) -> None
     assert {call.queue.broker_name for call in cluster.seen.all} == {BROKER, OTHER}
 
 
+@pytest.mark.rule("article-5/1-in-order/next-name-server")
 @scenario()
 async def test_a_client_goes_on_to_the_next_name_server(cluster: Cluster) -> None:
     """Its own dies for good: consumption does not notice, a topic made afterwards is found through the other, and a
@@ -91,6 +93,7 @@ async def test_a_client_goes_on_to_the_next_name_server(cluster: Cluster) -> Non
     assert {call.queue.broker_name for call in cluster.seen.of(since_ms=began_ms)} == {BROKER, OTHER}
 
 
+@pytest.mark.rule("article-5/1-in-order/next-name-server")
 @scenario()
 async def test_without_any_name_server_everything_goes_on(cluster: Cluster) -> None:
     """Routes are kept: sends and consumption go on for minutes; when one is back brokers tell it within seconds."""
@@ -137,6 +140,7 @@ async def test_a_broker_that_dies_is_out_of_the_routes_at_once(cluster: Cluster)
     assert {queue.broker_name for queue in consumer.assigned_queues} == {BROKER, OTHER}
 
 
+@pytest.mark.rule("article-5/1-in-order/silent-broker-leaves-routes")
 @scenario()
 async def test_a_broker_that_is_silent_is_forgotten_after_120_seconds(cluster: Cluster) -> None:
     """No sooner than 120 s after its last registration, and no later than one scan after that: by the scan, or because
@@ -159,6 +163,7 @@ async def test_a_broker_that_is_silent_is_forgotten_after_120_seconds(cluster: C
     assert _named(cluster) == [BROKER, OTHER]
 
 
+@pytest.mark.rule("article-5/1-in-order/order-configuration")
 @scenario()
 async def test_an_order_configuration_keeps_a_keys_queue(cluster: Cluster) -> None:
     """Without one a key moves to another queue while a broker is away; with one its sends fail, and come back there."""
@@ -196,6 +201,7 @@ async def test_an_order_configuration_keeps_a_keys_queue(cluster: Cluster) -> No
     await runtime.run(producer.shutdown())
 
 
+@pytest.mark.rule("article-5/1-in-order/timer-name-servers")
 @scenario()
 async def test_clients_that_know_a_domain_alone(cluster: Cluster) -> None:
     """They ask it for the name servers, and for others two minutes later: all of them may be replaced under way."""

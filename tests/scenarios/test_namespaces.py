@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+import pytest
+
 from lockstep.client import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
@@ -90,6 +92,11 @@ class Hook:
         pass
 
 
+@pytest.mark.rule(
+    "article-1/2.2.7/hooks-around-listener",
+    "article-4/2-success/project-group-prefix",
+    "beyond/namespaces/listeners-see-bare-names",
+)
 @scenario()
 async def test_tenants_do_not_meet(cluster: Cluster) -> None:
     """Listeners, contexts, results, selectors, hooks and assignments have bare names; brokers know them wrapped."""
@@ -138,6 +145,7 @@ async def test_tenants_do_not_meet(cluster: Cluster) -> None:
     assert {context.producer_group for context in hooked} == {"red%clerks", "blue%clerks"}
 
 
+@pytest.mark.rule("beyond/namespaces/retries-stay-inside")
 @scenario()
 async def test_retries_and_dead_letters_stay_in_their_namespace(cluster: Cluster) -> None:
     """A message that fails comes again under its bare name, and at last lies in the tenant's own dead letters."""
@@ -160,6 +168,7 @@ async def test_retries_and_dead_letters_stay_in_their_namespace(cluster: Cluster
     assert dead.properties["RETRY_TOPIC"] == f"red%{TOPIC}"
 
 
+@pytest.mark.rule("beyond/namespaces/retries-stay-inside")
 @scenario()
 async def test_an_ordered_dead_letter_stays_in_its_namespace(cluster: Cluster) -> None:
     """In order it is the consumer that sends it, and it names the topic as the broker does."""

@@ -3,6 +3,8 @@ heard in the same millisecond (wire.md 12.1)."""
 
 from itertools import pairwise
 
+import pytest
+
 from lockstep.client import ConsumerConfig
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
@@ -25,6 +27,7 @@ async def _alone(cluster: Cluster, *, work_ms: int = 0, until_ms: int = 0) -> No
         await cluster.at(until_ms)
 
 
+@pytest.mark.rule("article-3/heartbeats/to-all-brokers", "article-5/1-in-order/timer-heartbeats")
 @scenario(INSTANT)
 async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) -> None:
     """Beside those of the start: of a consumer, and of a producer once it knows a broker."""
@@ -39,6 +42,7 @@ async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) ->
         assert times_ms[0] == START_MS
 
 
+@pytest.mark.rule("article-5/1-in-order/timer-routes")
 @scenario(INSTANT)
 async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
     """Of every topic the client knows: the subscribed one's and the retry topic's."""
@@ -48,6 +52,7 @@ async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
     assert later == [at_ms for at_ms in range(START_MS + ROUTE_MS, 200_000, ROUTE_MS) for _ in range(2)]
 
 
+@pytest.mark.rule("article-5/2-balance/timer")
 @scenario(INSTANT)
 async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
     """And ask a broker for the members of the group, once for each topic."""
@@ -57,6 +62,11 @@ async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
     assert later == [at_ms for at_ms in range(START_MS + REBALANCE_MS, 200_000, REBALANCE_MS) for _ in range(2)]
 
 
+@pytest.mark.rule(
+    "article-3/committing-offsets/memory-and-timer",
+    "article-5/1-in-order/timer-offsets",
+    "article-5/5/offset-in-memory",
+)
 @scenario(INSTANT)
 async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Cluster) -> None:
     """Every offset that is known, changed or not."""
@@ -70,6 +80,7 @@ async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Clust
     assert {line.at_ms for line in stored} >= set(times_ms)
 
 
+@pytest.mark.rule("article-3/push-mode/push-is-pulling", "article-5/3/empty-after-15-s")
 @scenario(INSTANT)
 async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> None:
     """By the first of the broker's sweeps at its deadline, one each 5 s: never a millisecond before, at most 5 s after;
@@ -82,6 +93,7 @@ async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> No
     assert set(waits_ms[1:]) == {SUSPEND_MS}  # from a sweep to a sweep
 
 
+@pytest.mark.rule("article-5/1/push")
 @scenario(INSTANT)
 async def test_a_message_does_not_wait_for_the_sweep(cluster: Cluster) -> None:
     """A held pull is answered when its message arrives: the listener begins in the millisecond of the send."""
@@ -94,6 +106,13 @@ async def test_a_message_does_not_wait_for_the_sweep(cluster: Cluster) -> None:
         assert cluster.seen.all[-1].begin_ms == moment_ms
 
 
+@pytest.mark.rule(
+    "article-1/2.2.7/run-of-60-s-yields",
+    "article-2/queue-lock/longest-run",
+    "article-3/ordered/run-of-60-s",
+    "article-4/3.1/3.4-run-of-60-s",
+    "article-5/5/long-run-yields",
+)
 @scenario(INSTANT)
 async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
     """A run of calls goes on at 60 000 ms and ends behind the call after it; the next run begins 10 ms later."""
@@ -108,6 +127,7 @@ async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
     assert begins[60] - begins[0] == RUN_MS
 
 
+@pytest.mark.rule("article-3/heartbeats/silent-120-s-dropped")
 @scenario(INSTANT)
 async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> None:
     """Not by a scan at 120 000 ms since its last heartbeat, but by the next; the others of its group hear of it at
@@ -129,6 +149,7 @@ async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> 
     cluster.world.repair("c1", BROKER)
 
 
+@pytest.mark.rule("article-3/pull-callback/offset-illegal", "article-4/2-success/illegal-a-after-10-s")
 @scenario(INSTANT)
 async def test_an_illegal_offset_begins_anew_after_10_000_ms(cluster: Cluster) -> None:
     """A queue whose stored offset is not there is taken out at once; 10 s later, and not a millisecond before, the

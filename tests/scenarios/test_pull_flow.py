@@ -1,5 +1,7 @@
 """What an application sees of the pulls and does to them: it suspends them, and asks how much is left behind them."""
 
+import pytest
+
 from lockstep.client import ConsumeFromWhere
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.scenario import INSTANT, scenario
@@ -7,6 +9,7 @@ from tests.scenarios.scenario import INSTANT, scenario
 SUSPEND_MS = 1000
 
 
+@pytest.mark.rule("article-3/push-consumer-pull/suspended-after-1-s")
 @scenario(INSTANT)
 async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
     """What is sent meanwhile stays at the broker; after the resume it comes within a second."""
@@ -25,6 +28,7 @@ async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
     assert len(cluster.seen.all) == 6
 
 
+@pytest.mark.rule("article-5/1-in-order/timer-pool-size", "article-5/3/10-min-and-max-offset")
 @scenario()
 async def test_what_lies_behind_all_queues(cluster: Cluster) -> None:
     """Of each queue what its last pull left at the broker; together what the application is told."""

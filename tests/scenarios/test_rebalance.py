@@ -1,5 +1,7 @@
 """A queue changes hands between living consumers: in order, one owner at a time (wire.md 12.3)."""
 
+import pytest
+
 from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import scenario
@@ -19,6 +21,7 @@ async def _owners(cluster: Cluster, expected: list[str]) -> None:
     await cluster.world.sleep_ms(5_000)
 
 
+@pytest.mark.rule("article-1/2/same-queue-keeps-order", "article-2/lock-timer/queues-may-move")
 @scenario()
 async def test_members_come_and_go_without_overlap(cluster: Cluster) -> None:
     """A second and a third consumer join a busy one, the second leaves: all in order, and of each queue at most the
@@ -50,6 +53,7 @@ async def _send_steadily(cluster: Cluster, until_ms: int) -> None:
         await cluster.world.sleep_ms(1000)
 
 
+@pytest.mark.rule("article-2/consume-lock/unlocked-at-once-or-after-20-s")
 @scenario()
 async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
     """A joiner's notice makes the owner let go of idle queues within milliseconds, and the joiner has them one round
@@ -65,6 +69,7 @@ async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
     assert cluster.world.elapsed_ms <= 10_000 + ROUND_MS + ROUND_TRIPS_MS
 
 
+@pytest.mark.rule("article-2/consume-lock/unlocked-at-once-or-after-20-s")
 @scenario()
 async def test_a_busy_queue_is_unlocked_20_s_later(cluster: Cluster) -> None:
     """A queue dropped with messages in hand is unlocked 20 s later; only then the next owner has it, from the
@@ -107,6 +112,7 @@ async def test_a_queue_that_comes_back_is_not_unlocked(cluster: Cluster) -> None
     assert not cluster.events("lock released", queue=f"Aircraft@{BROKER}:1")
 
 
+@pytest.mark.rule("article-2/consume-lock/finer-than-queue-lock", "article-4/3.1/3.7-consume-lock")
 @scenario()
 async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> None:
     """A queue whose listener runs for 30 s is not unlocked before the listener has returned, and is handed over

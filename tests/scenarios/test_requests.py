@@ -77,6 +77,7 @@ async def _request(cluster: Cluster, body: bytes, *, timeout_ms: int = 3000, key
     )
 
 
+@pytest.mark.rule("beyond/producers/requests")
 @scenario()
 async def test_each_request_gets_its_own_answer(cluster: Cluster) -> None:
     """However many are under way, to any queue or in order by a key."""
@@ -109,6 +110,7 @@ async def test_large_answers_are_compressed_on_the_way(cluster: Cluster) -> None
     assert kept.stored_bytes < len(BIG) // 10
 
 
+@pytest.mark.rule("beyond/producers/requests")
 @scenario()
 async def test_no_answer_in_time(cluster: Cluster) -> None:
     """The error speaks RocketMQ's words; the answer that comes after all harms nobody, and the next one is right."""

@@ -1,5 +1,7 @@
 """Two brokers under one name server: queues of both, each with a lock table of its own, one of them away."""
 
+import pytest
+
 from lockstep.client import MessageQueue
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
@@ -14,6 +16,7 @@ async def _two_brokers(cluster: Cluster) -> None:
     await cluster.world.sleep_ms(100)  # until the second has registered with the first one's name server
 
 
+@pytest.mark.rule("article-5/1/consumers-pull")
 @scenario()
 async def test_queues_of_both_are_shared(cluster: Cluster) -> None:
     """A topic has the queues of both brokers; two consumers have two each, keys of all of them are handled in order."""
@@ -30,6 +33,7 @@ async def test_queues_of_both_are_shared(cluster: Cluster) -> None:
     assert {call.queue for call in cluster.seen.all} == set(queues)
 
 
+@pytest.mark.rule("article-2/locking-queues/queues-by-broker")
 @scenario()
 async def test_each_broker_locks_its_own_queues(cluster: Cluster) -> None:
     """A broker's table has the locks of its own queues only, and to be cut off from one loses no lock on the other."""
@@ -48,6 +52,7 @@ async def test_each_broker_locks_its_own_queues(cluster: Cluster) -> None:
     assert {row.age_ms <= ROUND_MS for row in cluster.locks(OTHER).values()} == {True}
 
 
+@pytest.mark.rule("article-3/pull-service/one-thread", "article-5/3/one-thread")
 @scenario()
 async def test_one_away_does_not_stop_the_other(cluster: Cluster) -> None:
     """While one broker is away the other's queues are consumed and sent to; when it is back, empty, so are its own."""

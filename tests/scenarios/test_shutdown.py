@@ -1,5 +1,7 @@
 """A consumer that leaves in order: what it stores and releases, and in which order (wire.md 12.2)."""
 
+import pytest
+
 from lockstep.order import Cause
 from tests.scenarios.cluster import BROKER, GROUP, Cluster
 from tests.scenarios.scenario import scenario
@@ -8,6 +10,7 @@ LOCK_LIFE_MS, ROUND_MS, AWAIT_TERMINATION_MS = 60_000, 20_000, 5_000
 ROUND_TRIPS_MS = 100
 
 
+@pytest.mark.rule("article-5/7/offsets-stored")
 @scenario()
 async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) -> None:
     """The broker has the offset of the last message handled before it frees the queue: the next owner repeats
@@ -33,6 +36,7 @@ async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) ->
     assert cluster.seen.of("c2")[0].begin_ms - released[0].at_ms <= ROUND_TRIPS_MS  # it heard of the departure
 
 
+@pytest.mark.rule("article-5/7/threads-end")
 @scenario()
 async def test_leaving_waits_for_the_listener(cluster: Cluster) -> None:
     """A listener that runs is given its time, its message is committed, and the ones behind it are left to the next."""

@@ -1,5 +1,7 @@
 """Starts and ends as sequences: which requests a client makes, of whom, and in which order (wire.md 12.1, 12.2)."""
 
+import pytest
+
 from lockstep.client import ConsumerConfig, MessageExt, MessageModel, PushConsumer
 from tests.scenarios.cluster import BROKER, GROUP, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
@@ -16,6 +18,19 @@ async def _broker_and_name_server(cluster: Cluster) -> None:
     await cluster.world.sleep_ms(1_000)  # until it is registered
 
 
+@pytest.mark.rule(
+    "article-1/2.2/service-starts-first",
+    "article-1/2.2/routes-fetched-at-start",
+    "article-1/2.2/heartbeat-before-rebalance",
+    "article-1/2.2/first-rebalance-at-once",
+    "article-3/push-consumer-pull/not-running-later",
+    "article-5/1-in-order/pull-service",
+    "article-5/1-in-order/rebalance-service",
+    "article-5/1-in-order/routes-fetched",
+    "article-5/1-in-order/heartbeat-to-all",
+    "article-5/1-in-order/rebalance-woken",
+    "article-5/5/threads",
+)
 @scenario()
 async def test_a_consumer_starts_in_the_articles_order(cluster: Cluster) -> None:
     """Route, heartbeat, members, lock, stored offset, pull: each for the first time behind the one before."""
@@ -30,6 +45,11 @@ async def test_a_consumer_starts_in_the_articles_order(cluster: Cluster) -> None
     assert set(before_members) == {BEAT}  # the broker knows the group before it is asked who is in it
 
 
+@pytest.mark.rule(
+    "article-1/2.2.3/granted-queue-gets-pull-request",
+    "article-2/pulling/handed-to-pull-service",
+    "article-5/2-table/request-to-pull-service",
+)
 @scenario()
 async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_it_is_pulled(cluster: Cluster) -> None:
     """One lock request for all new queues of a broker; then a query and a pull for each: two queues and the retry
@@ -45,6 +65,7 @@ async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_i
     ]  # fmt: skip
 
 
+@pytest.mark.rule("article-1/2.2.3/change-gives-new-version")
 @scenario()
 async def test_a_change_of_queues_is_told_to_the_brokers_at_once(cluster: Cluster) -> None:
     """Each topic whose queues changed is followed by a heartbeat, with the new version of its subscription: behind
@@ -62,6 +83,14 @@ async def test_a_change_of_queues_is_told_to_the_brokers_at_once(cluster: Cluste
     assert all(request.at_ms - started_ms < 1_000 for request in later)
 
 
+@pytest.mark.rule(
+    "article-1/2.2.1/stopped-service-renews-nothing",
+    "article-3/push-consumer-pull/not-running-later",
+    "article-5/7/locks-released",
+    "article-5/7/pull-service-ends",
+    "article-5/7/timers-end",
+    "article-5/7/rebalance-ends",
+)
 @scenario()
 async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
     """Offsets are stored, then locks released, then it unregisters; and nothing is asked behind that, no timer's
@@ -85,6 +114,7 @@ async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
     assert cluster.owner() is None
 
 
+@pytest.mark.rule("article-1/2.1/producer-start-and-shutdown")
 @scenario()
 async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
     """Nothing is asked before the first send; then the route, a heartbeat to the broker of its queues, the send; at
@@ -103,6 +133,7 @@ async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
     await cluster.all_seen()
 
 
+@pytest.mark.rule("article-3/consume-service/start-and-shutdown", "article-5/7/no-order-no-locks")
 @scenario()
 async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Cluster) -> None:
     """Route, heartbeat, members, stored offset, pull; at the end offsets, then it unregisters: no lock in between."""
@@ -123,6 +154,7 @@ async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Clus
     assert [cluster.committed(queue_id) for queue_id in range(2)] == [len(cluster.stored(0)), len(cluster.stored(1))]
 
 
+@pytest.mark.rule("article-5/1-in-order/offset-store")
 @scenario()
 async def test_a_broadcasting_consumer_asks_nobody_who_is_there(cluster: Cluster) -> None:
     """Route, heartbeat, pull: it has all queues, and its offsets are its own affair, so that it asks for no members,

@@ -1,44 +1,16 @@
-"""docs/COVERAGE.md names functions and tests that exist, and leaves no cell empty."""
+"""Each rule of the articles has functions that exist and a test that is marked with it; docs/COVERAGE.md says so."""
 
 import ast
 import re
+from collections import Counter
 from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
-from tests.tidy.source import ROOT, modules, report
+from tests.rules.page import PAGE, page
+from tests.rules.table import LIST, is_rule_marker, marked_tests, parts, proofs_of, rules
+from tests.tidy.source import modules, report, sources
 
-DOCUMENT = Path("docs/COVERAGE.md")
-CODE = re.compile(r"`([^`]+)`")
-ROWS_MIN = 400  # five articles, heading by heading
-COLUMNS = 4
-
-
-class Row(NamedTuple):
-    """One line of a table: the cells of `heading or mechanism | done by | proved by | what differs`."""
-
-    line: int
-    cells: tuple[str, ...]
-
-    def at(self, message: str) -> str:
-        return f"{DOCUMENT}:{self.line}: {message}"
-
-
-@cache
-def lines() -> list[str]:
-    return (ROOT / DOCUMENT).read_text(encoding="utf-8").splitlines()
-
-
-@cache
-def rows() -> list[Row]:
-    """Every row below a heading line and its rule."""
-    found = []
-    for number, line in enumerate(lines(), 1):
-        cells = tuple(cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|"))
-        is_head = cells[0] == "heading or mechanism" or set(line) <= set("|-")
-        if line.startswith("|") and not is_head:
-            found.append(Row(number, cells))
-    return found
+RULES_MIN = 400  # five articles, heading by heading
+PLACE = LIST.name
 
 
 @cache
@@ -63,63 +35,61 @@ def is_defined(name: str) -> bool:
     return False
 
 
-@cache
-def names_in(path: str) -> frozenset[str]:
-    file = ROOT / "tests" / path
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    return frozenset(re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE))
-
-
-def test_no_cell_is_empty() -> None:
-    """Four cells a row, each with something in it."""
-    offences = [
-        row.at("a row has four cells, none empty") for row in rows() if len(row.cells) != COLUMNS or not all(row.cells)
-    ]
+def test_ids_are_readable_and_unique() -> None:
+    """Lower-case words, figures and dashes, once each; no text is empty, none would break a table."""
+    pattern = re.compile(r"(article-[1-5]|beyond)/[a-z0-9.-]+/[a-z0-9.-]+")
+    offences = [f"{PLACE}: {rule.id}: not an id" for rule in rules() if not pattern.fullmatch(rule.id)]
+    offences += [f"{PLACE}: {name}: twice" for name, times in Counter(r.id for r in rules()).items() if times > 1]
+    for rule in rules():
+        texts = (rule.text, *(rule.differences or ()))
+        if not all(texts) or any("|" in text or "\n" in text for text in texts):
+            offences.append(f"{PLACE}: {rule.id}: an empty text, or one with a bar or a new line")
     assert not offences, report(offences)
 
 
 def test_every_function_exists() -> None:
-    """The second cell names functions, methods or classes of ours and nothing else, at least one."""
-    offences = [
-        row.at(f"no such function: {name}")
-        for row in rows()
-        for name in CODE.findall(row.cells[1])
-        if not is_defined(name)
-    ]
-    offences += [
-        row.at("no function is named") for row in rows() if not re.fullmatch(r"`[\w.]+`(, `[\w.]+`)*", row.cells[1])
-    ]
+    """A rule names functions, methods or classes of ours, at least one."""
+    offences = [f"{PLACE}: {r.id}: no such function: {f}" for r in rules() for f in r.functions if not is_defined(f)]
+    offences += [f"{PLACE}: {rule.id}: no function is named" for rule in rules() if not rule.functions]
     assert not offences, report(offences)
 
 
-def test_every_test_exists() -> None:
-    """The third cell names tests as path::name, at least one, and each stands in that file."""
+def test_every_rule_has_a_test() -> None:
+    """At least one test carries the rule's id."""
+    offences = [f"{PLACE}: {rule.id}: no test is marked with it" for rule in rules() if rule.id not in proofs_of()]
+    assert not offences, report(offences)
+
+
+def test_every_marker_names_rules() -> None:
+    """A marker stands on a test and names rules of the list, each once and as plain strings."""
+    known = {rule.id for rule in rules()}
     offences = []
-    for row in rows():
-        for named in CODE.findall(row.cells[2]):
-            path, _, name = named.partition("::")
-            if name not in names_in(path):
-                offences.append(row.at(f"no such test: {named}"))
-        if not re.fullmatch(r"`[\w./]+::test_\w+`(, `[\w./]+::test_\w+`)*", row.cells[2]):
-            offences.append(row.at("no test is named"))
+    for test, source, marker in marked_tests():
+        values = [argument.value for argument in marker.args if isinstance(argument, ast.Constant)]
+        names = [value for value in values if isinstance(value, str)]
+        if not names or len(names) != len(marker.args) or marker.keywords:
+            offences.append(source.at(marker.lineno, f"{test}: a rule marker holds ids, as plain strings"))
+        elif not test.partition("::")[2].startswith("test_"):
+            offences.append(source.at(marker.lineno, f"{test} is not a test"))
+        offences += [source.at(marker.lineno, f"{PLACE} has no rule {name}") for name in names if name not in known]
+        offences += [source.at(marker.lineno, f"{name} twice") for name, times in Counter(names).items() if times > 1]
+    seen = {id(marker) for _, _, marker in marked_tests()}
+    offences += [
+        source.at(node.lineno, "a rule marker belongs on a test function")
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and is_rule_marker(node) and id(node) not in seen
+    ]
     assert not offences, report(offences)
 
 
-def test_what_differs_says_what_each_does() -> None:
-    """The last cell is "same", or tells article, 4.9.8 and ours apart."""
-    told = re.compile(r"same|article: .+; 4\.9\.8: .+; we: .+")
-    offences = [row.at(f"not told apart: {row.cells[3]}") for row in rows() if not told.fullmatch(row.cells[3])]
-    assert not offences, report(offences)
+def test_the_page_is_written_from_the_list() -> None:
+    """docs/COVERAGE.md is what `make coverage-page` writes."""
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make coverage-page`"
 
 
 def test_all_five_articles_are_there() -> None:
-    """Each article is a section, and there is one for what they do not have; each heading is a table with rows."""
-    sections = [line for line in lines() if line.startswith("## ")]
-    articles = [f"## Article {number}" for number in range(1, 6)]
-    assert [line[:12] for line in sections] == [*articles, "## Beyond th"]
-    headings = [number for number, line in enumerate(lines(), 1) if line.startswith("### ")]
-    told = [row.line for row in rows()]
-    ends = [*headings[1:], len(lines()) + 1]
-    empty = [start for start, end in zip(headings, ends, strict=True) if not any(start < line < end for line in told)]
-    assert not empty, report([f"{DOCUMENT}:{line}: a heading without a row" for line in empty])
-    assert len(told) >= ROWS_MIN
+    """Each article is a part, and there is one for what they do not have; each heading has rules."""
+    assert [part.id for part in parts()] == [*(f"article-{number}" for number in range(1, 6)), "beyond"]
+    assert all(section.rules for part in parts() for section in part.sections)
+    assert len(rules()) >= RULES_MIN
