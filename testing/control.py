@@ -13,7 +13,7 @@ _TIMEOUT_S: Final = 30
 
 
 class ControlConnection:
-    """Tests may call from several threads. A call that is interrupted, by Ctrl-C or a timeout, spoils no later one."""
+    """Safe for several threads. A call that Ctrl-C or a timeout interrupts does not disturb later calls."""
 
     def __init__(self, process: BrokerProcess) -> None:
         """Raises BrokerFailed."""
@@ -34,7 +34,7 @@ class ControlConnection:
         """Raises ValueError for a call that the broker refuses, and BrokerFailed when the broker is gone."""
         line = json.dumps({"call": name, **arguments}).encode() + b"\n"
         with self._lock:
-            if self._interrupted:  # an answer that nobody waits for may be on its way
+            if self._interrupted:  # its answer may still arrive on the old connection
                 self.close()
                 self._connect()
             self._interrupted = True
@@ -52,7 +52,9 @@ class ControlConnection:
         return reply["result"]
 
     def _failed(self, reason: str) -> BrokerFailed:
-        return BrokerFailed(self._process.how_it_ended() or f"the broker does not answer: {reason}")
+        if self._process.wait(1) is None:  # its end may be known a moment after its connections closed
+            return BrokerFailed(f"the broker does not answer: {reason}")
+        return BrokerFailed(self._process.tail())
 
     def close(self) -> None:
         self._answers.close()

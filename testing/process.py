@@ -1,120 +1,211 @@
-"""The broker of a test session as a process: started with the plugin's options, ended with the session.
+"""Processes for tests, benchmarks and the demo: a broker, or any other program, with its output in files.
 
-It ends when its stdin closes, so also when pytest is killed. What it says on stderr is kept for whoever must know why
-it did not start, or has gone.
+Files instead of pipes: a process never blocks because its reader is slow, and an error can show the end of its log.
 """
 
-import os
+import json
 import re
-import select
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from typing import IO, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
-__all__ = ["Addresses", "BrokerFailed", "BrokerProcess"]
+__all__ = ["Addresses", "BrokerFailed", "BrokerProcess", "ChildProcess", "ProcessFailed"]
 
-# -P: the project under test may have a module of any name where it runs, and none of them is ours.
+T = TypeVar("T")
+
+# -P: the project under test may have a module of any name in its folder, and none of them is ours.
 _COMMAND: Final = (sys.executable, "-P", "-m", "lockstep.broker")
-_OPTIONS: Final = ("--port", "0", "--name-server-port", "0", "--log-level", "warning")
-_OURS: Final = ("--control-port", "0", "--end-with-stdin")
-_LISTENING: Final = re.compile(r"listening broker=(\S+) name-server=(\S+) control=(\S+)\n")
-_START_TIMEOUT_S: Final = 20
-_END_TIMEOUT_S: Final = 5
-_TAIL_BYTES: Final = 4000
+_LISTENING: Final = re.compile(r"listening((?: [\w-]+=\S+)+)\n")
+_END_WITH_US: Final = "--end-with-stdin"
+_START_TIMEOUT_S: Final = 60.0
+_END_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.01
+_TAIL_LINES: Final = 30
 
 
-class BrokerFailed(Exception):
-    """The broker did not start, or is gone; the text says why, in the broker's own words where there are some."""
+class ProcessFailed(Exception):
+    """A process did not start, or ended too early. The text has its exit status and the end of its output."""
 
 
-class Addresses(NamedTuple):
-    """Each as "host:port"."""
-
-    broker: str
-    name_server: str
-    control: str
+class BrokerFailed(ProcessFailed):
+    """The same for a broker."""
 
 
-class BrokerProcess:
-    def __init__(self, options: Sequence[str]) -> None:
-        """Start it and wait until it listens; `options` win over the plugin's. Raises BrokerFailed."""
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-        command = [*_COMMAND, *_OPTIONS, *options, *_OURS]
-        try:
+class ChildProcess:
+    """A running program. stdout goes to NAME.out and stderr to NAME.err in `folder`.
+
+    Args:
+        name: For messages and the names of the files.
+        popen: More arguments of subprocess.Popen. stdin is closed unless it is among them.
+    """
+
+    failure: type[ProcessFailed] = ProcessFailed
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path, **popen: Any) -> None:
+        self.name = name
+        self._asked_to_end = False
+        self._out, self._err = (folder / f"{name.replace(' ', '-')}.{stream}" for stream in ("out", "err"))
+        with self._out.open("wb") as out, self._err.open("wb") as err:
             self._popen = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                start_new_session=True,  # Ctrl-C is for pytest, which ends us in its own time
+                command, **{"stdin": subprocess.DEVNULL, **popen, "stdout": out, "stderr": err}
             )
-        except OSError as error:
-            self._errors.close()
-            raise BrokerFailed(f"the broker could not be started: {error}") from None
-        try:
-            line = self._first_line()
-            found = _LISTENING.fullmatch(line)
-            if found is None:
-                raise BrokerFailed(self._why_not(line, command))
-        except BaseException:
-            self.end()
-            raise
-        self.addresses = Addresses(*found.groups())
 
     @property
-    def process_id(self) -> int:
+    def pid(self) -> int:
         return self._popen.pid
 
-    def _first_line(self) -> str:
-        """Until its end, or that of stdout; "" when it did not come in time."""
-        assert self._popen.stdout is not None
-        seen, deadline_s = b"", time.monotonic() + _START_TIMEOUT_S
-        while not seen.endswith(b"\n"):
-            left_s = deadline_s - time.monotonic()
-            ready, _, _ = select.select([self._popen.stdout], [], [], max(left_s, 0))
-            data = os.read(self._popen.stdout.fileno(), 4096) if ready else b""
-            if not data:
-                break
-            seen += data
-        return seen.decode(errors="replace")
+    @property
+    def status(self) -> int | None:
+        """The exit status, negative after a signal; None while it runs."""
+        return self._popen.poll()
 
-    def _why_not(self, line: str, command: list[str]) -> str:
-        status = self._wait(1)
-        if line:
-            reason = f"it said {line.strip()!r}, and the plugin needs a broker and a name server in one process"
-        elif status is None:
-            reason = f"it said nothing for {_START_TIMEOUT_S} s"
-        else:
-            reason = f"it ended with status {status}"
-        return f"the broker did not start: {reason}\n{self.last_words()}\nthe command was: {' '.join(command)}"
+    def stdout(self) -> str:
+        """All output so far."""
+        return _text(self._out)
 
-    def last_words(self) -> str:
-        """The end of what the broker said on stderr."""
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(size - _TAIL_BYTES, 0))
-        return self._errors.read().decode(errors="replace").strip()
+    def stderr(self) -> str:
+        """All log lines so far."""
+        return _text(self._err)
 
-    def _wait(self, timeout_s: float) -> int | None:
+    def tail(self) -> str:
+        """One line with the status, then the last lines of stdout and stderr."""
+        state = "runs" if self.status is None else f"ended with status {self.status}"
+        lines = [*self.stdout().splitlines()[-_TAIL_LINES:], *self.stderr().splitlines()[-_TAIL_LINES:]]
+        return "\n  ".join([f"the {self.name} {state}", *lines])
+
+    def wait_until(self, condition: Callable[[], T | None], what: str, timeout_s: float = _START_TIMEOUT_S) -> T:
+        """Returns the first true answer. Raises ProcessFailed when the process ends before, or the time is over."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            ended = self.wait(_POLL_S) is not None  # asked first: the answer may be the last thing that it wrote
+            if answer := condition():
+                return answer
+            if ended:
+                raise self.failure(f"{self.tail()}\n{what} did not come")
+            if time.monotonic() > deadline_s:
+                raise self.failure(f"{what} did not come within {timeout_s:g} s; {self.tail()}")
+
+    def wait(self, timeout_s: float = _END_TIMEOUT_S) -> int | None:
+        """Wait for the end of the process. Returns its status, None when it still runs after `timeout_s`."""
         try:
             return self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
 
-    def how_it_ended(self) -> str | None:
-        """None while it runs; also a moment after its connections closed it is asked for its status."""
-        status = self._wait(1)
-        return None if status is None else f"the broker ended with status {status}\n{self.last_words()}".strip()
+    def send_signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
 
-    def end(self) -> None:
-        """Close its stdin, and kill it where that does not help."""
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        self._popen.stdin.close()
-        if self._wait(_END_TIMEOUT_S) is None:
+    def ask_to_end(self) -> None:
+        """Close its stdin if that is a pipe, and send SIGTERM if not; only once."""
+        if self._asked_to_end:
+            return
+        self._asked_to_end = True
+        if self._popen.stdin is not None:
+            self._popen.stdin.close()
+        else:
+            self._popen.terminate()
+
+    def end(self) -> int:
+        """Ask the process to end, and kill it when it does not within 10 s. Returns its status."""
+        self.ask_to_end()
+        if self.wait() is None:
             self._popen.kill()
-            self._popen.wait()
-        self._popen.stdout.close()
-        self._errors.close()
+        return self._popen.wait()
+
+    def kill(self) -> None:
+        """SIGKILL. Raises ProcessFailed when the process had ended before."""
+        self._popen.kill()
+        if self._popen.wait() != -signal.SIGKILL:
+            raise self.failure(f"it was to be killed, but {self.tail()}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+
+def _text(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+class Addresses(NamedTuple):
+    """Each as "host:port", or "" for a role that the process does not have."""
+
+    broker: str = ""
+    name_server: str = ""
+    control: str = ""
+
+
+class BrokerProcess(ChildProcess):
+    """A broker that listens, on free ports unless the options name others."""
+
+    failure = BrokerFailed
+
+    def __init__(
+        self, *options: str, name: str = "broker", folder: Path | None = None, end_with_us: bool = False
+    ) -> None:
+        """Start a broker and wait until it listens.
+
+        Args:
+            options: Options of lockstep-broker.
+            folder: For its output; by default a temporary folder that goes with the broker.
+            end_with_us: The broker ends when this process does, even when this process is killed. It is not
+                in our process group then: Ctrl-C in a terminal reaches only us, and we end it in order.
+
+        Raises:
+            BrokerFailed: The broker does not start. The text has its own error.
+        """
+        self._temporary = None
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="lockstep-broker-")
+            folder = Path(self._temporary.name)
+        popen = {"stdin": subprocess.PIPE, "start_new_session": True} if end_with_us else {}
+        command = [*_COMMAND, "--port", "0", "--name-server-port", "0", *options, *([_END_WITH_US] * end_with_us)]
+        try:
+            super().__init__(name, command, folder, **popen)
+        except OSError as error:
+            raise BrokerFailed(f"the broker could not be started: {error}") from None
+        try:
+            found = self.wait_until(lambda: _LISTENING.search(self.stdout()), "its line with addresses")
+        except BaseException:
+            self.end()
+            raise
+        addresses = dict(word.split("=", 1) for word in found[1].split())
+        self.addresses = Addresses(*(addresses.get(role, "") for role in ("broker", "name-server", "control")))
+
+    @property
+    def address(self) -> str:
+        """ "host:port" of the broker."""
+        return self.addresses.broker
+
+    @property
+    def name_server(self) -> str:
+        """ "host:port" of the name server."""
+        return self.addresses.name_server
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def name_server_port(self) -> int:
+        return int(self.name_server.rpartition(":")[2])
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """Log records of this name, oldest first, without an unfinished last line. Needs `--log-format json`."""
+        lines = self.stderr().splitlines(keepends=True)
+        records = (json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n"))
+        return [record for record in records if record["event"] == event]
+
+    def end(self) -> int:
+        status = super().end()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+        return status

@@ -30,7 +30,7 @@ class BrokerSession:
     @property
     def process_id(self) -> int:
         """Raises BrokerFailed."""
-        return self._started()[0].process_id
+        return self._started()[0].pid
 
     def begin_test(self, name: str, test: str) -> LockstepBroker:
         """A view of the broker for one test, with a topic of this name. Fails the test when there is no broker."""
@@ -61,7 +61,11 @@ class BrokerSession:
 
     def _started(self) -> tuple[BrokerProcess, ControlConnection]:
         if self._process is None:
-            self._process = BrokerProcess(self._options)
+            process = BrokerProcess("--log-level", "warning", *self._options, "--control-port", "0", end_with_us=True)
+            if not all(process.addresses):
+                process.end()
+                raise BrokerFailed("the plugin needs a broker and a name server in one process; change the options")
+            self._process = process
         if self._control is None:
             self._control = ControlConnection(self._process)
         return self._process, self._control

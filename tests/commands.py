@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import select
 import signal
 import subprocess
@@ -13,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from lockstep.testing.process import BrokerProcess
+
 __all__ = ["END_S", "SCRIPTS", "TIMEOUT_S", "Lockstep", "Result", "Running", "running_broker"]
 
 TIMEOUT_S = 120  # of a busy machine
 END_S = 60
 SCRIPTS = Path(sys.executable).parent
-LISTENING = re.compile(r"listening broker=\S+ name-server=(\S+)\n")
 
 
 class Result(NamedTuple):
@@ -116,19 +116,5 @@ class Lockstep:
 @contextmanager
 def running_broker(*options: str) -> Iterator[Lockstep]:
     """A broker with a name server on free ports, and the command that talks to it."""
-    command = [str(SCRIPTS / "lockstep-broker"), "--port", "0", "--name-server-port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        line = process.stdout.readline()
-        found = LISTENING.fullmatch(line)
-        assert found, f"the broker said {line!r}"
-        yield Lockstep(found[1])
-    finally:
-        process.terminate()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+    with BrokerProcess(*options) as broker:
+        yield Lockstep(broker.name_server)

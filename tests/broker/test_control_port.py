@@ -1,30 +1,21 @@
 """The control port of a broker process: lines in, lines out, and a process that ends with its stdin."""
 
 import json
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from lockstep.testing.process import BrokerProcess
+
 PROGRAM = (sys.executable, "-P", "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0")
 
 
-@contextmanager
-def controlled(*options: str) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, str]]]:
-    """A broker process that ends with its stdin, and its addresses by name."""
-    command = (*PROGRAM, "--control-port", "0", "--end-with-stdin", *options)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        try:
-            words = process.stdout.readline().decode().split()
-            yield process, dict(word.split("=") for word in words[1:])
-        finally:
-            process.kill()
+def controlled() -> BrokerProcess:
+    """A broker with a control port that ends with its stdin."""
+    return BrokerProcess("--control-port", "0", end_with_us=True)
 
 
 def connect(address: str) -> socket.socket:
@@ -35,7 +26,7 @@ def connect(address: str) -> socket.socket:
 def test_calls_are_lines_answered_in_order() -> None:
     """However they are cut; an error is an answer, and the connection goes on."""
     calls = b'{"call": "status"}\n{"call": "nonsense"}\n{"call": "advance", "seconds": 61}\n{"call": "status"}\n'
-    with controlled() as (_, addresses), connect(addresses["control"]) as control:
+    with controlled() as broker, connect(broker.addresses.control) as control:
         for part in (calls[:7], calls[7:60], calls[60:]):
             control.sendall(part)
         with control.makefile("rb") as answers:
@@ -48,11 +39,11 @@ def test_calls_are_lines_answered_in_order() -> None:
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.1", b"[1]", b'{"call": 1}', b'{"seconds": 1}', b"[" * 100_000])
 def test_what_is_no_call_ends_its_connection(line: bytes) -> None:
     """At the first such line: what comes behind it, as a body comes behind the head of HTTP, is not read."""
-    with controlled() as (_, addresses):
-        with connect(addresses["control"]) as control:
+    with controlled() as broker:
+        with connect(broker.addresses.control) as control:
             control.sendall(line + b'\n{"call": "advance", "seconds": 61}\n')
             assert ended(control)
-        with connect(addresses["control"]) as control:
+        with connect(broker.addresses.control) as control:
             control.sendall(b'{"call": "status"}\n')
             assert json.loads(control.recv(65536))["result"]["advancedMs"] == 0
 
@@ -66,7 +57,7 @@ def ended(connection: socket.socket) -> bool:
 
 def test_down_and_up_keep_ports_and_state() -> None:
     """Both ports refuse while it is down and let in again after that; the clock stays where it was moved."""
-    with controlled() as (_, addresses), connect(addresses["control"]) as control:
+    with controlled() as broker, connect(broker.addresses.control) as control:
 
         def call(name: str, **arguments: Any) -> Any:
             control.sendall(json.dumps({"call": name, **arguments}).encode() + b"\n")
@@ -75,26 +66,26 @@ def test_down_and_up_keep_ports_and_state() -> None:
             return answer["result"]
 
         call("advance", seconds=5)
-        with connect(addresses["broker"]) as connected:
+        with connect(broker.address) as connected:
             call("down")
             assert ended(connected)
         call("down")
-        for what in ("broker", "name-server"):
+        for address in (broker.address, broker.name_server):
             with pytest.raises(ConnectionRefusedError):
-                connect(addresses[what])
+                connect(address)
         for _ in range(2):
             call("up")
-            connect(addresses["broker"]).close()
-            connect(addresses["name-server"]).close()
+            connect(broker.address).close()
+            connect(broker.name_server).close()
         assert call("status")["advancedMs"] == 5000
 
 
 def test_it_ends_when_its_stdin_closes() -> None:
     """With status 0, as after SIGTERM, and it says why."""
-    with controlled() as (process, _):
-        _, errors = process.communicate(timeout=10)
-    assert process.returncode == 0
-    assert b"stdin closed" in errors
+    with controlled() as broker:
+        broker.ask_to_end()
+        assert broker.wait(10) == 0
+        assert "stdin closed" in broker.stderr()
 
 
 def test_stdin_must_be_a_pipe_to_end_with_it() -> None:
@@ -107,12 +98,8 @@ def test_stdin_must_be_a_pipe_to_end_with_it() -> None:
 
 def test_without_the_option_there_is_no_control_port() -> None:
     """Nor is anything of it imported."""
-    with subprocess.Popen(PROGRAM, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        try:
-            assert "control=" not in process.stdout.readline()
-        finally:
-            process.send_signal(signal.SIGTERM)
+    with BrokerProcess() as broker:
+        assert broker.addresses.control == ""
     look = "import sys, lockstep.broker.__main__; print([name for name in sys.modules if 'control' in name])"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout == "[]\n"

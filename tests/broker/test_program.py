@@ -7,63 +7,48 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from lockstep.testing.process import Addresses, BrokerProcess
 
 PROGRAM = (sys.executable, "-m", "lockstep.broker")
 FREE_PORTS = ("--port", "0", "--name-server-port", "0")
 
 
-@contextmanager
-def running(*options: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A broker process and the line that it printed when ready."""
-    process = subprocess.Popen((*PROGRAM, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield process, process.stdout.readline()
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def port_of(line: str, what: str) -> int:
-    (address,) = [word.partition("=")[2] for word in line.split() if word.startswith(f"{what}=")]
-    return int(address.rpartition(":")[2])
+def connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), 10)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, status: int) -> None:
     """One line on stdout when both ports accept; 0 after SIGTERM, 130 after SIGINT, clients connected or not."""
-    with running(*FREE_PORTS) as (process, line):
-        assert line.startswith("listening broker=127.0.0.1:")
-        for what in ("broker", "name-server"):
-            socket.create_connection(("127.0.0.1", port_of(line, what))).close()
-        with socket.create_connection(("127.0.0.1", port_of(line, "broker"))):
-            process.send_signal(number)
-            out, err = process.communicate(timeout=10)
-        assert (process.returncode, out) == (status, "")
-        assert "shutting down" in err
+    with BrokerProcess() as broker:
+        assert broker.stdout().startswith("listening broker=127.0.0.1:")
+        connect(broker.name_server).close()
+        with connect(broker.address):
+            broker.send_signal(number)
+            assert broker.wait(10) == status
+        assert broker.stdout().count("\n") == 1
+        assert "shutting down" in broker.stderr()
 
 
 def test_roles_print_only_what_they_serve() -> None:
     """A name server alone, and a broker that joins it."""
-    with running("--role", "name-server", *FREE_PORTS) as (_, line):
-        assert "broker=" not in line
-        address = f"127.0.0.1:{port_of(line, 'name-server')}"
-        with running("--name-server", address, "--port", "0") as (_, other):
-            assert other.startswith("listening broker=")
-            assert "name-server=" not in other
+    with BrokerProcess("--role", "name-server") as name_server:
+        assert name_server.addresses == Addresses(name_server=name_server.name_server)
+        with BrokerProcess("--name-server", name_server.name_server) as broker:
+            assert broker.addresses == Addresses(broker=broker.address)
 
 
 def test_logs_are_json_when_asked_for() -> None:
     """Every line of stderr is an object with its event, level and time."""
-    with running(*FREE_PORTS, "--log-format", "json") as (process, _):
-        process.terminate()
-        _, err = process.communicate(timeout=10)
-    lines = [json.loads(line) for line in err.splitlines()]
+    with BrokerProcess("--log-format", "json") as broker:
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(10) == 0
+        lines = [json.loads(line) for line in broker.stderr().splitlines()]
     assert [line["event"] for line in lines] == ["listening", "shutting down"]
     assert all(line["level"] == "info" and line["timestamp"] for line in lines)
 
@@ -127,12 +112,11 @@ def test_start_is_a_feature() -> None:
     seconds, of_python = [], []
     for _ in range(5):
         of_python.append(processor_s_of_python())
-        with running(*FREE_PORTS) as (process, line):
-            socket.create_connection(("127.0.0.1", port_of(line, "broker"))).close()
-            seconds.append(processor_s(process.pid))
-            assert process.stderr is not None
-            process.stderr.readline()  # the log is open: everything is imported
-            status = Path(f"/proc/{process.pid}/status").read_text()
+        with BrokerProcess() as broker:
+            connect(broker.address).close()
+            seconds.append(processor_s(broker.pid))
+            broker.wait_until(broker.stderr, "a log line")  # the log is open: everything is imported
+            status = Path(f"/proc/{broker.pid}/status").read_text()
         (resident_kb,) = [int(row.split()[1]) for row in status.splitlines() if row.startswith("VmRSS")]
         assert resident_kb < 45_000
     assert min(seconds) < 3.5 * min(of_python)
@@ -141,18 +125,17 @@ def test_start_is_a_feature() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_folder_is_opened_again_however_its_broker_ended(tmp_path: Path, number: signal.Signals) -> None:
     """The topic is there without being named again; a second broker on an open folder ends with one line, status 1."""
-    options = (*FREE_PORTS, "--data-dir", str(tmp_path / "store"), "--flush", "sync")
-    with running(*options, "--topic", "orders:3") as (process, line):
-        assert line.startswith("listening")
-        second = subprocess.run((*PROGRAM, *options), capture_output=True, text=True, timeout=20, check=False)
+    options = ("--data-dir", str(tmp_path / "store"), "--flush", "sync")
+    with BrokerProcess(*options, "--topic", "orders:3") as broker:
+        arguments = (*PROGRAM, *FREE_PORTS, *options)
+        second = subprocess.run(arguments, capture_output=True, text=True, timeout=20, check=False)
         assert (second.returncode, second.stdout, second.stderr.count("\n")) == (1, "", 1)
         assert "is open in another broker" in second.stderr
-        process.send_signal(number)
-        process.communicate(timeout=10)
+        broker.send_signal(number)
+        broker.wait(10)
     assert (tmp_path / "store" / "abort").exists() is (number == signal.SIGKILL)
-    with running(*options) as (process, line):
-        assert line.startswith("listening")
+    with BrokerProcess(*options) as broker:
         assert '"orders"' in (tmp_path / "store" / "config" / "topics.json").read_text()
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=10)
-    assert ("recovered after a crash" in err) is (number == signal.SIGKILL)
+        broker.send_signal(signal.SIGTERM)
+        broker.wait(10)
+        assert ("recovered after a crash" in broker.stderr()) is (number == signal.SIGKILL)

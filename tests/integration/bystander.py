@@ -8,7 +8,7 @@ from lockstep.client import AdminClient, Message, MessageQueue, Producer
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from lockstep.protocol.message import decode_messages
-from tests.integration.processes import BrokerProcess
+from tests.integration.processes import Broker
 from tests.integration.raw import RawPeer, msgpack_request
 
 __all__ = ["BYSTANDER_TOPIC", "Bystander", "bystander"]
@@ -18,7 +18,7 @@ SERVED_WITHIN_S = 15.0
 
 
 class Bystander:
-    def __init__(self, broker: BrokerProcess, admin: AdminClient, producer: Producer, peer: RawPeer) -> None:
+    def __init__(self, broker: Broker, admin: AdminClient, producer: Producer, peer: RawPeer) -> None:
         self._broker = broker
         self._admin = admin
         self._producer = producer
@@ -45,7 +45,7 @@ class Bystander:
 
 
 @contextlib.asynccontextmanager
-async def bystander(broker: BrokerProcess) -> AsyncIterator[Bystander]:
+async def bystander(broker: Broker) -> AsyncIterator[Bystander]:
     """Connected on entering; at the end it must be undisturbed."""
     async with (
         broker.admin() as admin,

@@ -23,7 +23,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.store.check.files import Damage, FileRun, read_config, scan_log
 from lockstep.store.check.store import StoreCheck
-from tests.integration.processes import BrokerProcess, ConsumerProcess, Processes, until
+from tests.integration.processes import Broker, ConsumerProcess, Processes, until
 from tests.integration.workload import SHORT_BROKER_LOCKS, SHORT_LOCKS, drained
 
 __all__ = ["Crashes"]
@@ -70,7 +70,7 @@ class Crashes:
             for _ in range(kills):
                 broker = await self._live_and_die(broker, consumer)
                 if self.rng.randrange(8) == 0:
-                    await consumer.kill()
+                    consumer.kill()
                     consumer = await self._consumer(broker, len(consumers) + 1)
                     consumers.append(consumer)
             self._stopped = True
@@ -88,7 +88,7 @@ class Crashes:
         """What each start leaves of offsets that went back with the end before it."""
         return self.processes.folder / "broker.trace"
 
-    async def _broker(self, like: BrokerProcess | None = None) -> BrokerProcess:
+    async def _broker(self, like: Broker | None = None) -> Broker:
         settings = [*SMALL_FILES, f"flushConsumerOffsetInterval={self.offsets_interval_ms}"]
         options = [word for setting in settings for word in ("-D", setting)]
         topics = [] if like else ["--topic", f"{TOPIC}:{QUEUES}", "--topic", f"{LATER}:1"]
@@ -96,15 +96,15 @@ class Crashes:
         kept = ("--data-dir", str(self.folder), "--flush", "sync", "--trace", str(self._witness))
         return await self.processes.broker(*kept, *SHORT_BROKER_LOCKS, *options, *topics, like=like)
 
-    async def _consumer(self, broker: BrokerProcess, number: int) -> ConsumerProcess:
+    async def _consumer(self, broker: Broker, number: int) -> ConsumerProcess:
         config = {**SHORT_LOCKS, "persist_consumer_offset_interval_ms": 200}
         return await self.processes.consumer(broker, TOPIC, group=GROUP, config=config)
 
-    async def _live_and_die(self, broker: BrokerProcess, consumer: ConsumerProcess) -> BrokerProcess:
+    async def _live_and_die(self, broker: Broker, consumer: ConsumerProcess) -> Broker:
         """A life of a random length; the next one begins with what this one left."""
         rng, long_s = self.rng, self.offsets_interval_ms / 1000 + 2
         await asyncio.sleep(rng.choice((rng.uniform(0, 0.2), rng.uniform(0, 1.5), rng.uniform(0.5, long_s))))
-        await broker.kill()
+        broker.kill()
         self._look_at_offsets(consumer, boot_ns())
         before = list(self.acknowledged)
         broker = await self._broker(like=broker)

@@ -14,11 +14,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from lockstep.client import AdminClient, ClientConfig, SerializeType
+from lockstep.testing.process import BrokerProcess, ChildProcess
 
-__all__ = ["PATIENCE", "BrokerProcess", "ConsumerProcess", "Process", "Processes", "rss_bytes", "until"]
+__all__ = ["PATIENCE", "Broker", "ConsumerProcess", "Process", "Processes", "rss_bytes", "until"]
 
 T = TypeVar("T")
 
@@ -26,8 +27,7 @@ CONSUMER_PROGRAM = Path(__file__).with_name("consumer_program.py")
 POLL_S = 0.02
 PATIENCE = 6  # times the seconds a condition should take: machines are shared, and what comes true waits for nothing
 END_S = 10.0  # from a signal to the end of a process
-SHOWN_LINES = 60
-LISTENING = re.compile(r"listening broker=(\S+):(\d+) name-server=(\S+):(\d+)\n")
+UNBUFFERED = {**os.environ, "PYTHONUNBUFFERED": "1"}
 
 
 @overload
@@ -54,33 +54,8 @@ def rss_bytes(pid: int) -> int:
     return int(shown.stdout) * 1024
 
 
-class Process:
-    def __init__(self, name: str, arguments: list[str], folder: Path) -> None:
-        self.name = name
-        self._stdout, self._stderr = folder / f"{name}.out", folder / f"{name}.err"
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
-            self._popen = subprocess.Popen(
-                [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
-
-    @property
-    def status(self) -> int | None:
-        """The exit status, negative after a signal; None while it runs."""
-        return self._popen.poll()
-
-    def stdout(self) -> str:
-        return self._stdout.read_text(encoding="utf-8")
-
-    def stderr(self) -> str:
-        return self._stderr.read_text(encoding="utf-8")
-
-    def send_signal(self, number: signal.Signals) -> None:
-        self._popen.send_signal(number)
+class Process(ChildProcess):
+    """A process that a test waits for without blocking its event loop."""
 
     async def ended(self, timeout_s: float = END_S) -> int:
         """Wait for its end; the exit status."""
@@ -92,59 +67,20 @@ class Process:
         self.send_signal(number)
         return await self.ended(timeout_s)
 
-    async def kill(self) -> None:
-        """SIGKILL: no word of goodbye to anybody."""
-        assert await self.stop(signal.SIGKILL) == -signal.SIGKILL, f"{self.name} had ended before it was killed"
-
     async def said(self, pattern: re.Pattern[str], timeout_s: float = 15) -> re.Match[str]:
         """The first match on its stdout; fails at once when the process ends without."""
 
         def look() -> re.Match[str] | None:
             ended = self.status is not None
             found = pattern.search(self.stdout())
-            assert found or not ended, f"{self.name} ended with {self.status}: {self.stderr()[-2000:]}"
+            assert found or not ended, self.tail()
             return found
 
         return await until(look, f"{self.name} says {pattern.pattern!r}", timeout_s)
 
-    def end(self) -> None:
-        """At the end of a test, whatever became of it."""
-        if self._popen.poll() is None:
-            self._popen.terminate()
-            try:
-                self._popen.wait(END_S)
-            except subprocess.TimeoutExpired:
-                print(f"{self.name} did not end within {END_S} s of SIGTERM: killed")
-                self._popen.kill()
-                self._popen.wait()
 
-    def show(self, file: IO[str]) -> None:
-        print(f"\n--- {self.name}: pid {self.pid}, status {self.status}", file=file)
-        lines = (self.stdout() + self.stderr()).splitlines()
-        if len(lines) > SHOWN_LINES:
-            print(f"({len(lines) - SHOWN_LINES} earlier lines)", file=file)
-        print(*lines[-SHOWN_LINES:], sep="\n", file=file)
-
-
-class BrokerProcess(Process):
+class Broker(BrokerProcess, Process):
     """A broker with its name server; it logs JSON lines on stderr."""
-
-    port: int
-    name_server_port: int
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def name_server(self) -> str:
-        return f"127.0.0.1:{self.name_server_port}"
-
-    def events(self, event: str) -> list[dict[str, Any]]:
-        """What it logged under that name so far, oldest first; a line that is still being written is left out."""
-        lines = self.stderr().splitlines(keepends=True)
-        records = (json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n"))
-        return [record for record in records if record["event"] == event]
 
     def admin(self, serialize_type: SerializeType = SerializeType.MSGPACK) -> AdminClient:
         return AdminClient(name_server=self.name_server, config=ClientConfig(serialize_type=serialize_type))
@@ -170,22 +106,22 @@ class Processes:
     def _name(self, kind: str) -> str:
         return f"{kind}-{sum(process.name.startswith(kind) for process in self._started) + 1}"
 
-    async def broker(self, *options: str, like: BrokerProcess | None = None) -> BrokerProcess:
+    async def broker(self, *options: str, like: Broker | None = None) -> Broker:
         """A broker that listens; on the ports of `like`, which has ended, or on free ones."""
         ports = (like.port, like.name_server_port) if like is not None else (0, 0)
-        arguments = ["-m", "lockstep.broker", "--port", str(ports[0]), "--name-server-port", str(ports[1])]
-        process = BrokerProcess(self._name("broker"), [*arguments, "--log-format", "json", *options], self.folder)
+        given = (f"--port={ports[0]}", f"--name-server-port={ports[1]}", "--log-format=json", *options)
+        process = await asyncio.to_thread(Broker, *given, name=self._name("broker"), folder=self.folder)
         self._note(process)
-        found = await process.said(LISTENING)
-        process.port, process.name_server_port = int(found[2]), int(found[4])
         return process
 
-    async def consumer(self, broker: BrokerProcess, topic: str, *, group: str, **spec: Any) -> ConsumerProcess:
+    async def consumer(self, broker: Broker, topic: str, *, group: str, **spec: Any) -> ConsumerProcess:
         """A consumer that has started; `spec` is as consumer_program.py describes it."""
         name = self._name("consumer")
         trace = self.folder / f"{name}.trace"
         spec |= {"name_server": broker.name_server, "topic": topic, "group": group, "trace": str(trace)}
-        process = ConsumerProcess(name, [str(CONSUMER_PROGRAM), json.dumps(spec)], self.folder)
+        process = ConsumerProcess(
+            name, [sys.executable, str(CONSUMER_PROGRAM), json.dumps(spec)], self.folder, env=UNBUFFERED
+        )
         self._note(process)
         process.client_id = (await process.said(re.compile(r"started (\S+)\n")))[1]
         process.trace = trace
@@ -193,7 +129,7 @@ class Processes:
 
     def program(self, name: str, *arguments: str) -> Process:
         """Any program of this Python."""
-        process = Process(self._name(name), list(arguments), self.folder)
+        process = Process(self._name(name), [sys.executable, *arguments], self.folder, env=UNBUFFERED)
         self._note(process)
         return process
 
@@ -204,4 +140,4 @@ class Processes:
         for process in reversed(self._started):
             process.end()
         for process in self._started:
-            process.show(sys.stdout)
+            print(f"\n--- pid {process.pid}: {process.tail()}")

@@ -19,7 +19,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS
 from lockstep.protocol.headers.spec import spec_of
 from tests.integration.bystander import BYSTANDER_TOPIC, bystander
-from tests.integration.processes import BrokerProcess, Processes
+from tests.integration.processes import Broker, Processes
 from tests.integration.raw import RawPeer, binary_request, json_request, msgpack_request
 
 PORTS = {"broker": BROKER_HANDLERS, "name server": NAME_SERVER_HANDLERS}
@@ -66,13 +66,13 @@ each_request = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def broker(module_processes: Processes) -> Iterator[BrokerProcess]:
+def broker(module_processes: Processes) -> Iterator[Broker]:
     process = asyncio.run(module_processes.broker("--topic", f"{BYSTANDER_TOPIC}:1", "--topic", f"{TOPIC}:1"))
     yield process
     assert process.status is None
 
 
-def peer_at(broker: BrokerProcess, port: str) -> RawPeer:
+def peer_at(broker: Broker, port: str) -> RawPeer:
     return RawPeer({"broker": broker.port, "name server": broker.name_server_port}[port])
 
 
@@ -92,7 +92,7 @@ def foreseen(reply: RemotingCommand) -> None:
 
 
 @each_request
-async def test_a_missing_field_is_named(broker: BrokerProcess, port: str, code: int) -> None:
+async def test_a_missing_field_is_named(broker: Broker, port: str, code: int) -> None:
     """Each required field left out, one after the other, and all at once, in every encoding; or it is not missed."""
     async with bystander(broker), peer_at(broker, port) as peer:
         for place, field in enumerate(fields_of(code)):
@@ -111,7 +111,7 @@ async def test_a_missing_field_is_named(broker: BrokerProcess, port: str, code: 
 
 
 @each_request
-async def test_a_wrong_field_is_named(broker: BrokerProcess, port: str, code: int) -> None:
+async def test_a_wrong_field_is_named(broker: Broker, port: str, code: int) -> None:
     """Text, fractions, containers and numbers beyond the field's bits where a number must stand, and the like.
 
     Or it counts as missing and is not missed.
@@ -159,7 +159,7 @@ def wrong_in_msgpack(field: Field) -> list[tuple[Any, str]]:
 
 
 @each_request
-async def test_no_number_is_a_surprise(broker: BrokerProcess, port: str, code: int) -> None:
+async def test_no_number_is_a_surprise(broker: Broker, port: str, code: int) -> None:
     """The smallest and the largest number in each field get some foreseen answer, two-way and one-way."""
     async with bystander(broker), peer_at(broker, port) as peer:
         for field in fields_of(code):

@@ -11,7 +11,7 @@ import pytest
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode, SerializeType
 from tests.integration.bystander import BYSTANDER_TOPIC, bystander
-from tests.integration.processes import BrokerProcess, Processes, until
+from tests.integration.processes import Broker, Processes, until
 from tests.integration.raw import RawPeer, frame, json_request, msgpack_request
 
 JSON, BINARY, MSGPACK = SerializeType.JSON, SerializeType.ROCKETMQ, SerializeType.MSGPACK
@@ -20,14 +20,14 @@ GOOD = msgpack.packb([NO_SUCH_CODE, 0, 7, 409, None, None, None])
 
 
 @pytest.fixture(scope="module")
-def broker(module_processes: Processes) -> Iterator[BrokerProcess]:
+def broker(module_processes: Processes) -> Iterator[Broker]:
     """One process for all of them: what one row leaves behind, the next would meet."""
     process = asyncio.run(module_processes.broker("--topic", f"{BYSTANDER_TOPIC}:1", "--log-level", "warning"))
     yield process
     assert process.status is None
 
 
-def port_of(broker: BrokerProcess, port: str) -> int:
+def port_of(broker: Broker, port: str) -> int:
     return {"broker": broker.port, "name server": broker.name_server_port}[port]
 
 
@@ -87,7 +87,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
 
 @both_ports
 @pytest.mark.parametrize("row", UNREADABLE)
-async def test_an_unreadable_stream_ends_its_connection(broker: BrokerProcess, port: str, row: str) -> None:
+async def test_an_unreadable_stream_ends_its_connection(broker: Broker, port: str, row: str) -> None:
     """No answer is possible, as nobody knows the opaque: the connection closes, with one line of log that says why."""
     data, reason = UNREADABLE[row]
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
@@ -102,7 +102,7 @@ async def test_an_unreadable_stream_ends_its_connection(broker: BrokerProcess, p
 
 
 @both_ports
-async def test_what_came_before_is_answered(broker: BrokerProcess, port: str) -> None:
+async def test_what_came_before_is_answered(broker: Broker, port: str) -> None:
     """A good request and garbage in one write: the request is answered, then the connection ends."""
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
         reply = await peer.ask(json_request(NO_SUCH_CODE, opaque=11) + b"\xff" * 64)
@@ -112,7 +112,7 @@ async def test_what_came_before_is_answered(broker: BrokerProcess, port: str) ->
 
 @both_ports
 @pytest.mark.parametrize("cut", [1, 3, 4, 7, 8, 9, 40, -1])
-async def test_a_frame_cut_short_costs_nobody_anything(broker: BrokerProcess, port: str, cut: int) -> None:
+async def test_a_frame_cut_short_costs_nobody_anything(broker: Broker, port: str, cut: int) -> None:
     """A frame that begins and never ends, then a close: nothing is answered, logged or kept."""
     async with bystander(broker):
         logged = broker.stderr()
@@ -124,7 +124,7 @@ async def test_a_frame_cut_short_costs_nobody_anything(broker: BrokerProcess, po
 
 
 @both_ports
-async def test_a_peer_that_says_goodbye_early_gets_its_answer(broker: BrokerProcess, port: str) -> None:
+async def test_a_peer_that_says_goodbye_early_gets_its_answer(broker: Broker, port: str) -> None:
     """A request, then the peer's end of stream: the answer still comes."""
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
         peer.write(json_request(NO_SUCH_CODE))
@@ -137,7 +137,7 @@ async def test_a_peer_that_says_goodbye_early_gets_its_answer(broker: BrokerProc
 @pytest.mark.parametrize(
     "request_bytes", [json_request(NO_SUCH_CODE), msgpack_request(NO_SUCH_CODE)], ids=["JSON", "MSGPACK"]
 )
-async def test_a_frame_may_come_byte_by_byte(broker: BrokerProcess, port: str, request_bytes: bytes) -> None:
+async def test_a_frame_may_come_byte_by_byte(broker: Broker, port: str, request_bytes: bytes) -> None:
     """Each byte in a segment of its own: one answer, after the last."""
     async with bystander(broker) as other, RawPeer(port_of(broker, port)) as peer:
         for place in range(len(request_bytes)):
@@ -150,7 +150,7 @@ async def test_a_frame_may_come_byte_by_byte(broker: BrokerProcess, port: str, r
 
 
 @both_ports
-async def test_replies_that_nobody_asked_for_are_ignored(broker: BrokerProcess, port: str) -> None:
+async def test_replies_that_nobody_asked_for_are_ignored(broker: Broker, port: str) -> None:
     """They are no requests: not answered, and the connection stays."""
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
         for code in (0, 1, 11, NO_SUCH_CODE):

@@ -62,7 +62,7 @@ async def test_a_consumer_ends_though_its_broker_is_gone(processes: Processes, n
     consumer = await processes.consumer(broker, TOPIC, group=GROUP, config=CONFIG)
     async with broker.admin() as admin:
         await until(lambda: spread(admin, GROUP, TOPIC, QUEUES, [consumer]), "every queue is held")
-    await broker.kill()
+    broker.kill()
     assert await consumer.stop(number) == STATUS[number]
     assert "unlock failed" in consumer.stderr()
     assert "Traceback" not in consumer.stderr()

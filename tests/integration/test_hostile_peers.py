@@ -15,7 +15,7 @@ from lockstep.protocol.command import decode_command
 from lockstep.protocol.frame import FrameDecoder
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader
 from tests.integration.bystander import BYSTANDER_TOPIC, Bystander, bystander
-from tests.integration.processes import BrokerProcess, Processes, rss_bytes, until
+from tests.integration.processes import Broker, Processes, rss_bytes, until
 from tests.integration.raw import RawPeer, frame, json_request, msgpack_request
 
 MIB = 1024 * 1024
@@ -46,7 +46,7 @@ def pulls_of_large_messages(count: int, offset: int, hold: bool = False) -> byte
     return b"".join(msgpack_request(RequestCode.PULL_MESSAGE, list(header), opaque=i) for i in range(count))
 
 
-async def store_large_messages(broker: BrokerProcess, count: int) -> None:
+async def store_large_messages(broker: Broker, count: int) -> None:
     config = ProducerConfig(compress_msg_body_over_howmuch=0)
     async with Producer("shop", name_server=broker.name_server, config=config) as producer:
         for _ in range(count):
@@ -54,7 +54,7 @@ async def store_large_messages(broker: BrokerProcess, count: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def greedy_peer(broker: BrokerProcess, asks: bytes) -> AsyncIterator[socket.socket]:
+async def greedy_peer(broker: Broker, asks: bytes) -> AsyncIterator[socket.socket]:
     """A peer with a small window that has asked, and does not read."""
     with socket.socket() as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
@@ -65,7 +65,7 @@ async def greedy_peer(broker: BrokerProcess, asks: bytes) -> AsyncIterator[socke
         yield peer
 
 
-async def highest_rss(broker: BrokerProcess, other: Bystander) -> int:
+async def highest_rss(broker: Broker, other: Bystander) -> int:
     """While the other client is served a few times."""
     highest = 0
     for _ in range(ROUNDS):
@@ -168,7 +168,7 @@ async def test_an_encoding_that_was_not_agreed_is_answered_in_kind(processes: Pr
         assert "lockstep.serialize" not in (refused.ext_fields or {})
 
 
-def open_files(broker: BrokerProcess) -> int:
+def open_files(broker: Broker) -> int:
     """Where the system tells; else 0, and only memory and service are looked at."""
     folder = Path(f"/proc/{broker.pid}/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0

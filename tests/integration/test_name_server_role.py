@@ -1,23 +1,19 @@
 """Name servers and brokers as processes of their own, some of them killed."""
 
-import re
 import signal
 from functools import partial
 
 from lockstep.client import AdminClient, ConsumerConfig, Message, MessageSelector, Producer, PushConsumer
-from tests.integration.processes import Process, Processes, until
+from tests.integration.processes import Broker, Processes, until
 
 TOPIC, GROUP = "orders", "audit"
-LISTENING = re.compile(r"^listening (broker|name-server)=(127\.0\.0\.1:\d+)\n", re.MULTILINE)
 
 
-async def started(processes: Processes, name: str, *options: str) -> tuple[Process, str]:
+async def started(processes: Processes, *options: str) -> tuple[Broker, str]:
     """A process of the broker's program, and the one address it listens on."""
-    ports = ("--port", "0", "--name-server-port", "0")
-    process = processes.program(name, "-m", "lockstep.broker", *ports, *options)
-    found = await process.said(LISTENING)
-    assert process.stdout().count("=") == 1, "it serves one role"
-    return process, found[2]
+    process = await processes.broker(*options)
+    (address,) = filter(None, process.addresses)
+    return process, address
 
 
 async def broker_names(name_server: str) -> list[str]:
@@ -27,10 +23,10 @@ async def broker_names(name_server: str) -> list[str]:
 
 async def test_name_servers_and_brokers_of_their_own(processes: Processes) -> None:
     """Two of each: both name servers know both brokers; a client outlives one of each, killed without a word."""
-    names = [await started(processes, "names", "--role", "name-server") for _ in range(2)]
+    names = [await started(processes, "--role", "name-server") for _ in range(2)]
     both = ";".join(address for _, address in names)
     brokers = [
-        await started(processes, "broker", "--name-server", both, "--broker-name", name, "--topic", f"{TOPIC}:2")
+        await started(processes, "--name-server", both, "--broker-name", name, "--topic", f"{TOPIC}:2")
         for name in ("a", "b")
     ]
     for _, address in names:

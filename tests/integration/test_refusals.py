@@ -13,7 +13,7 @@ import pytest
 from lockstep.protocol.codes import BODY_BYTES_MAX, PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.names import RESERVED_TOPICS
 from tests.integration.bystander import BYSTANDER_TOPIC, bystander
-from tests.integration.processes import BrokerProcess, Processes
+from tests.integration.processes import Broker, Processes
 from tests.integration.raw import RawPeer, json_request, msgpack_request
 
 R, A = RequestCode, ResponseCode
@@ -175,14 +175,14 @@ SERVED_BODIES: dict[int, set[str]] = {  # as by RocketMQ: who asks for nothing g
 
 
 @pytest.fixture(scope="module")
-def broker(module_processes: Processes) -> Iterator[BrokerProcess]:
+def broker(module_processes: Processes) -> Iterator[Broker]:
     topics = ("--topic", f"{BYSTANDER_TOPIC}:1", "--topic", f"{TOPIC}:{QUEUES}")
     process = asyncio.run(module_processes.broker(*topics))
     yield process
     assert process.status is None
 
 
-async def check(broker: BrokerProcess, port: int, row: Row) -> None:
+async def check(broker: Broker, port: int, row: Row) -> None:
     """The row's answer, and a second one on the same connection, which goes on."""
     async with bystander(broker), RawPeer(port) as peer:
         reply = await peer.ask(json_request(row.code, row.ext_fields, row.body, opaque=31))
@@ -194,19 +194,19 @@ async def check(broker: BrokerProcess, port: int, row: Row) -> None:
 
 
 @pytest.mark.parametrize("name", AT_BROKER)
-async def test_a_broker_refuses(broker: BrokerProcess, name: str) -> None:
+async def test_a_broker_refuses(broker: Broker, name: str) -> None:
     """With the code that RocketMQ has for it (wire.md 3, 4.7, 6.2)."""
     await check(broker, broker.port, AT_BROKER[name])
 
 
 @pytest.mark.parametrize("name", AT_NAME_SERVER)
-async def test_a_name_server_refuses(broker: BrokerProcess, name: str) -> None:
+async def test_a_name_server_refuses(broker: Broker, name: str) -> None:
     """Unknown codes too, which Apache's never answers."""
     await check(broker, broker.name_server_port, AT_NAME_SERVER[name])
 
 
 @pytest.mark.parametrize("code", SERVED_BODIES, ids=lambda code: RequestCode(code).name)
-async def test_bad_bodies_are_refused(broker: BrokerProcess, code: int) -> None:
+async def test_bad_bodies_are_refused(broker: Broker, code: int) -> None:
     """Locks, heartbeats and the like that cannot be read: 1 and why, in JSON and in MSGPACK, and nothing was done."""
     async with bystander(broker), RawPeer(broker.port) as peer:
         for name, body in BAD_BODIES.items():
@@ -230,7 +230,7 @@ def pack(body: bytes) -> bytes:
     return packed
 
 
-async def test_what_is_just_allowed_is_stored(broker: BrokerProcess) -> None:
+async def test_what_is_just_allowed_is_stored(broker: Broker) -> None:
     """A body of exactly 4 MiB, an empty one, and properties that just fit (wire.md 4.7)."""
     overhead = len("k\1") + len("\2CLUSTER\1DefaultCluster")
     properties = "k\1" + "v" * (PROPERTIES_BYTES_MAX - overhead - 1)

@@ -158,7 +158,7 @@ async def test_who_lost_its_lock_in_a_restart_commits_nothing(processes: Process
         await send_keyed(producer, TOPIC, range(40))
         await until(lambda: drained(admin, GROUP, TOPIC), "all is handled and committed")
     consumer.send_signal(signal.SIGSTOP)  # so that the rival is first
-    await broker.kill()
+    broker.kill()
     again = await processes.broker("--topic", f"{TOPIC}:1", *SHORT_BROKER_LOCKS, like=broker)
     lock = encode_body(LockBatchBody(GROUP, "rival", (queue,)), SerializeType.JSON)
     async with RawPeer(again.port) as rival, again.admin() as admin:

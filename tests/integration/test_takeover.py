@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.client import MessageQueue, SerializeType
 from lockstep.order import Cause
-from tests.integration.processes import BrokerProcess, ConsumerProcess, Processes, until
+from tests.integration.processes import Broker, ConsumerProcess, Processes, until
 from tests.integration.workload import (
     BROKER_LOCK_LIFE_MS,
     SHORT_BROKER_LOCKS,
@@ -49,7 +49,7 @@ async def story(
             )
             victim, *others = consumers
             await until(lambda: len(records(victim.trace, "handled")) > 50, "the victim is at work")
-            await victim.kill()
+            victim.kill()
             left_behind = await entries_of(admin, GROUP, victim.client_id)  # it takes and gives nothing any more
             assert sum(queue.topic == TOPIC for queue in left_behind) >= QUEUES // 3
             await until(lambda: spread(admin, GROUP, TOPIC, QUEUES, others), "the others hold every queue", patience_s)
@@ -64,7 +64,7 @@ async def story(
     assert not any(records(consumer.trace, "lock_lost") for consumer in consumers)
 
 
-def check_expiry(broker: BrokerProcess, victim: ConsumerProcess, queues: set[MessageQueue], lock_life_ms: int) -> None:
+def check_expiry(broker: Broker, victim: ConsumerProcess, queues: set[MessageQueue], lock_life_ms: int) -> None:
     """The broker gave away what the victim held, nobody else's, and not a moment before the lock had run out."""
     taken = broker.events("lock expired and taken over")
     assert {event["queue"] for event in taken} == set(map(str, queues))

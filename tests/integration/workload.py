@@ -10,7 +10,7 @@ from typing import Any, Self
 from lockstep.client import AdminClient, Message, MessageQueue, Producer, ProducerConfig, SerializeType
 from lockstep.order import OrderReport, Record, TraceFile, check_files
 from lockstep.protocol.bodies.broker import LockTableRow
-from tests.integration.processes import BrokerProcess, ConsumerProcess
+from tests.integration.processes import Broker, ConsumerProcess
 
 __all__ = [
     "BROKER_LOCK_LIFE_MS",
@@ -46,7 +46,7 @@ SHORT_LOCKS = {  # of a consumer: renew < its own expiry < the broker's
 
 @contextlib.asynccontextmanager
 async def producing(
-    broker: BrokerProcess, trace: Path, serialize_type: SerializeType = SerializeType.MSGPACK
+    broker: Broker, trace: Path, serialize_type: SerializeType = SerializeType.MSGPACK
 ) -> AsyncIterator[Producer]:
     config = ProducerConfig(
         serialize_type=serialize_type,

@@ -14,7 +14,7 @@ import pytest
 
 from lockstep.pipeline.spark.java import JavaMissing, find_java
 from lockstep.pipeline.spark.session import end_session, spark_session, worker_environment
-from tests.integration.processes import BrokerProcess, Process, Processes
+from tests.integration.processes import Broker, Process, Processes
 from tests.pipeline.topics import Topic
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Brokers:
     def __init__(self, processes: Processes) -> None:
         self.processes = processes
 
-    def start(self, *options: str) -> BrokerProcess:
+    def start(self, *options: str) -> Broker:
         """With its own name server, on free ports; it listens."""
         return asyncio.run(self.processes.broker(*options))
 
@@ -89,22 +89,22 @@ class Brokers:
 
     def kill(self, broker: Process) -> None:
         """SIGKILL, and wait for its end."""
-        asyncio.run(broker.kill())
+        broker.kill()
 
-    def restart(self, broker: BrokerProcess, *options: str) -> BrokerProcess:
+    def restart(self, broker: Broker, *options: str) -> Broker:
         """Another on the ports of one that has ended."""
         return asyncio.run(self.processes.broker(*options, like=broker))
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker in memory that a whole module shares; topics of tests have names of their own."""
     with Processes(tmp_path_factory.mktemp("broker")) as started:
         yield Brokers(started).start()
 
 
 @pytest.fixture
-def topic(broker: BrokerProcess, request: pytest.FixtureRequest) -> Topic:
+def topic(broker: Broker, request: pytest.FixtureRequest) -> Topic:
     """An empty topic of two queues, of this test alone, on `broker`."""
     name = re.sub(r"[^a-zA-Z0-9_-]+", "-", request.node.name)[:80].strip("-")
     return Topic.create(broker, name)

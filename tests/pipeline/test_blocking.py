@@ -20,7 +20,7 @@ from lockstep.protocol.headers.messaging import QueueRequestHeader
 from lockstep.protocol.message import BatchRecord, MessageExt, decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused
-from tests.integration.processes import BrokerProcess
+from tests.integration.processes import Broker
 from tests.pipeline.conftest import Brokers
 from tests.pipeline.topics import BORN_MS, Topic, plain_record
 
@@ -125,7 +125,7 @@ def test_times_are_found_exactly(topic: Topic) -> None:
         assert first_offset_at(client, topic.queue(0), times[-1] + 1) is None
 
 
-def test_what_nobody_knows_is_told(broker: BrokerProcess) -> None:
+def test_what_nobody_knows_is_told(broker: Broker) -> None:
     """A topic without a route, a broker that is none, a queue that the topic has not."""
     with Addresses((broker.name_server,)).open() as client:
         with pytest.raises(TopicError, match=f"no topic 'none': the name servers {broker.name_server}"):

@@ -18,14 +18,14 @@ from tests.pipeline.sent import row_of, sent, task_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.integration.processes import BrokerProcess
+    from tests.integration.processes import Broker
     from tests.pipeline.conftest import Brokers
 
 BOUND_S = 120
 
 
 @pytest.fixture
-def name_server(broker: "BrokerProcess") -> str:
+def name_server(broker: "Broker") -> str:
     return broker.name_server
 
 

@@ -14,7 +14,7 @@ from tests.pipeline.conftest import SPARK_SETTINGS
 from tests.pipeline.sent import contiguous_rewinds, row_of, sent, task_of
 
 if TYPE_CHECKING:
-    from tests.integration.processes import BrokerProcess
+    from tests.integration.processes import Broker
 
 PROGRAM = Path(__file__).with_name("spark_program.py")
 END_S = 600
@@ -22,7 +22,7 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def run(java: str, spark_environment: dict[str, str], broker: "BrokerProcess", tmp_path: Path) -> Run:
+def run(java: str, spark_environment: dict[str, str], broker: "Broker", tmp_path: Path) -> Run:
     """`run(story, topic, settings)` is the answer of a story of spark_program.py, run in a folder of its own."""
 
     def story(name: str, topic: str, settings: dict[str, str]) -> Any:
@@ -43,7 +43,7 @@ def run(java: str, spark_environment: dict[str, str], broker: "BrokerProcess", t
     return story
 
 
-def test_a_task_that_failed_is_a_contiguous_rewind(run: Run, broker: "BrokerProcess") -> None:
+def test_a_task_that_failed_is_a_contiguous_rewind(run: Run, broker: "Broker") -> None:
     """Rows sent twice are the same rows in the same order, from an earlier one on; drop_repeats gives each once."""
     answer = run(
         "retried", "retried", {"spark.master": "local[2,3]", "spark.sql.execution.arrow.maxRecordsPerBatch": "200"}
@@ -64,14 +64,14 @@ def test_a_task_that_failed_is_a_contiguous_rewind(run: Run, broker: "BrokerProc
         last[key] = int(value)
 
 
-def test_speculative_execution_is_refused(run: Run, broker: "BrokerProcess") -> None:
+def test_speculative_execution_is_refused(run: Run, broker: "Broker") -> None:
     """With spark.speculation nothing is sent, and the setting is named."""
     text = run("refused", "speculation", {"spark.master": "local[2]", "spark.speculation": "true"})
     assert "OptionError: spark.speculation is true" in text
     assert sum(map(len, sent(broker.name_server, "speculation").values())) == 0
 
 
-def test_executors_in_processes_of_their_own(run: Run, broker: "BrokerProcess") -> None:
+def test_executors_in_processes_of_their_own(run: Run, broker: "Broker") -> None:
     """On a cluster of two executors, started in another folder, a topic is written, read, and streamed to another."""
     answer = run("round_trip", "cluster", {"spark.master": "local-cluster[2,1,1024]"})
     assert answer["processes"] >= 2

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from tests.integration.processes import BrokerProcess
+    from tests.integration.processes import Broker
 
 END_S = 300
 ROWS = 600
@@ -45,7 +45,7 @@ def run(df: "DataFrame", name_server: str, topic: str, checkpoint: Path, **optio
     return query
 
 
-def test_micro_batches_arrive_in_order(growing: "DataFrame", broker: "BrokerProcess", tmp_path: Path) -> None:
+def test_micro_batches_arrive_in_order(growing: "DataFrame", broker: "Broker", tmp_path: Path) -> None:
     """orderBy sorts each micro-batch; marks name the query, its batches, and every row once."""
     query = run(ordered(growing, "key", "seq", 2), broker.name_server, "stream", tmp_path / "c", orderBy="seq")
     queues = sent(broker.name_server, "stream")
@@ -62,7 +62,7 @@ def test_micro_batches_arrive_in_order(growing: "DataFrame", broker: "BrokerProc
 
 
 def test_a_batch_that_is_run_again_is_a_rewind(
-    spark: "SparkSession", growing: "DataFrame", broker: "BrokerProcess", tmp_path: Path
+    spark: "SparkSession", growing: "DataFrame", broker: "Broker", tmp_path: Path
 ) -> None:
     """A batch whose commit was lost is sent again under its own number, in its own order; drop_repeats undoes it."""
     rows, checkpoint = ordered(growing, "key", "seq", 2), tmp_path / "c"
@@ -87,7 +87,7 @@ def test_a_batch_that_is_run_again_is_a_rewind(
 
 @pytest.mark.parametrize("within", [None, "1 hour"])
 def test_repeats_are_dropped_from_a_stream(
-    spark: "SparkSession", growing: "DataFrame", broker: "BrokerProcess", tmp_path: Path, within: str | None
+    spark: "SparkSession", growing: "DataFrame", broker: "Broker", tmp_path: Path, within: str | None
 ) -> None:
     """Over several micro-batches, with a bound of time and without; messages without marks all stay."""
     topic = f"dropped-{'within' if within else 'all'}"
@@ -106,7 +106,7 @@ def test_repeats_are_dropped_from_a_stream(
     assert sorted(int(row[0]) for row in spark.table(name).collect()) == list(range(ROWS))
 
 
-def test_a_stream_ends_with_what_is_wrong(growing: "DataFrame", broker: "BrokerProcess", tmp_path: Path) -> None:
+def test_a_stream_ends_with_what_is_wrong(growing: "DataFrame", broker: "Broker", tmp_path: Path) -> None:
     """A key in two partitions ends the query when its batch is committed; a name server that is down in its tasks."""
     from pyspark.errors import PySparkException
 

@@ -15,7 +15,7 @@ from lockstep.pipeline.sink.topics import writable_queues
 from tests.pipeline.sent import row_of, sent
 
 if TYPE_CHECKING:
-    from tests.integration.processes import BrokerProcess
+    from tests.integration.processes import Broker
 
 VALUE_AND_KEY = SinkColumns(0, 1, None, None, None, None, ())
 
@@ -31,7 +31,7 @@ def writer(client: BlockingClient, topic: str, attempt: int, partition: int = 0)
     )
 
 
-def test_an_attempt_that_was_given_up_sends_nothing_more(broker: "BrokerProcess") -> None:
+def test_an_attempt_that_was_given_up_sends_nothing_more(broker: "Broker") -> None:
     """When a later attempt of a task has begun, an earlier one that still runs is refused, for good."""
     with Addresses((broker.name_server,), retries=1, retry_interval_ms=1).open() as client:
         early, late = writer(client, "zombie", 1), writer(client, "zombie", 2)

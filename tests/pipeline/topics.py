@@ -11,7 +11,7 @@ from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import BatchRecord
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.properties import encode_properties
-from tests.integration.processes import BrokerProcess
+from tests.integration.processes import Broker
 
 __all__ = ["BORN_MS", "Topic", "plain_record"]
 
@@ -34,11 +34,11 @@ def plain_record(queue_id: int, number: int) -> BatchRecord:
 class Topic:
     """One topic of a broker. `options` is what a read of all of it needs."""
 
-    broker: BrokerProcess
+    broker: Broker
     name: str
 
     @classmethod
-    def create(cls, broker: BrokerProcess, name: str, queues: int = 2) -> "Topic":
+    def create(cls, broker: Broker, name: str, queues: int = 2) -> "Topic":
         topic = cls(broker, name)
         topic.resize(queues)
         return topic

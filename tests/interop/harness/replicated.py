@@ -10,6 +10,7 @@ from lockstep.client import AdminClient, ClientError, MessageQueue
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import OffsetResponseHeader, QueueRequestHeader
 from lockstep.remoting.errors import RemotingError
+from lockstep.testing.process import ChildProcess
 from tests.interop.harness.installed import jars, version_of
 from tests.interop.harness.servers import (
     BROKER_CONF,
@@ -18,13 +19,13 @@ from tests.interop.harness.servers import (
     LOGBACK,
     POLL_S,
     START_TIMEOUT_S,
-    Daemon,
     Server,
     accepts,
     broker_ports,
     free_port,
     in_a_loop,
     is_ready,
+    jvm_process,
 )
 
 __all__ = ["Replicated", "replicated_apache"]
@@ -41,7 +42,7 @@ class Replicated(NamedTuple):
 
     server: Server
     slave: str
-    end_master: Callable[[], None]
+    end_master: Callable[[], object]
 
     async def has_followed(self, topic: str) -> None:
         """Wait until the slave has the topic and all its messages."""
@@ -71,16 +72,16 @@ def replicated_apache(folder: Path) -> Iterator[Replicated]:
     name_server_port = free_port()
     name_server = f"127.0.0.1:{name_server_port}"
     life = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}"
-    started: list[Daemon] = []
+    started: list[ChildProcess] = []
     with ExitStack() as stack:
 
-        def start(name: str, main_class: str, settings: str, *options: str) -> Daemon:
+        def start(name: str, main_class: str, settings: str, *options: str) -> ChildProcess:
             daemon = _start(folder / name, main_class, settings, options)
             stack.callback(daemon.end)
             started.append(daemon)
             return daemon
 
-        def start_broker(name: str, settings: str) -> tuple[Daemon, str]:
+        def start_broker(name: str, settings: str) -> tuple[ChildProcess, str]:
             port, ha_port = broker_ports()
             names = {"port": port, "ha_port": ha_port, "name_server": name_server, "home": folder / name}
             text = BROKER_CONF.format(**names) + settings
@@ -102,14 +103,14 @@ def replicated_apache(folder: Path) -> Iterator[Replicated]:
         yield Replicated(server, slave_address, master.end)
 
 
-def _start(home: Path, main_class: str, settings: str, options: tuple[str, ...]) -> Daemon:
+def _start(home: Path, main_class: str, settings: str, options: tuple[str, ...]) -> ChildProcess:
     (home / "conf").mkdir(parents=True)
     for program in ("namesrv", "broker", "tools"):
         (home / "conf" / f"logback_{program}.xml").write_text(LOGBACK, encoding="utf-8")
     (home / "server.conf").write_text(settings, encoding="utf-8")
     jvm = ["java", *JVM, *options, f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
     command = [*jvm, "-cp", f"{jars('apache')}/*", f"org.apache.rocketmq.{main_class}", "-c", str(home / "server.conf")]
-    return Daemon(f"apache-{home.name}", command, home, {"ROCKETMQ_HOME": str(home)})
+    return jvm_process(f"apache-{home.name}", command, home)
 
 
 async def _knows_slave(name_server: str) -> bool:

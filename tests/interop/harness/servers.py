@@ -7,13 +7,8 @@ clients of a test have intervals to match (drivers.FAST).
 import asyncio
 import os
 import random
-import re
-import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -21,17 +16,15 @@ from typing import Any, NamedTuple
 
 from lockstep.client import AdminClient, ClientError
 from lockstep.remoting.errors import RemotingError
+from lockstep.testing.process import BrokerProcess, ChildProcess
 from tests.interop.harness.installed import jars, version_of
 
 __all__ = ["LOCK_LIFE_MS", "Server", "apache_server", "lockstep_server"]
 
 LOCK_LIFE_MS = 10_000  # as in the demo
 START_TIMEOUT_S = 45.0
-END_TIMEOUT_S = 15.0
 POLL_S = 0.1
-SHOWN_LINES = 30
 _QUICK = ("--dead-letter-at-once",)  # nobody waits for the minutes that RocketMQ's take
-LISTENING = re.compile(r"listening broker=(\S+) name-server=(\S+)\n")
 OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang", "java.util")
 MODULES = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
 JVM = ["-XX:+UseSerialGC", *MODULES, "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"]
@@ -92,61 +85,12 @@ class Server(NamedTuple):
         return topic
 
 
-class Daemon:
-    """A server process whose output goes to a file; its stderr and stdout are one."""
-
-    def __init__(self, name: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:
-        self.name = name
-        self.log = folder / f"{name}.log"
-        with self.log.open("wb") as log:
-            self._popen = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **environment}
-            )
-
-    def output(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
-
-    def tail(self) -> str:
-        lines = self.output().splitlines()[-SHOWN_LINES:]
-        return "\n  ".join([f"{self.name} (status {self._popen.poll()}):", *lines])
-
-    def wait_until(self, ready: Callable[[], Any], what: str) -> Any:
-        """The first true answer. Raises RuntimeError with the log's tail when it ends or takes too long."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            answer = ready()
-            if answer:
-                return answer
-            try:
-                self._popen.wait(POLL_S)
-            except subprocess.TimeoutExpired:
-                if time.monotonic() < deadline:
-                    continue
-            raise RuntimeError(f"{what} did not come; {self.tail()}")
-
-    def end(self) -> None:
-        """SIGTERM, and SIGKILL where that does not help."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if self._popen.poll() is None:
-                self._popen.send_signal(number)
-                try:
-                    self._popen.wait(END_TIMEOUT_S)
-                except subprocess.TimeoutExpired:
-                    print(f"{self.name} did not end within {END_TIMEOUT_S} s of {number!r}")
-
-
 @contextmanager
 def lockstep_server(folder: Path, *options: str) -> Iterator[Server]:
-    """Our broker on free ports. Raises RuntimeError with what it said when it does not come up."""
-    life = f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}"
-    ports = ("--port", "0", "--name-server-port", "0")
-    command = [sys.executable, "-m", "lockstep.broker", *ports, "--log-level", "warning", "-D", life, *_QUICK, *options]
-    broker = Daemon("lockstep-broker", command, folder, {"PYTHONUNBUFFERED": "1"})
-    try:
-        found = broker.wait_until(lambda: LISTENING.search(broker.output()), "the broker's line")
-        yield Server("Lockstep", "0.1.0", found[2], found[1], broker.tail)
-    finally:
-        broker.end()
+    """Our broker on free ports. Raises BrokerFailed with the end of its log when it does not start."""
+    life = ("-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}")
+    with BrokerProcess("--log-level", "warning", *life, *_QUICK, *options, folder=folder) as broker:
+        yield Server("Lockstep", "0.1.0", broker.name_server, broker.address, broker.tail)
 
 
 @contextmanager
@@ -164,13 +108,13 @@ def apache_server(folder: Path, settings: Mapping[str, object] | None = None) ->
     added = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
     (folder / "broker.conf").write_text(BROKER_CONF.format(**names) + added, encoding="utf-8")
     with ExitStack() as stack:
-        started: list[Daemon] = []
+        started: list[ChildProcess] = []
 
-        def start(name: str, main_class: str, *options: str) -> Daemon:
+        def start(name: str, main_class: str, *options: str) -> ChildProcess:
             jvm = ["java", *JVM, *options, f"-Duser.home={folder}", f"-Drocketmq.home.dir={folder}"]
             command = [*jvm, "-cp", f"{jars('apache')}/*", f"org.apache.rocketmq.{main_class}"]
             command += ["-c", str(folder / f"{name}.conf")]
-            daemon = Daemon(f"apache-{name}", command, folder, {"ROCKETMQ_HOME": str(folder)})
+            daemon = jvm_process(f"apache-{name}", command, folder)
             stack.callback(daemon.end)
             started.append(daemon)
             return daemon
@@ -182,6 +126,11 @@ def apache_server(folder: Path, settings: Mapping[str, object] | None = None) ->
         broker = start("broker", "broker.BrokerStartup", "-Xms256m", "-Xmx768m", life)
         broker.wait_until(lambda: is_ready(name_server), "the broker's registration")
         yield Server("Apache RocketMQ", version, name_server, address, lambda: "\n".join(d.tail() for d in started))
+
+
+def jvm_process(name: str, command: list[str], home: Path) -> ChildProcess:
+    """A server of Apache's with its home, which is its working folder as well."""
+    return ChildProcess(name, command, home, cwd=home, env={**os.environ, "ROCKETMQ_HOME": str(home)})
 
 
 def accepts(port: int) -> bool:
