@@ -1,4 +1,4 @@
-"""Messages by key, by place and by index entry: codes 12, 33 and 321 (wire.md 2.3)."""
+"""Messages by key, by commit log offset and by index entry: codes 12, 33 and 321 (wire.md 2.3)."""
 
 from typing import Final
 
@@ -16,8 +16,9 @@ from lockstep.protocol.headers.admin import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
+from lockstep.protocol.ids import decode_offset_message_id
 
-__all__ = ["query_consume_queue", "query_message", "view_message"]
+__all__ = ["message_by_id", "message_by_offset", "query_consume_queue", "query_message", "view_message"]
 
 _UNIQUE_KEY_MAX_NUM: Final = 32  # defaultQueryMaxNum
 _QUERY_MAX_NUM: Final = 64  # maxMsgsNumBatch
@@ -50,10 +51,25 @@ def _newest_that_fit(messages: list[bytes]) -> list[bytes]:
 
 def view_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     offset = command.decode_header(ViewMessageRequestHeader).offset
-    message = broker.store.message_at(offset)
+    return command.reply(ResponseCode.SUCCESS, body=message_by_offset(broker, offset))
+
+
+def message_by_offset(broker: Broker, commit_log_offset: int) -> bytes:
+    """A message in its stored layout. Raises Refusal when the store has none there."""
+    message = broker.store.message_at(commit_log_offset)
     if message is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message begins at commit log offset {offset}")
-    return command.reply(ResponseCode.SUCCESS, body=message)
+        remark = f"no message begins at commit log offset {commit_log_offset}; it may have been dropped"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return message
+
+
+def message_by_id(broker: Broker, message_id: str | None) -> bytes:
+    """As `message_by_offset`, for an offset message id. Raises Refusal also for a text that is no such id."""
+    try:
+        offset = decode_offset_message_id(message_id or "").commit_log_offset
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{message_id} is no message id: {error}") from None
+    return message_by_offset(broker, offset)
 
 
 def query_consume_queue(

@@ -4,6 +4,7 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.service import record_of
+from lockstep.broker.processors.message import message_by_offset
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.send_target import limit_of_retries
 from lockstep.broker.state.broker import Broker
@@ -31,7 +32,7 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
         return command.reply(ResponseCode.SUCCESS)  # this group gives up at once
     retry_topic = broker.topics.ensure_retry_topic(group.group_name, group.retry_queue_nums, now_ms)
     _check_writable(retry_topic)
-    message = _message(broker, header.offset)
+    message = decode_messages(message_by_offset(broker, header.offset), unzip=False)[0]
     properties = dict(message.properties)
     properties.setdefault(names.RETRY_TOPIC, message.topic)
     properties[names.WAIT] = "false"
@@ -63,14 +64,6 @@ def _group(broker: Broker, consumer_group: str, now_ms: int) -> SubscriptionGrou
 def _check_writable(topic: TopicConfig) -> None:
     if not topic.perm & _WRITE:
         raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic.topic_name!r} may not be written to")
-
-
-def _message(broker: Broker, commit_log_offset: int) -> MessageExt:
-    data = broker.store.message_at(commit_log_offset)
-    if data is None:
-        remark = f"no message begins at commit log offset {commit_log_offset}; it may have been dropped"
-        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    return decode_messages(data, unzip=False)[0]
 
 
 def _store(

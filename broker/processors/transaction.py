@@ -4,6 +4,7 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.service import record_of
+from lockstep.broker.processors.message import message_by_offset
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.transactions.half_messages import HalfMessage
@@ -66,10 +67,7 @@ def end_transaction(
 
 def _half_message(broker: Broker, header: EndTransactionRequestHeader) -> MessageExt:
     """Raises Refusal unless the request tells of a half message what its producer knows of it."""
-    data = broker.store.message_at(header.commit_log_offset)
-    if data is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message begins at commit log offset {header.commit_log_offset}")
-    message = decode_messages(data, unzip=False)[0]
+    message = decode_messages(message_by_offset(broker, header.commit_log_offset), unzip=False)[0]
     group = message.properties.get(names.PGROUP)
     if message.topic != HALF_TOPIC:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the message at {header.commit_log_offset} is no half message")

@@ -35,7 +35,12 @@ class HalfMessages:
         self._open[half.queue_offset] = half.commit_log_offset
 
     def moved(self, queue_offset: int, half: HalfMessage) -> None:
-        """Stored anew. Its producer may still end it by the place that it knows."""
+        """It was stored again as `half`. Its producer may still end it by the offset of any earlier copy.
+
+        Args:
+            queue_offset: Of the undecided copy, or of an earlier one.
+        """
+        queue_offset = self._latest.get(queue_offset, queue_offset)
         del self._open[queue_offset]
         self._open[half.queue_offset] = half.commit_log_offset
         copies = [*self._earlier.pop(queue_offset, ()), queue_offset]

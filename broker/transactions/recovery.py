@@ -1,7 +1,8 @@
 """Which half messages are undecided, by what stands in the log (wire.md 11)."""
 
+import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.protocol import properties as names
@@ -19,6 +20,14 @@ _COMMITTED: Final = int(SysFlag.TRANSACTION_COMMIT)
 _READ_AT_ONCE: Final = 1000
 
 
+class _Copies(NamedTuple):
+    """Of one half message, all with its unique key: the last one, and commit log offsets."""
+
+    last: HalfMessage
+    began: int  # of the copy that its checks are counted from
+    ended: int  # of the last mark; -1: none
+
+
 def mark_of(store: MessageStore, queue_offset: int, now_ms: int) -> Record:
     """RocketMQ's own note that a half message has ended; tools read it."""
     host, port, body = store.store_host, store.store_port, b"%d" % queue_offset
@@ -28,17 +37,27 @@ def mark_of(store: MessageStore, queue_offset: int, now_ms: int) -> Record:
 
 
 def open_halves(store: MessageStore, also_ended: HalfMessage | None = None) -> list[HalfMessage]:
-    """Those without a note that they ended; of the copies of one that was asked for again, the last."""
-    ended = _ended(store)
+    """The last copy of each half message that no mark has ended.
+
+    A copy whose count of checks is "0" began anew (RESUME_CHECK_HALF_MESSAGE): marks that stand before it in the log
+    do not count.
+
+    Args:
+        also_ended: A half message that has ended, whatever its marks say.
+    """
+    marks = _marks(store)
     if also_ended is not None:
-        ended.add(also_ended.queue_offset)
-    latest: dict[str, tuple[HalfMessage, bool]] = {}
+        marks[also_ended.queue_offset] = sys.maxsize
+    latest: dict[str, _Copies] = {}
     for message in _messages(store, HALF_TOPIC):
-        offset = message.queue_offset
-        unique_key = message.properties.get(names.UNIQ_KEY) or f"#{offset}"
-        done = offset in ended or (unique_key in latest and latest[unique_key][1])
-        latest[unique_key] = (HalfMessage(offset, message.commit_log_offset), done)
-    return [half for half, done in latest.values() if not done]
+        half = HalfMessage(message.queue_offset, message.commit_log_offset)
+        unique_key = message.properties.get(names.UNIQ_KEY) or f"#{half.queue_offset}"
+        before = latest.get(unique_key, _Copies(half, half.commit_log_offset, -1))
+        began = before.began
+        if message.properties.get(names.TRANSACTION_CHECK_TIMES) == "0":
+            began = half.commit_log_offset
+        latest[unique_key] = _Copies(half, began, max(before.ended, marks.get(half.queue_offset, -1)))
+    return [copies.last for copies in latest.values() if copies.ended < copies.began]
 
 
 def unmarked(store: MessageStore) -> HalfMessage | None:
@@ -58,13 +77,16 @@ def unmarked(store: MessageStore) -> HalfMessage | None:
     return HalfMessage(half.queue_offset, half.commit_log_offset)
 
 
-def _ended(store: MessageStore) -> set[int]:
-    """Queue offsets of half messages that were committed or rolled back; later Apache brokers note several in one."""
-    ended: set[int] = set()
+def _marks(store: MessageStore) -> dict[int, int]:
+    """Queue offset of a half message that has ended -> commit log offset of its mark.
+
+    Later Apache brokers write several queue offsets into one mark.
+    """
+    marks: dict[int, int] = {}
     for message in _messages(store, OP_HALF_TOPIC):
         body = message.body.decode("ascii", "replace")
-        ended.update(int(part) for part in body.split(",") if part.isdecimal())
-    return ended
+        marks.update({int(part): message.commit_log_offset for part in body.split(",") if part.isdecimal()})
+    return marks
 
 
 def _message_at(store: MessageStore, commit_log_offset: int) -> MessageExt | None:

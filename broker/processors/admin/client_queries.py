@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.processors.message import message_by_id
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.members import ClientChannel
@@ -19,7 +20,6 @@ from lockstep.protocol.headers.admin import (
     ConsumerStatusRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
-from lockstep.protocol.ids import decode_offset_message_id
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError, RequestTimeout
 
@@ -52,23 +52,12 @@ def consume_directly(
 ) -> RemotingCommand | None:
     """The consumer gets the message from us: its id names the broker that has it."""
     header = command.decode_header(ConsumeMessageDirectlyRequestHeader)
-    message = _message(broker, header.msg_id)
+    message = message_by_id(broker, header.msg_id)
     header = header._replace(broker_name=broker.config.broker_name)
     question = RemotingCommand(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, message)
     return _pass_on(
         broker, connection, command, header.consumer_group, header.client_id, question, ConsumeMessageDirectlyResult
     )
-
-
-def _message(broker: Broker, message_id: str | None) -> bytes:
-    try:
-        offset = decode_offset_message_id(message_id or "").commit_log_offset
-    except ValueError as error:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{message_id} is no message id: {error}") from None
-    message = broker.store.message_at(offset)
-    if message is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {message_id} is not here; it may have been dropped")
-    return message
 
 
 def _pass_on(
