@@ -25,12 +25,13 @@ _SENDS: Final[dict[int, type[SendMessageRequestHeader]]] = {
     RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
     RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
 }
-# What is said of a message that is in the log when it is not known to be on the disk. It may be read later, so that is
-# no refusal; what a request has stored by the way, such as an event, changes nothing in its answer.
+# What replaces SUCCESS when a request has stored a message and the sync failed; other requests: SYSTEM_ERROR. The
+# message may be read later, so a send is not refused. An answer to a message is stored beside its delivery.
 _UNSAFE: Final[dict[int, ResponseCode]] = {
     **dict.fromkeys(_SENDS, ResponseCode.FLUSH_DISK_TIMEOUT),
     RequestCode.END_TRANSACTION: ResponseCode.FLUSH_DISK_TIMEOUT,
-    RequestCode.CONSUMER_SEND_MSG_BACK: ResponseCode.SYSTEM_ERROR,  # as RocketMQ
+    RequestCode.SEND_REPLY_MESSAGE: ResponseCode.SUCCESS,
+    RequestCode.SEND_REPLY_MESSAGE_V2: ResponseCode.SUCCESS,
 }
 _TELLS: Final = frozenset(  # whether what was asked for stays so; other requests change tables by the way
     {
@@ -153,8 +154,9 @@ def _answer(
     broker: Broker, connection: Connection, command: RemotingCommand, reply: RemotingCommand, reason: str
 ) -> None:
     if reason:
-        if reply.code == ResponseCode.SUCCESS and command.code in _UNSAFE:
-            reply.code, reply.remark = _UNSAFE[command.code], reason
+        code = _UNSAFE.get(command.code, ResponseCode.SYSTEM_ERROR)
+        if reply.code == ResponseCode.SUCCESS and code != ResponseCode.SUCCESS:
+            reply.code, reply.remark = code, reason
         _break_lane(broker, command)
     _send(connection, command, reply)
 
