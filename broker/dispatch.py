@@ -62,6 +62,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.LITE_PULL_MESSAGE: pull.pull_message,
     _R.CONSUMER_SEND_MSG_BACK: send_back.send_back,
     _R.END_TRANSACTION: transaction.end_transaction,
+    _R.RESUME_CHECK_HALF_MESSAGE: transaction.resume_check,
     _R.QUERY_MESSAGE: message.query_message,
     _R.VIEW_MESSAGE_BY_ID: message.view_message,
     _R.QUERY_CONSUME_QUEUE: message.query_consume_queue,

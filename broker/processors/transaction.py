@@ -4,7 +4,7 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.service import record_of
-from lockstep.broker.processors.message import message_by_offset
+from lockstep.broker.processors.message import message_by_id, message_by_offset
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.transactions.half_messages import HalfMessage
@@ -13,13 +13,14 @@ from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
 from lockstep.protocol.headers.messaging import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
 from lockstep.protocol.names import HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.store import Record, StoreFull
 
-__all__ = ["check_transactions", "end_transaction", "half_of"]
+__all__ = ["check_transactions", "end_transaction", "half_of", "resume_check"]
 
 _COMMIT: Final = int(SysFlag.TRANSACTION_COMMIT)
 _ROLLBACK: Final = int(SysFlag.TRANSACTION_MASK)  # both bits
@@ -94,6 +95,31 @@ def _put_all(broker: Broker, records: list[Record]) -> list[HalfMessage]:
     except StoreFull as why:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(why)) from None
     return [HalfMessage(result.queue_offset, result.commit_log_offset) for result in stored]
+
+
+def resume_check(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """Store a half message again, with its checks counted from 0; also one that was given up.
+
+    RocketMQ makes a half message of any message, and a second one of a half message that is still undecided, so that
+    it may be committed twice. Here the others are refused, and the new copy replaces the undecided one.
+    """
+    header = command.decode_header(ResumeCheckHalfMessageRequestHeader)
+    message = decode_messages(message_by_id(broker, header.msg_id), unzip=False)[0]
+    if message.topic not in (HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC):
+        remark = f"message {header.msg_id} is in topic {message.topic!r}, and no half message"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    properties = {**message.properties, names.TRANSACTION_CHECK_TIMES: "0"}
+    record = record_of(message, properties, HALF_TOPIC, 0, now_ms)
+    if len(record.properties) > PROPERTIES_BYTES_MAX:
+        remark = f"with a count of checks the properties have more than {PROPERTIES_BYTES_MAX} bytes"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    (half,) = _put_all(broker, [record])
+    if message.topic == HALF_TOPIC and broker.halves.is_open(message.queue_offset):
+        broker.halves.moved(message.queue_offset, half)
+    else:
+        broker.halves.began(half)
+    broker.log.info("half_message_resumed", group=properties.get(names.PGROUP), msg_id=header.msg_id)
+    return command.reply(ResponseCode.SUCCESS)
 
 
 # Asking producers -------------------------------------------------------------------------------------------------

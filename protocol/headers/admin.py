@@ -38,6 +38,7 @@ __all__ = [
     "QueryMessageRequestHeader",
     "QueryMessageResponseHeader",
     "ResetOffsetRequestHeader",
+    "ResumeCheckHalfMessageRequestHeader",
     "SendMessageBackRequestHeader",
     "TopicRequestHeader",
     "ViewBrokerStatsRequestHeader",
@@ -80,6 +81,12 @@ class ViewMessageRequestHeader(NamedTuple):
     """VIEW_MESSAGE_BY_ID (33): the commit log offset at the end of an offset message id."""
 
     offset: int
+
+
+class ResumeCheckHalfMessageRequestHeader(NamedTuple):
+    """RESUME_CHECK_HALF_MESSAGE (323). `msg_id`: an offset message id."""
+
+    msg_id: str | None = None
 
 
 class QueryConsumeQueueRequestHeader(NamedTuple):
@@ -269,6 +276,7 @@ ADMIN_REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.QUERY_MESSAGE: QueryMessageRequestHeader,
     _R.VIEW_MESSAGE_BY_ID: ViewMessageRequestHeader,
     _R.QUERY_CONSUME_QUEUE: QueryConsumeQueueRequestHeader,
+    _R.RESUME_CHECK_HALF_MESSAGE: ResumeCheckHalfMessageRequestHeader,
     _R.GET_TOPIC_STATS_INFO: TopicRequestHeader,
     _R.QUERY_TOPIC_CONSUME_BY_WHO: TopicRequestHeader,
     _R.GET_TOPIC_CONFIG: TopicRequestHeader,
