@@ -8,7 +8,9 @@ import pytest
 from lockstep.broker.transactions.recovery import open_halves
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
 from lockstep.protocol.headers.messaging import EndTransactionRequestHeader
+from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.store import Record
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
@@ -123,3 +125,48 @@ async def test_many_half_messages_are_found_again_in_few_reads(tmp_path: Path) -
         found = open_halves(opened.store)
         assert [half.queue_offset for half in found] == list(range(1, count, 2))
         assert reads <= 2 * 3 * count / 32
+
+
+def resume(opened: Kept, header: EndTransactionRequestHeader) -> RemotingCommand | None:
+    store = opened.store
+    message_id = encode_offset_message_id(store.store_host, store.store_port, header.commit_log_offset)
+    return opened.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader(message_id))
+
+
+@pytest.mark.parametrize("had_ended", [False, True])
+async def test_a_resumed_message_is_undecided_after_a_restart(tmp_path: Path, had_ended: bool) -> None:
+    """Also when it had ended before; a mark that comes later ends it."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        header = await send_half(opened)
+        if had_ended:
+            end(opened, header._replace(commit_or_rollback=ROLLBACK))
+        resume(opened, header)
+    async with kept(tmp_path, flush_sync=False) as again:
+        assert [half.queue_offset for half in open_halves(again.store)] == [1]
+        assert len(again.broker.halves) == 1
+        (entry,) = again.store.entries(HALF, 0, 1, 1)
+        end(again, header._replace(tran_state_table_offset=1, commit_log_offset=entry.commit_log_offset))
+    async with kept(tmp_path, flush_sync=False) as last:
+        assert (len(last.broker.halves), last.bodies()) == (0, [b"half"])
+
+
+async def test_an_end_by_the_first_copy_ends_a_resumed_message(tmp_path: Path) -> None:
+    """Its mark names the first copy, and stands behind the last one in the log."""
+    async with kept(tmp_path, flush_sync=False) as opened:
+        header = await send_half(opened)
+        resume(opened, header)
+        end(opened, header)
+    async with kept(tmp_path, flush_sync=False) as again:
+        assert (len(again.broker.halves), again.bodies()) == (0, [b"half"])
+
+
+async def test_a_resume_that_is_not_on_the_disk_is_an_error(tmp_path: Path) -> None:
+    """The sync fails: the administrator must ask again."""
+    async with kept(tmp_path, flush_interval_ms=60_000) as opened:
+        header = await send_half(opened)
+        opened.disk.sync_error = errno.EIO
+        assert resume(opened, header) is None
+        opened.keeper.check()
+        await until(lambda: len(opened.connection.replies) == 1, "it is answered")
+        assert opened.connection.replies[0].code == ResponseCode.SYSTEM_ERROR
+        opened.disk.sync_error = 0

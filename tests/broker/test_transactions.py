@@ -8,6 +8,7 @@ from lockstep.broker.processors.transaction import check_transactions
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import HeaderError
+from lockstep.protocol.headers.admin import ResumeCheckHalfMessageRequestHeader
 from lockstep.protocol.headers.messaging import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
@@ -324,3 +325,65 @@ def test_a_broker_may_be_told_to_reject_transactions() -> None:
     """rejectTransactionMessage: code 16."""
     peer = Peer(reject_transactions=True)
     assert peer.send(properties="TRAN_MSG\x01true", sys_flag=4).code == C.NO_PERMISSION
+
+
+def resume(peer: Peer, message_id: str | None) -> RemotingCommand:
+    return peer.answer(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader(message_id))
+
+
+def test_the_checks_of_a_message_that_was_given_up_begin_anew(peer: Peer) -> None:
+    """An administrator names it by its id in TRANS_CHECK_MAX_TIME_TOPIC; its producer is asked again, and commits."""
+    send_half(peer)
+    for times in range(1, 17):
+        check_transactions(peer.broker, NOW_MS + times * ROUND_MS)
+    (given_up,) = stored(peer, GIVEN_UP)
+    assert resume(peer, given_up.offset_message_id).code == 0
+    assert stored(peer, HALF)[-1].properties["TRANSACTION_CHECK_TIMES"] == "0"
+    check_transactions(peer.broker, NOW_MS + 17 * ROUND_MS)
+    header, message = shown(questions(peer)[-1])
+    assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    answer = EndTransactionRequestHeader(
+        "PG", header.tran_state_table_offset, header.commit_log_offset, COMMIT, "U1", from_transaction_check=True
+    )
+    assert peer.answer(RequestCode.END_TRANSACTION, answer).code == 0
+    assert [message.body for message in stored(peer, "T", 2)] == [b"half"]
+
+
+def test_an_undecided_message_is_resumed_in_place(peer: Peer) -> None:
+    """Its new copy replaces it, by whichever copy it is named, and its producer may end it by the first."""
+    sent = send_half(peer)
+    check_transactions(peer.broker, NOW_MS + ROUND_MS)
+    for count in (3, 4):
+        assert resume(peer, sent.msg_id).code == 0
+        assert (len(stored(peer, HALF)), len(peer.broker.halves)) == (count, 1)
+    for _ in range(2):
+        assert end(peer, sent, COMMIT) is not None
+    assert len(stored(peer, "T", 2)) == 1
+
+
+@pytest.mark.parametrize(
+    "message_id",
+    [None, "", "7F", "z" * 32, "0" * 31, "7F00000100002A9F00000000FFFFFFFF", "7F00000100002A9F" + "F" * 16],
+)
+def test_a_resumed_message_must_be_there(peer: Peer, message_id: str | None) -> None:
+    assert resume(peer, message_id).code == C.SYSTEM_ERROR
+
+
+def test_only_half_messages_are_resumed(peer: Peer) -> None:
+    """RocketMQ takes any message; a committed one would be committed again."""
+    sent = send_half(peer)
+    end(peer, sent, COMMIT)
+    (committed,) = stored(peer, "T", 2)
+    refused = resume(peer, committed.offset_message_id)
+    assert refused.code == C.SYSTEM_ERROR
+    assert "no half message" in (refused.remark or "")
+    assert (len(stored(peer, HALF)), len(peer.broker.halves)) == (1, 0)
+
+
+def test_a_message_without_room_for_a_count_is_not_resumed(peer: Peer) -> None:
+    send_half(peer, extra="\x02filler\x01")
+    (half,) = stored(peer, HALF)
+    room_bytes = PROPERTIES_BYTES_MAX - len(encode_properties(half.properties)) - len("filler\x01\x02")
+    sent = send_half(peer, extra="\x02filler\x01" + "x" * room_bytes)
+    assert resume(peer, sent.msg_id).code == C.SYSTEM_ERROR
+    assert len(peer.broker.halves) == 2

@@ -89,6 +89,8 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     Explanation("a broker is known by its name, id and address; RocketMQ looks at the address alone", codes=(322,),
                 case="invalid/(missing-name|missing-cluster|broker-id-text|no-fields)"),
     Explanation("a version must be an object", codes=(322,), case="invalid/null"),
+    Explanation("only a half message is made one again; RocketMQ makes one of any message", codes=(323,),
+                case="invalid/no-half-message"),
 )  # fmt: skip
 
 

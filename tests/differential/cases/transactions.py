@@ -1,10 +1,10 @@
-"""END_TRANSACTION (37), and the half messages that it ends."""
+"""END_TRANSACTION (37) and RESUME_CHECK_HALF_MESSAGE (323), and their half messages."""
 
 from typing import Any, Final
 
 from lockstep.protocol.codes import RequestCode as R
 from tests.differential.case import Ask, Case, Table, ask, not_numbers, step, without
-from tests.differential.cases.world import physical, pull, queue_offset, send, topic_fields
+from tests.differential.cases.world import message_id, physical, pull, queue_offset, send, topic_fields
 
 __all__ = ["CASES"]
 
@@ -65,11 +65,41 @@ END: Final = Table(
     },
 )
 
+RESUME: Final = Table(
+    R.RESUME_CHECK_HALF_MESSAGE,
+    {"msgId": message_id("h8")},
+    valid={
+        "undecided": ask(),
+        "again": ask(),
+        "binary-header": ask(encoding=1),
+        "one-way": ask(flag=2),
+        "lower-case": ask({"msgId": lambda side: message_id("h8")(side).lower()}),
+        "of-another-host": ask({"msgId": lambda side: "0" * 16 + message_id("h8")(side)[16:]}),
+        "with-broker-name": ask({"bname": "broker-a"}),
+    },
+    invalid={
+        "no-half-message": ask({"msgId": message_id("m0")}),
+        "missing": without("msgId"),
+        "no-fields": Ask({}, {"fields": None}),
+        "empty": ask({"msgId": ""}),
+        "too-short": ask({"msgId": lambda side: message_id("h8")(side)[:-2]}),
+        "too-long": ask({"msgId": lambda side: message_id("h8")(side) + "00"}),
+        "odd": ask({"msgId": lambda side: message_id("h8")(side)[:-1]}),
+        "no-hex": ask({"msgId": "z" * 32}),
+        "a-unique-key": ask({"msgId": f"{'h8':0>32}"}),
+        "behind-the-log": ask({"msgId": lambda side: message_id("h8")(side)[:16] + "0" * 8 + "F" * 8}),
+        "negative": ask({"msgId": lambda side: message_id("h8")(side)[:16] + "F" * 16}),
+        "inside-a-message": ask({"msgId": lambda side: f"{int(message_id('h8')(side), 16) + 1:032X}"}),
+    },
+)
+
 CASES: Final[tuple[Case, ...]] = (
     step(R.UPDATE_AND_CREATE_TOPIC, topic_fields(TOPIC, 1, 1), "transactions"),
     *(_half(label) for label in LABELS),
     Case(R.PULL_MESSAGE, "nothing-is-committed", "valid", pull(TOPIC, consumerGroup="DiffReader")),
+    *RESUME.cases(),
     *END.cases(),
+    Case(R.RESUME_CHECK_HALF_MESSAGE, "committed", "valid", {"msgId": message_id("h1")}),
     Case(R.PULL_MESSAGE, "what-is-committed", "valid", pull(TOPIC, consumerGroup="DiffReader")),
     Case(R.GET_MAX_OFFSET, "what-is-committed", "valid", {"topic": TOPIC, "queueId": "0"}),
 )
