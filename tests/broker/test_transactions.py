@@ -331,6 +331,7 @@ def resume(peer: Peer, message_id: str | None) -> RemotingCommand:
     return peer.answer(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader(message_id))
 
 
+@pytest.mark.rule("beyond/producers/transaction-checks-resumed")
 def test_the_checks_of_a_message_that_was_given_up_begin_anew(peer: Peer) -> None:
     """An administrator names it by its id in TRANS_CHECK_MAX_TIME_TOPIC; its producer is asked again, and commits."""
     send_half(peer)
