@@ -235,7 +235,7 @@ class Producer(Lifecycle):
         try:
             callback(None if error else task.result(), error if isinstance(error, Exception) else None)
         except Exception as failure:
-            log_exception(self._log, "send callback failed", failure)
+            log_exception(self._log, "send_callback_failed", failure)
 
     async def _after_those_called_before(self) -> None:
         """A task begins when the loop comes round to it, in the order of the calls; so does what waits here."""

@@ -53,7 +53,7 @@ async def introduce(instance: MQClientInstance, topic: str, timeout_ms: int) -> 
     try:
         await asyncio.wait_for(_meet(instance, topic), timeout_ms / 1000)
     except (NoRouteError, TimeoutError, ProtocolError) as error:
-        instance.log.warning("not known to every broker yet", topic=topic, error=f"{type(error).__name__}: {error}")
+        instance.log.warning("client_not_registered", topic=topic, error=f"{type(error).__name__}: {error}")
 
 
 async def _meet(instance: MQClientInstance, topic: str) -> None:
@@ -104,13 +104,13 @@ class Replies:
         try:
             pulled = _message_of(command, self._instance.runtime.now_ms())
         except (ProtocolError, ValueError, struct.error) as error:
-            self._instance.log.error("an answer cannot be read", peer=endpoint.address, error=str(error))
+            self._instance.log.error("reply_unreadable", peer=endpoint.address, error=str(error))
             return command.reply(ResponseCode.SYSTEM_ERROR, remark="process reply message fail")
         (message,) = pulled.messages
         correlation_id = message.properties.get(names.CORRELATION_ID, "")
         future = self._waiting.pop(correlation_id, None)
         if future is None:
-            self._instance.log.warning("an answer nobody waits for", correlation_id=correlation_id)
+            self._instance.log.warning("reply_unexpected", correlation_id=correlation_id)
         elif pulled.packed:
             self._instance.runtime.create_task(self._unpack(pulled, future), name=f"unpack {correlation_id}")
         elif not future.done():

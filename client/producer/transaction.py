@@ -202,7 +202,7 @@ class TransactionProducer(Producer):
             self._tell_end(endpoint, header, half, told)
         except (RemotingError, NoRouteError, ValueError) as error:
             self._log.warning(
-                "the broker is not told of a transaction's end",
+                "transaction_end_not_sent",
                 msg_id=sent.msg_id,
                 state=told.state.value,
                 error=str(error),
@@ -234,11 +234,11 @@ class TransactionProducer(Producer):
                     state = await state
         except Exception as error:
             reason = f"{failing}: {type(error).__name__}: {error}"
-            log_exception(self._log, "transaction listener failed: its state is unknown", error)
+            log_exception(self._log, "transaction_listener_failed", error, consequence="state UNKNOWN")
             return _Told(_State.UNKNOWN, reason)
         if state is not None and not isinstance(state, LocalTransactionState):
             wrong = TypeError(f"it returned {state!r:.80}; allowed: None or a LocalTransactionState")
-            log_exception(self._log, "transaction listener returned nonsense: its state is unknown", wrong)
+            log_exception(self._log, "transaction_listener_result_invalid", wrong, consequence="state UNKNOWN")
             state = None
         return _Told(state or _State.UNKNOWN)
 
@@ -255,11 +255,13 @@ class TransactionProducer(Producer):
         (message,) = pulled.messages
         group = message.properties.get(names.PGROUP)
         if group != self.group:
-            self._log.warning("asked after a transaction of another group", group=group, msg_id=message.msg_id)
+            why = f"the transaction belongs to group {group!r}"
+            self._log.warning("transaction_check_ignored", msg_id=message.msg_id, why=why)
         elif self._parts is None:
-            self._log.info("asked after a transaction while shutting down", msg_id=message.msg_id)
+            self._log.info("transaction_check_ignored", msg_id=message.msg_id, why="the producer is shut down")
         elif len(self._checks) >= self.config.check_request_hold_max:
-            self._log.warning("too many questions after transactions: one is left open", msg_id=message.msg_id)
+            why = f"{len(self._checks)} checks wait already, as many as check_request_hold_max allows"
+            self._log.warning("transaction_check_ignored", msg_id=message.msg_id, why=why)
         else:
             instance = self._parts.instance
             answering = self._answer(instance, endpoint, header, pulled)

@@ -268,7 +268,7 @@ def test_a_consumer_without_a_queue_says_why(lockstep: Lockstep) -> None:
     assert lockstep("topic", "create", "single", "--queues", "1").status == 0
     with lockstep.start("consume", "single", "-g", "single", "-v") as holder:
         assert holder.popen.stderr is not None
-        while b"queue acquired queue=single" not in (said := holder.popen.stderr.readline()):
+        while b"queue_acquired queue=single" not in (said := holder.popen.stderr.readline()):
             assert said
         owner = lockstep("lock", "list", "-g", "single", "-o", "json").rows[-1]["owner"]
         with lockstep.start("consume", "single", "-g", "single") as waiting:

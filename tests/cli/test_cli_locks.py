@@ -101,7 +101,7 @@ def test_watch_on_a_terminal_draws_a_table(lockstep: Lockstep) -> None:
     primary, secondary = os.openpty()
     with lockstep.start("consume", "watched", "-g", "drawn", "-v", "--lock-live-ms", LIVE_MS) as consumer:
         assert consumer.popen.stderr is not None
-        while b"queue acquired queue=watched@broker-a:1" not in (said := consumer.popen.stderr.readline()):
+        while b"queue_acquired queue=watched@broker-a:1" not in (said := consumer.popen.stderr.readline()):
             assert said
         with Running(
             lockstep.command("lock", "watch", "-g", "drawn", "--seconds", "0.3", "--interval", "0.1"),

@@ -66,7 +66,7 @@ def test_commit_and_rollback_need_manual_commit(status: S) -> None:
         service.put(0, 1)
         await service.quiet()
         assert service.offsets == [1, 2]
-        assert stage.events("warning") == ["COMMIT and ROLLBACK need context.auto_commit = False"]
+        assert stage.events("warning") == ["manual_commit_not_enabled"]
 
     play()
 

@@ -111,4 +111,4 @@ async def test_a_lock_that_cannot_be_recorded_is_asked_for_again(stage: Stage) -
     await stage.world.sleep_ms(4_000)
     assert locks.asked_ms == [100, 3_200]
     assert handled == [0, 1]
-    assert stage.events("error") == ["lock not asked for"]
+    assert stage.events("error") == ["relock_failed"]

@@ -119,7 +119,7 @@ async def test_a_full_disk(stage: Stage) -> None:
     await stage.world.sleep_ms(100)
     assert written(stage) == {queue_at(0): 41}
     [(_, event, fields)] = stage.log.events
-    assert (event, fields["path"]) == ("offsets not written", PATH)
+    assert (event, fields["path"]) == ("offsets_not_written", PATH)
     stage.client.disk.heal()
     keep(store, {0: 42})
     await store.close()
@@ -162,7 +162,7 @@ async def test_a_damaged_file(stage: Stage) -> None:
     write(stage, PATH + ".bak", RECORDED)
     store = await loaded(stage)
     assert await store.read(queue_at(0)) == 5
-    assert stage.events("error") == ["offsets not readable"]
+    assert stage.events("error") == ["offsets_unreadable"]
     await store.close()
 
 

@@ -91,7 +91,7 @@ async def test_renewing_all(stage: Stage) -> None:
     assert not lost.locked
     assert [body_of(command).mq_set for command in first.requests(LOCK)] == [(queue_at(0), queue_at(1))] * 2
     assert [(record["event"], record["queue_id"]) for record in locks.traced()] == [("lock_lost", 1)]
-    assert stage.events("warning") == ["lock lost"]
+    assert stage.events("warning") == ["lock_lost"]
 
 
 @pytest.mark.rule("article-1/2.2.1/answer-within-1000-ms", "article-1/2.2.1/failed-request-changes-nothing")
@@ -169,7 +169,7 @@ async def test_unlocking_at_a_shutdown(stage: Stage) -> None:
     assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0), queue_at(1))]
     assert [body_of(command).mq_set for command in second.requests(UNLOCK)] == [(queue_at(0, "broker-b"),)]
     assert not any(command.is_one_way for command in (*first.requests(UNLOCK), *second.requests(UNLOCK)))
-    assert stage.events("warning") == ["unlock failed"]
+    assert stage.events("warning") == ["unlock_failed"]
 
 
 @on_stage

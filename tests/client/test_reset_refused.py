@@ -24,7 +24,7 @@ async def test_a_queue_that_is_not_ours_any_more_is_not_reset(stage: Stage) -> N
     await correct_to(reset, kept, 8)
     await stage.world.sleep_ms(10)  # one-way requests arrive
     assert (it.table, it.committed(), told) == ({}, [(1, 8)], ["done", "done"])
-    assert stage.events("warning") == ["lock refused: offset not reset"]
+    assert stage.events("warning") == ["offset_reset_refused"]
     await stage.world.sleep_ms(60_000)
     assert [queues for queues in it.asked(UNLOCK) if queue_at(0) in queues] == []
     assert it.offsets.in_memory(queue_at(0)) != 7

@@ -67,7 +67,7 @@ async def test_a_raising_callback_is_logged(stage: Stage) -> None:
     async with producer_for(stage) as producer:
         await producer.send_async(Message(TOPIC, b"1"), callback)
         await stage.world.sleep_ms(1)
-    [fields] = [fields for _, event, fields in stage.log.events if event == "send callback failed"]
+    [fields] = [fields for _, event, fields in stage.log.events if event == "send_callback_failed"]
     assert fields["error"] == "ValueError: mine"
     assert fields["exc_info"].__traceback__.tb_next.tb_frame.f_code is callback.__code__
 

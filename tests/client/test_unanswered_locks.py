@@ -118,7 +118,7 @@ async def test_a_shutdown_waits_for_locks_without_an_answer(stage: Stage) -> Non
     await locks.locks.unlock_all([])
     assert 3000 <= stage.world.elapsed_ms - begin_ms < 3100
     assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)] * 2
-    assert stage.events("warning") == ["lock request failed", "lock_answered_late"]
+    assert stage.events("warning") == ["lock_request_failed", "lock_answered_late"]
 
 
 @on_stage
@@ -131,7 +131,7 @@ async def test_a_shutdown_that_cannot_settle_a_lock_says_so(stage: Stage) -> Non
     await locks.locks.unlock_all([])
     assert 5000 <= stage.world.elapsed_ms - begin_ms < 5100
     assert [body_of(command).mq_set for command in first.requests(UNLOCK)] == [(queue_at(0),)] * 2
-    assert stage.events("warning") == ["lock request failed", "lock_unsettled"]
+    assert stage.events("warning") == ["lock_request_failed", "lock_unsettled"]
     assert await locks.locks.lock([queue_at(0)]) == {}, "nothing is asked for any more"
 
 
@@ -146,7 +146,7 @@ async def test_an_unlock_that_failed_is_tried_again(stage: Stage) -> None:
     assert len(first.requests(UNLOCK)) == 2
     await stage.world.sleep_ms(10 * UNLOCK_DELAY_MS)
     assert len(first.requests(UNLOCK)) == 4
-    assert stage.events("warning") == ["unlock failed"] * 4 + ["unlock_given_up"]
+    assert stage.events("warning") == ["unlock_failed"] * 4 + ["unlock_given_up"]
     await locks.locks.lock([queue_at(0)])
     first.answers(UNLOCK, None)
     locks.locks.unlock(queue_at(0))

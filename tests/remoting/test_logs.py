@@ -12,12 +12,12 @@ def test_events_reach_the_standard_logger(caplog: pytest.LogCaptureFixture) -> N
     log = StdlibLog("lockstep.test")
     with caplog.at_level(logging.DEBUG, "lockstep.test"):
         log.debug("d")
-        log.info("queue acquired", queue="T@b:0", period=3)
+        log.info("queue_acquired", queue="T@b:0", period=3)
         log.warning("w", error="bad")
         log.error("e")
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("DEBUG", "d "),
-        ("INFO", "queue acquired queue=T@b:0 period=3"),
+        ("INFO", "queue_acquired queue=T@b:0 period=3"),
         ("WARNING", "w error=bad"),
         ("ERROR", "e "),
     ]
@@ -77,5 +77,5 @@ def test_tracebacks_of_one_place_are_paced(caplog: pytest.LogCaptureFixture) -> 
 def test_names_of_peers_do_not_steer_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
     """Control characters of a fact are written as text: an application's handler may print them as they come."""
     with caplog.at_level(logging.DEBUG, "lockstep.test"):
-        StdlibLog("lockstep.test").info("queue acquired", queue="\x1b[2JT\nforged", group="訂單")
-    assert caplog.records[0].getMessage() == "queue acquired queue=\\x1b[2JT\\nforged group=訂單"
+        StdlibLog("lockstep.test").info("queue_acquired", queue="\x1b[2JT\nforged", group="訂單")
+    assert caplog.records[0].getMessage() == "queue_acquired queue=\\x1b[2JT\\nforged group=訂單"

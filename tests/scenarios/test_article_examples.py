@@ -134,7 +134,7 @@ async def test_a_second_pull_does_not_begin_in_front_of_the_first(cluster: Clust
     await cluster.world.until(lambda: len(cluster.seen.all) == 20)
     await cluster.send(21)
     await cluster.world.until(lambda: cluster.seen.texts()[-1] == "31")
-    assert [line.at_ms for line in cluster.events("queue acquired", host="c1")]
+    assert [line.at_ms for line in cluster.events("queue_acquired", host="c1")]
     pulls = len(cluster.heard.of("c1", "PULL_MESSAGE"))
     await cluster.send(10)
     await cluster.world.until(lambda: len(cluster.heard.of("c1", "PULL_MESSAGE")) > pulls)

@@ -24,7 +24,7 @@ async def test_a_restarted_broker_forgets_its_locks(cluster: Cluster) -> None:
     await cluster.at(55_000)
     c1, rival = cluster.world.host("c1").address, cluster.world.host("rival").address
     assert (cluster.owner(0), cluster.owner(1)) == (rival, c1)
-    assert [line.fields["queue"] for line in cluster.events("lock lost", host="c1")] == [f"Aircraft@{BROKER}:0"]
+    assert [line.fields["queue"] for line in cluster.events("lock_lost", host="c1")] == [f"Aircraft@{BROKER}:0"]
 
 
 @scenario()
@@ -131,7 +131,7 @@ async def test_a_listener_that_outlives_the_store_is_alone(cluster: Cluster) -> 
     await cluster.broker(queues=1)
     await cluster.world.until(lambda: cluster.events("reset_waits_for_listener", host="c1"))
     assert cluster.seen.running("c1")
-    assert len(cluster.events("queue acquired", host="c1", queue=f"Aircraft@{BROKER}:0")) == 1
+    assert len(cluster.events("queue_acquired", host="c1", queue=f"Aircraft@{BROKER}:0")) == 1
     await cluster.send(2)
     await cluster.all_seen()
     old, new = cluster.seen.all[1:3]

@@ -93,9 +93,9 @@ async def test_what_a_queue_was_taken_from_answers_counts_for_nothing(cluster: C
     await cluster.consumer("c2", ordering="none")
     await cluster.all_seen()
     await cluster.world.until(lambda: len(cluster.seen.of("c2")) == 2)
-    assert cluster.events("queue dropped meanwhile: its listener's answer is not counted", host="c1") == []
+    assert cluster.events("listener_result_ignored", host="c1") == []
     await cluster.world.sleep_ms(6_000)
-    assert len(cluster.events("queue dropped meanwhile: its listener's answer is not counted", host="c1")) == 2
+    assert len(cluster.events("listener_result_ignored", host="c1")) == 2
     await cluster.world.sleep_ms(10_000)
     assert cluster.committed(1) == 2
 
@@ -153,6 +153,6 @@ async def test_broadcasting_members_get_everything_and_drop_what_fails(cluster: 
     await cluster.send(4)
     await cluster.world.sleep_ms(30_000)
     assert [sorted(texts) for texts in handled.values()] == [list("0123")] * 2
-    assert len(cluster.events("message dropped: a broadcasting consumer has no other attempt")) == 2
+    assert len(cluster.events("message_dropped")) == 2
     assert (cluster.stored(topic=RETRY), cluster.locks()) == ([], {})
     await cluster.end(judge=False)  # every message is two members'

@@ -278,15 +278,15 @@ async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None
     await cluster.world.sleep_ms(5000)
     handled = {int(call.text) for call in cluster.seen.all if call.good}
     assert handled == {number for number in range(52) if number == 0 or number % 4 != 2}
-    [stopped] = cluster.events("queue stopped: a key holds it up")
+    [stopped] = cluster.events("queue_blocked_by_key")
     assert (stopped.fields["key"], stopped.fields["offset"], stopped.fields["span_max"]) == ("key2", 2, 50)
-    assert not cluster.events("queue goes on")
+    assert not cluster.events("queue_unblocked")
     healed.add("2")
     await cluster.world.sleep_ms(5000)
     assert max(int(call.text) for call in cluster.seen.all) == 169
-    lines = cluster.events("queue stopped: a key holds it up")
+    lines = cluster.events("queue_blocked_by_key")
     assert [line.fields["key"] for line in lines] == ["key2", "key0"]
-    assert len(cluster.events("queue goes on")) == 1
+    assert len(cluster.events("queue_unblocked")) == 1
     healed.add("120")
     await cluster.all_seen()
     assert by_key(cluster) == {f"key{key}": in_turn(key, 4, 200) for key in range(4)}
@@ -308,7 +308,7 @@ async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
     for _ in range(60):
         await cluster.world.host("producer").run(cluster.send_one(3, 0, padding_bytes=100))
     await cluster.world.sleep_ms(3000)
-    [stopped] = cluster.events("queue stopped: a key holds it up")
+    [stopped] = cluster.events("queue_blocked_by_key")
     assert stopped.fields["key"] == "key0"
     assert stopped.fields["bytes"] > 2000
     assert len([call for call in cluster.seen.all if call.good]) < 40

@@ -42,7 +42,7 @@ async def test_a_cut_off_holder_loses_its_lock_after_60_000_ms(cluster: Cluster)
     renewed_ms = await _holder_renewed_twice(cluster)
     await _is_lost_one_ms_after(cluster, renewed_ms)
     cluster.world.repair("holder", BROKER)
-    await cluster.world.until(lambda: cluster.events("lock lost", host="holder"), timeout_ms=RENEWAL_MS)
+    await cluster.world.until(lambda: cluster.events("lock_lost", host="holder"), timeout_ms=RENEWAL_MS)
 
 
 @pytest.mark.rule("article-1/2.2.2/renewal-keeps-lock-alive")

@@ -165,10 +165,10 @@ async def test_an_illegal_offset_begins_anew_after_10_000_ms(cluster: Cluster) -
     await cluster.at(START_MS + ILLEGAL_MS - 1)
     [taken_out] = cluster.events("offset illegal: queue taken out", host="c1", queue=queue)
     assert taken_out.at_ms == START_MS
-    assert [line.at_ms for line in cluster.events("queue acquired", host="c1", queue=queue)] == [START_MS]
+    assert [line.at_ms for line in cluster.events("queue_acquired", host="c1", queue=queue)] == [START_MS]
     assert cluster.committed() == 50
     await cluster.at(START_MS + ILLEGAL_MS + 1)
-    acquired = [line.at_ms for line in cluster.events("queue acquired", host="c1", queue=queue)]
+    acquired = [line.at_ms for line in cluster.events("queue_acquired", host="c1", queue=queue)]
     assert acquired == [START_MS, START_MS + ILLEGAL_MS]
     assert cluster.committed() == taken_out.fields["next_offset"] < 50
     await cluster.end(judge=False)  # an offset was committed that nobody had handled

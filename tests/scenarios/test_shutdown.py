@@ -89,7 +89,7 @@ async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) ->
     await cluster.send(100, queue_id=1)
     await cluster.at(10_000)
     await cluster.consumer("c2", work_ms=10)
-    await cluster.world.until(lambda: cluster.events("queue dropped", host="c1"))
+    await cluster.world.until(lambda: cluster.events("queue_dropped", host="c1"))
     await cluster.world.sleep_ms(1_000)
     assert cluster.owner(1) == cluster.world.host("c1").address
     await cluster.leave("c1")

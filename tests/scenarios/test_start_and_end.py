@@ -60,7 +60,7 @@ async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_i
     locks, queries, pulls = (cluster.heard.of("c1", name) for name in (LOCK, QUERY, PULL))
     assert (len(locks), len(queries), len(pulls)) == (2, 3, 3)  # one request for each topic
     assert cluster.heard.all.index(locks[0]) < cluster.heard.all.index(queries[0])
-    assert sorted(line.fields["queue"] for line in cluster.events("queue acquired", host="c1")) == [
+    assert sorted(line.fields["queue"] for line in cluster.events("queue_acquired", host="c1")) == [
         f"%RETRY%{GROUP}@{BROKER}:0", f"{TOPIC}@{BROKER}:0", f"{TOPIC}@{BROKER}:1"
     ]  # fmt: skip
 

@@ -246,7 +246,9 @@ class ConsumeByKeyService:
 
     def _call_failed(self, lane: Lane, work: _Work, error: Exception) -> None:
         """Not the listener: try again rather than stop in silence."""
-        log_exception(self._log, "consumption failed: key suspended", error, queue=str(work.queue), key=lane.key)
+        log_exception(
+            self._log, "consume_failed", error, consequence="key suspended", queue=str(work.queue), key=lane.key
+        )
         if lane.taken:
             work.lanes.failed(lane)
             self._returned(work)
@@ -274,7 +276,7 @@ class ConsumeByKeyService:
     def _park(self, lane: Lane, work: _Work, dead: Sequence[MessageExt]) -> None:
         """What was taken comes again, but for those that became dead letters."""
         if not lane.is_parked:
-            self._log.debug("key parked", queue=str(work.queue), key=lane.key, offset=lane.head.queue_offset)
+            self._log.debug("key_parked", queue=str(work.queue), key=lane.key, offset=lane.head.queue_offset)
         if dead:
             work.lanes.handled(lane, dead)
             work.lanes.park(lane)
@@ -295,7 +297,7 @@ class ConsumeByKeyService:
                     dead.append(message)
                     continue
                 except SendError as error:
-                    self._log.warning("dead letter not sent", queue=str(process_queue.queue), error=str(error))
+                    self._log.warning("dead_letter_not_sent", queue=str(process_queue.queue), error=str(error))
             message.reconsume_times += 1
         return dead
 
@@ -306,7 +308,8 @@ class ConsumeByKeyService:
         if not self._warned:
             self._warned = True
             self._log.warning(
-                "by key every success is committed: COMMIT, ROLLBACK and auto_commit = False are SUCCESS",
+                "manual_commit_not_supported",
+                why='with ordering="key", COMMIT, ROLLBACK and auto_commit=False count as SUCCESS',
                 queue=str(queue),
             )
 
@@ -325,7 +328,7 @@ class ConsumeByKeyService:
             return  # much in hand, and none of it parked: it is being handled
         work.says_stopped = True
         self._log.error(
-            "queue stopped: a key holds it up",
+            "queue_blocked_by_key",
             queue=str(work.queue),
             key=lane.key,
             offset=lane.head.queue_offset,
@@ -339,7 +342,7 @@ class ConsumeByKeyService:
         lanes = work.lanes
         if not lanes.is_full and lanes.message_bytes <= most_bytes(self._config.pull_threshold_bytes_for_queue):
             work.says_stopped = False
-            self._log.info("queue goes on", queue=str(work.queue), offset=lanes.commit_offset)
+            self._log.info("queue_unblocked", queue=str(work.queue), offset=lanes.commit_offset)
 
     # The lock ------------------------------------------------------------------------------------------------
 
@@ -357,7 +360,7 @@ class ConsumeByKeyService:
         try:
             granted = await self._locks.lock([work.queue])
         except Exception as error:  # a trace that cannot be written, say
-            log_exception(self._log, "lock not asked for", error, queue=str(work.queue))
+            log_exception(self._log, "relock_failed", error, queue=str(work.queue))
             granted = {}
         delay_ms = _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS
         self._runtime.call_later_ms(delay_ms, self._start_held, work)

@@ -137,7 +137,9 @@ class ConsumeMessageConcurrentlyService:
         try:
             await self._consume_batch(process_queue, messages, start)
         except Exception as error:  # a trace that cannot be written, say: try again rather than lose the batch
-            log_exception(self._log, "consumption failed: tried again", error, queue=str(process_queue.queue))
+            log_exception(
+                self._log, "consume_failed", error, consequence="batch consumed again", queue=str(process_queue.queue)
+            )
             self._submit_later(process_queue, messages)
         finally:
             self._ended(process_queue)
@@ -172,7 +174,7 @@ class ConsumeMessageConcurrentlyService:
         totals = self._stats.of(queue.topic)
         if process_queue.dropped:
             totals.consumed_partly(0, 0, now_ms - began_ms)
-            self._log.warning("queue dropped meanwhile: its listener's answer is not counted", queue=str(queue))
+            self._log.warning("listener_result_ignored", queue=str(queue), why="the queue was dropped")
             return
         totals.consumed_partly(acknowledged, len(messages) - acknowledged, now_ms - began_ms)
         await self._settle(process_queue, messages, acknowledged, context.delay_level_when_next_consume)
@@ -206,7 +208,8 @@ class ConsumeMessageConcurrentlyService:
     async def _is_rid_of(self, process_queue: ProcessQueue, message: MessageExt, delay_level: int) -> bool:
         if self._broadcasting:
             self._log.warning(
-                "message dropped: a broadcasting consumer has no other attempt",
+                "message_dropped",
+                why="a broadcasting consumer cannot send a message back",
                 queue=str(process_queue.queue),
                 offset=message.queue_offset,
                 msg_id=message.msg_id,
@@ -237,7 +240,8 @@ class ConsumeMessageConcurrentlyService:
             if message is None or process_queue.dropped or not self._is_stuck(message):
                 return
             self._log.warning(
-                "message stuck in its listener: sent back",
+                "message_stuck",
+                consequence="sent back",
                 queue=str(process_queue.queue),
                 offset=message.queue_offset,
                 msg_id=message.msg_id,

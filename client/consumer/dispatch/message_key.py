@@ -44,5 +44,12 @@ class _Guarded:
             raise TypeError(f"a key must be a str or None, not {type(key).__name__}")
         except Exception as error:
             where = f"{message.topic}@{message.broker_name}:{message.queue_id}"
-            log_exception(self._log, "key function failed: no key", error, queue=where, offset=message.queue_offset)
+            log_exception(
+                self._log,
+                "key_function_failed",
+                error,
+                consequence="the message has no key",
+                queue=where,
+                offset=message.queue_offset,
+            )
             return None

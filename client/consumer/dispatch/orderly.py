@@ -116,7 +116,9 @@ class ConsumeMessageOrderlyService:
                 else:
                     self._try_lock_later(process_queue, _LOCK_RETRY_MS)
         except Exception as error:  # a trace that cannot be written, say: try again rather than stop in silence
-            log_exception(self._log, "consumption failed: queue suspended", error, queue=str(process_queue.queue))
+            log_exception(
+                self._log, "consume_failed", error, consequence="queue suspended", queue=str(process_queue.queue)
+            )
             process_queue.rollback()
             self._submit_later(process_queue, self._config.suspend_current_queue_time_ms)
         finally:
@@ -200,7 +202,11 @@ class ConsumeMessageOrderlyService:
     async def _commit_warned(
         self, process_queue: ProcessQueue, messages: Sequence[MessageExt], context: ConsumeOrderlyContext
     ) -> bool:
-        self._log.warning("COMMIT and ROLLBACK need context.auto_commit = False", queue=str(process_queue.queue))
+        self._log.warning(
+            "manual_commit_not_enabled",
+            why="COMMIT and ROLLBACK need context.auto_commit = False",
+            queue=str(process_queue.queue),
+        )
         return await self._commit(process_queue, messages, context)
 
     async def _go_on(self, *_: object) -> bool:
@@ -247,7 +253,7 @@ class ConsumeMessageOrderlyService:
                     await self._dead_letters.send(process_queue, message, limit)
                     continue
                 except SendError as error:
-                    self._log.warning("dead letter not sent", queue=str(process_queue.queue), error=str(error))
+                    self._log.warning("dead_letter_not_sent", queue=str(process_queue.queue), error=str(error))
             message.reconsume_times += 1
             suspend = True
         return suspend
@@ -269,6 +275,6 @@ class ConsumeMessageOrderlyService:
         try:
             granted = await self._locks.lock([process_queue.queue])
         except Exception as error:  # a trace that cannot be written, say
-            log_exception(self._log, "lock not asked for", error, queue=str(process_queue.queue))
+            log_exception(self._log, "relock_failed", error, queue=str(process_queue.queue))
             granted = {}
         self._submit_later(process_queue, _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS)

@@ -94,7 +94,7 @@ class LocalFileOffsetStore(OffsetStore):
                 self._kept = dict(decode_body(LocalOffsets, content, SerializeType.JSON).offset_table)
             except BodyError as error:
                 damage.append(f"{path}: {error}")
-                self._log.error("offsets not readable", path=path, error=str(error))
+                self._log.error("offsets_unreadable", path=path, error=str(error))
             else:
                 return
         if damage:
@@ -128,7 +128,7 @@ class LocalFileOffsetStore(OffsetStore):
                 await self._pool.submit(partial(replace_file_keeping_backup, self._storage, self.path, content))
         except OSError as error:
             self._unwritten = True
-            self._log.error("offsets not written", path=self.path, error=str(error))
+            self._log.error("offsets_not_written", path=self.path, error=str(error))
         finally:
             self._writing = None
 

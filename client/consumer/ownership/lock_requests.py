@@ -65,7 +65,7 @@ class LockRequests:
             endpoint = over or await self._instance.dialer.endpoint(self._instance.address_of(broker_name))
             reply = self._send(RequestCode.LOCK_BATCH_MQ, endpoint, queues)
         except (RemotingError, NoRouteError) as error:  # it never left
-            self._log_failure("lock request failed", broker_name, error)
+            self._log_failure("lock_request_failed", broker_name, error)
             return None
         asked_ms = self._instance.runtime.now_ms()
         try:
@@ -73,7 +73,7 @@ class LockRequests:
             answer = await asyncio.wait_for(asyncio.shield(reply), timeout_ms / 1000)
         except (TimeoutError, ConnectionLost) as error:
             timeout = RequestTimeout(endpoint.address, "LOCK_BATCH_MQ", timeout_ms)
-            self._log_failure("lock request failed", broker_name, error if reply.done() else timeout)
+            self._log_failure("lock_request_failed", broker_name, error if reply.done() else timeout)
             self._listener.unanswered(queues)
             reply.add_done_callback(lambda ended: self._late(broker_name, queues, ended, asked_ms))
             return None
@@ -90,7 +90,7 @@ class LockRequests:
                 raise RequestRefused(broker_name, "LOCK_BATCH_MQ", reply.code, reply.remark)
             return set(decode_body(LockOkBody, reply.body, reply.serialize_type).lock_ok_mq_set)
         except (RemotingError, BodyError) as error:
-            self._log_failure("lock request failed", broker_name, error)
+            self._log_failure("lock_request_failed", broker_name, error)
             return None
 
     def _late(self, broker_name: str, queues: Queues, reply: Replies, asked_ms: int) -> None:
@@ -153,7 +153,7 @@ class LockRequests:
             self._unlock_failed(broker_name, queues, refused)
 
     def _unlock_failed(self, broker_name: str, queues: Queues, error: Exception) -> None:
-        self._log_failure("unlock failed", broker_name, error)
+        self._log_failure("unlock_failed", broker_name, error)
         self._listener.unlock_failed(queues, lapsed=False)
 
     def _settle_later(self, done: Callable[[], None]) -> None:

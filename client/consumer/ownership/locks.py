@@ -230,7 +230,7 @@ class QueueLocks:
     def _lost(self, process_queue: ProcessQueue) -> None:
         if process_queue.locked:
             process_queue.locked = False
-            self._instance.log.warning("lock lost", queue=str(process_queue.queue), group=self._group)
+            self._instance.log.warning("lock_lost", queue=str(process_queue.queue), group=self._group)
             self._member.record("lock_lost", process_queue)
 
     # Unlocks -------------------------------------------------------------------------------------------------
@@ -275,13 +275,13 @@ class QueueLocks:
         try:
             await self._instance.dialer.endpoint(self._instance.address_of(broker_name))
         except (RemotingError, NoRouteError) as error:
-            self._instance.log.warning("unlock failed", broker=broker_name, error=str(error))
+            self._instance.log.warning("unlock_failed", broker=broker_name, error=str(error))
 
     def _close(self, unanswered: list[MessageQueue], doubtful: list[MessageQueue]) -> None:
         """What is not settled now expires on its broker."""
         timeout_ms = self._config.lock_timeout_ms
         for broker_name in by_broker(unanswered):
-            self._instance.log.warning("unlock failed", broker=broker_name, error=f"no answer within {timeout_ms} ms")
+            self._instance.log.warning("unlock_failed", broker=broker_name, error=f"no answer within {timeout_ms} ms")
         for broker_name, queues in by_broker(doubtful).items():
             names = ", ".join(map(str, queues))
             why = "a lock request without an answer may be handled yet: they stay locked until that expires"

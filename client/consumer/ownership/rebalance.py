@@ -71,9 +71,9 @@ class Rebalance:
             try:
                 await self._rebalance(topic)
             except (RemotingError, NoRouteError) as error:
-                self._log.warning("rebalance failed: queues stay as they are", topic=topic, error=str(error))
+                self._log.warning("rebalance_failed", topic=topic, consequence="queues unchanged", error=str(error))
             except Exception as error:  # a strategy of the user's, say; the other topics are rebalanced all the same
-                log_exception(self._log, "rebalance failed: queues stay as they are", error, topic=topic)
+                log_exception(self._log, "rebalance_failed", error, topic=topic, consequence="queues unchanged")
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
             # RocketMQ forgets it without a word: offsets of 5 s are lost, and the lock lives on for 60 s.
             await self._remove(queue, process_queue, "the topic is not subscribed any more")
@@ -82,7 +82,7 @@ class Rebalance:
         route = await self._instance.routes.get(topic)
         if route is None:
             if not is_retry_topic(topic):
-                self._log.warning("topic has no route yet", topic=topic)
+                self._log.warning("topic_route_missing", topic=topic)
             return
         queues = route.readable_queues(topic)
         mine = queues if self._strategy is None else await self._share(self._strategy, topic, route, queues)
@@ -103,7 +103,7 @@ class Rebalance:
         if self._instance.client_id not in client_ids:
             # Java drops everything here. The broker merely does not know us yet, as after its restart, and to drop
             # and re-take all queues would only stop consumption: register, and look again next time.
-            self._log.info("not registered yet: queues stay as they are", topic=topic)
+            self._log.info("member_not_registered", topic=topic, consequence="queues unchanged")
             await self._instance.heartbeat_all()
             return None
         mine = list(strategy(self._member.group, self._instance.client_id, queues, sorted(client_ids)))
@@ -151,7 +151,7 @@ class Rebalance:
                 self._add(queue, granted[queue])
                 changed = True
             else:
-                self._log.info("lock refused: asked again at the next rebalance", queue=str(queue))
+                self._log.info("lock_refused", queue=str(queue), consequence="asked again at the next rebalance")
         return changed
 
     def _add(self, queue: MessageQueue, locked_ms: int) -> None:
@@ -162,7 +162,7 @@ class Rebalance:
             queue, self._periods, self._runtime.now_ms(), locked_ms=locked_ms, needs_lock=self._locks.needed
         )
         self._table[queue] = process_queue
-        self._log.info("queue acquired", queue=str(queue), period=process_queue.period)
+        self._log.info("queue_acquired", queue=str(queue), period=process_queue.period)
         self._member.record("acquired", process_queue)
         self._owner.queue_acquired(process_queue)
 
@@ -180,7 +180,7 @@ class Rebalance:
         self.drop(process_queue, why)
         if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             process_queue.try_unlock_times += 1
-            self._log.warning("listener still runs: queue not unlocked yet", queue=str(queue), why=why)
+            self._log.warning("unlock_waits_for_listener", queue=str(queue), why=why)
             return False
         self._persist(process_queue)
         self._offsets.forget(queue)
@@ -210,6 +210,6 @@ class Rebalance:
         """Its listener may still run, but it takes and commits nothing more."""
         if not process_queue.dropped:
             process_queue.dropped = True
-            self._log.info("queue dropped", queue=str(process_queue.queue), why=why, period=process_queue.period)
+            self._log.info("queue_dropped", queue=str(process_queue.queue), why=why, period=process_queue.period)
             self._member.record("dropped", process_queue, why=why)
             self._owner.queue_dropped(process_queue)

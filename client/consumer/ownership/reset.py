@@ -117,6 +117,6 @@ class OffsetReset:
             self._member.record("reset", process_queue, offset=offset)
             self._rebalance.persist([process_queue])
         else:
-            self._log.warning("lock refused: offset not reset", queue=str(queue), offset=offset)
+            self._log.warning("offset_reset_refused", queue=str(queue), offset=offset, why="the lock was refused")
         del self._table[queue]
         self._locks.unlock_later(queue)  # unless the next round asks for it

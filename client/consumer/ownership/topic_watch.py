@@ -33,7 +33,7 @@ class QueueWatch:
             try:
                 queues = await self._queues(topic)
             except (ClientError, ProtocolError) as error:
-                self._log.warning("queues not looked at", topic=topic, error=str(error))
+                self._log.warning("topic_watch_failed", topic=topic, error=str(error))
                 continue
             if queues != self._known[topic]:
                 self._known[topic] = queues
@@ -49,4 +49,4 @@ class QueueWatch:
         try:
             listener(topic, list(queues))
         except Exception as error:
-            log_exception(self._log, "queue listener failed", error, topic=topic)
+            log_exception(self._log, "queue_listener_failed", error, topic=topic)
