@@ -58,7 +58,7 @@ def _loop_factory(log: "StartLog") -> "Callable[[], asyncio.AbstractEventLoop]":
     except ImportError:
         import asyncio
 
-        log.warning("uvloop is not installed: running on asyncio, at about half the speed")
+        log.warning("uvloop_missing", effect="asyncio runs the broker, at about half the speed")
         return asyncio.new_event_loop
     return uvloop.new_event_loop
 
@@ -92,7 +92,7 @@ async def _serve(options: "Options", log: "StartLog") -> int:
                 "setting_needs_matching_clients", setting=name, given=given, default_clients_need_above=above, why=why
             )
         number = await stopped
-        log.info("shutting down", **({"signal": signal.Signals(number).name} if number else {"reason": "stdin closed"}))
+        log.info("shutting_down", **({"signal": signal.Signals(number).name} if number else {"reason": "stdin closed"}))
     finally:
         if control is not None:
             control.close()

@@ -206,7 +206,7 @@ class BrokerServer:
             why = CannotListen(door.what, door.option, host, port, error)
             if not door.best_effort:
                 raise why from None
-            self._log.info("not listening there", what=door.what, port=port, reason=str(why))
+            self._log.info("listen_skipped", what=door.what, port=port, reason=str(why))
             return port
         self._listening.append(listening)
         self._doors.append(door)
@@ -322,7 +322,7 @@ class BrokerServer:
     def _on_name_server_connection_closed(self, endpoint: Endpoint) -> None:
         assert self.name_server is not None
         for identity in self.name_server.on_closed(endpoint):
-            self._log.warning("broker gone: its connection closed", broker=identity.broker_name)
+            self._log.warning("broker_removed", broker=identity.broker_name, why="its connection closed")
 
     # Timers and topics ---------------------------------------------------------------------------------------
 
@@ -345,7 +345,7 @@ class BrokerServer:
     def _scan_brokers(self, now_ms: int) -> None:
         assert self.name_server is not None
         for identity, connection in self.name_server.scan(now_ms):
-            self._log.warning("broker gone: it was silent too long", broker=identity.broker_name)
+            self._log.warning("broker_removed", broker=identity.broker_name, why="no registration for too long")
             connection.abort("no registration for too long")
 
     def _after_read(self, broker: Broker) -> None:

@@ -154,7 +154,7 @@ class _RemoteNameServer:
                 raise RequestRefused(self.address, request_name(command.code), reply.code, reply.remark)
         except (RemotingError, ProtocolError) as error:  # a registration may be too long for a frame
             if self.registered is not False:
-                self._log.warning("name server does not know us", name_server=self.address, reason=str(error))
+                self._log.warning("registration_failed", name_server=self.address, reason=str(error))
             self.registered = False
         else:
             if not self.registered:
@@ -167,7 +167,7 @@ class _RemoteNameServer:
         try:
             self._on_order_confs(decode_body(KvTable, reply.body, reply.serialize_type).table)
         except BodyError as error:
-            self._log.warning("order configurations not read", name_server=self.address, reason=str(error))
+            self._log.warning("order_configs_unreadable", name_server=self.address, reason=str(error))
 
 
 class Registration:

@@ -81,7 +81,7 @@ def _register_consumer(broker: Broker, connection: Connection, consumer: Consume
     try:
         check_group(group)
     except LocalProtocolError as error:
-        broker.log.warning("heartbeat of a group that cannot be", peer=connection.address, reason=str(error))
+        broker.log.warning("heartbeat_group_invalid", peer=connection.address, reason=str(error))
         return False
     config = broker.groups.find(group, now_ms)
     if config is not None:  # else its pulls will be told that the group is not there
@@ -91,7 +91,7 @@ def _register_consumer(broker: Broker, connection: Connection, consumer: Consume
     if not broker.consumers.register(consumer, connection, channel):
         return False
     subscribed = [subscription.topic for subscription in consumer.subscriptions[:_TOPICS_LOGGED_MAX]]
-    broker.log.info("consumer group changed", group=group, client_id=channel.client_id, topics=subscribed)
+    broker.log.info("consumer_group_changed", group=group, client_id=channel.client_id, topics=subscribed)
     return True
 
 

@@ -20,11 +20,11 @@ _INT32_MAX: Final = 2**31 - 1
 _NAME_LENGTH_MAX: Final = 255  # of topics RocketMQ's clients allow 127 characters, of groups 255
 _LINES_MAX: Final = 100  # of one request and one outcome; above, one line counts them
 _EVENTS: Final = {
-    LockOutcome.GRANTED: ("lock granted", "locks_granted"),
-    LockOutcome.RENEWED: ("lock renewed", "locks_renewed"),
-    LockOutcome.TAKEN_OVER: ("lock expired and taken over", "locks_taken_over"),
+    LockOutcome.GRANTED: ("lock_granted", "locks_granted"),
+    LockOutcome.RENEWED: ("lock_renewed", "locks_renewed"),
+    LockOutcome.TAKEN_OVER: ("lock_taken_over", "locks_taken_over"),
     LockOutcome.REACQUIRED: ("lock_reacquired_by_owner", "locks_reacquired_by_owner"),
-    LockOutcome.REFUSED: ("lock refused", "locks_refused"),
+    LockOutcome.REFUSED: ("lock_refused", "locks_refused"),
     LockOutcome.NO_ROOM: ("lock_table_full", "lock_table_full"),
 }
 
@@ -101,9 +101,9 @@ def unlock_batch(broker: Broker, connection: Connection, command: RemotingComman
     owners = {answer.queue: answer.other for answer in refused}
     for queue in body.mq_set:
         if queue in owners:
-            broker.log.info("unlock ignored: not the owner", **facts, queue=str(queue), owner=owners[queue])
+            broker.log.info("unlock_ignored", **facts, queue=str(queue), owner=owners[queue])
         else:
-            broker.log.info("lock released", **facts, queue=str(queue))
+            broker.log.info("lock_released", **facts, queue=str(queue))
     return command.reply(ResponseCode.SUCCESS)
 
 

@@ -108,7 +108,7 @@ def commit_offset(
     before = broker.offsets.commit(group, topic, queue_id, committed_offset)
     if committed_offset < before:
         broker.log.warning(
-            "offset committed backwards",
+            "offset_committed_backwards",
             group=group,
             topic=topic,
             queue_id=queue_id,

@@ -135,6 +135,6 @@ def _answer(
         message_id = encode_offset_message_id(store.store_host, store.store_port, stored.commit_log_offset)
         queue_offset = stored.queue_offset
     except StoreFull as why:
-        broker.log.error("an answer is not kept", topic=target.topic, reason=str(why))
+        broker.log.error("reply_not_stored", topic=target.topic, reason=str(why))
     header = SendMessageResponseHeader(message_id, target.queue_id, queue_offset, None, _REGION, _TRACE_ON)
     return command.reply(code, header, remark=reason)

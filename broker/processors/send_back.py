@@ -42,7 +42,7 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
         topic = broker.topics.ensure_dead_letter_topic(group.group_name, now_ms).topic_name
         queue_id = 0
         properties[names.DELAY] = "0"
-        broker.log.info("dead letter", group=group.group_name, topic=topic, reconsume_times=message.reconsume_times)
+        broker.log.info("dead_letter", group=group.group_name, topic=topic, reconsume_times=message.reconsume_times)
     else:
         topic = retry_topic.topic_name
         queue_id = broker.rng.randrange(group.retry_queue_nums)

@@ -67,7 +67,7 @@ def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> To
     if config is None:
         remark = f"topic {topic!r} does not exist here and is not made by sending to it"
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
-    broker.log.info("topic created by a send", topic=topic, queues=config.write_queue_nums)
+    broker.log.info("topic_created_by_send", topic=topic, queues=config.write_queue_nums)
     return config
 
 
@@ -97,5 +97,5 @@ def _retry_target(
     if reconsume_times < max_reconsume_times:
         return SendTarget(header.topic, queue_id)
     config = broker.topics.ensure_dead_letter_topic(group, now_ms)
-    broker.log.info("dead letter", group=group, topic=config.topic_name, reconsume_times=reconsume_times)
+    broker.log.info("dead_letter", group=group, topic=config.topic_name, reconsume_times=reconsume_times)
     return SendTarget(config.topic_name, _any_queue(broker, config), dead_letter=True)

@@ -61,7 +61,7 @@ def end_transaction(
         mark = mark_of(broker.store, message.queue_offset, now_ms)
         _put_all(broker, [_committed(message, now_ms), mark] if header.commit_or_rollback == _COMMIT else [mark])
         broker.halves.ended(message.queue_offset)  # not before it is stored: what cannot be may be asked for again
-        broker.log.debug("transaction ended", decision=decision, group=header.producer_group, msg_id=header.msg_id)
+        broker.log.debug("transaction_ended", decision=decision, group=header.producer_group, msg_id=header.msg_id)
     remark = None if header.commit_or_rollback == _COMMIT else "rolled back"  # RocketMQ says something there too
     return command.reply(ResponseCode.SUCCESS, remark=remark)
 
@@ -136,7 +136,7 @@ def check_transactions(broker: Broker, now_ms: int) -> None:
         data = broker.store.message_at(half.commit_log_offset)
         if data is None:
             broker.halves.ended(half.queue_offset)
-            broker.log.warning("memory limit: a half message was dropped before it was decided")
+            broker.log.warning("half_message_lost", queue_offset=half.queue_offset)
             continue
         message = decode_messages(data, unzip=False)[0]
         age_ms = now_ms - message.born_timestamp
@@ -146,7 +146,7 @@ def check_transactions(broker: Broker, now_ms: int) -> None:
             elif age_ms > _immunity_ms(broker, message) or age_ms < 0:
                 _ask(broker, message, now_ms)
         except Refusal as why:
-            broker.log.error("a half message cannot be stored anew", reason=str(why))
+            broker.log.error("half_message_not_stored", reason=str(why))
             return
 
 
@@ -180,7 +180,7 @@ def _ask(broker: Broker, message: MessageExt, now_ms: int) -> None:
     group = properties.get(names.PGROUP, "")
     connection = broker.producers.any_connection(group)
     if connection is None:
-        broker.log.warning("nobody of the producer group is there to be asked", group=group, times=times)
+        broker.log.warning("transaction_check_no_producer", group=group, times=times)
         return
     unique_key = properties.get(names.UNIQ_KEY)
     offset_id = encode_offset_message_id(broker.store.store_host, broker.store.store_port, half.commit_log_offset)
@@ -217,4 +217,4 @@ def _give_up(broker: Broker, message: MessageExt, now_ms: int) -> None:
     copy = record_of(message, message.properties, TRANSACTION_GIVEN_UP_TOPIC, 0, now_ms)
     _put_all(broker, [copy, mark_of(broker.store, message.queue_offset, now_ms)])
     broker.halves.ended(message.queue_offset)
-    broker.log.warning("a half message is given up", group=message.properties.get(names.PGROUP), id=message.msg_id)
+    broker.log.warning("half_message_given_up", group=message.properties.get(names.PGROUP), msg_id=message.msg_id)

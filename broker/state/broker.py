@@ -219,7 +219,7 @@ class Broker:
             for record in self.delays.due(now_ms, _DELIVERED_AT_ONCE_MAX):
                 self.put(record)
         except StoreFull as why:
-            self.log.error("delayed messages cannot be delivered yet", reason=str(why))
+            self.log.error("delayed_delivery_failed", reason=str(why))
             self.delays.next_due_ms = now_ms + _STORE_FULL_WAIT_MS
 
     # Connections ---------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Broker:
                 yield None
 
     def on_departure(self, departure: Departure) -> Steps:
-        self.log.info("consumer left", group=departure.consumer_group, client_id=departure.client_id)
+        self.log.info("consumer_left", group=departure.consumer_group, client_id=departure.client_id)
         yield from self.notices(departure.consumer_group)
 
     def notices(self, consumer_group: str) -> Steps:
@@ -276,7 +276,7 @@ class Broker:
         timeout_ms = self.config.channel_expired_timeout_ms
         late = self.consumers.expired(now_ms, timeout_ms) + self.producers.expired(now_ms, timeout_ms)
         for connection in dict.fromkeys(late):
-            self.log.warning("no heartbeat: closing the connection", peer=connection.address, timeout_ms=timeout_ms)
+            self.log.warning("heartbeat_expired", peer=connection.address, timeout_ms=timeout_ms)
             connection.abort(f"no heartbeat for {timeout_ms} ms")
             self.on_closed(connection)
         self.locks.expire(now_ms, _LOCKS_FORGOTTEN_MAX)
@@ -289,12 +289,12 @@ class Broker:
         """The oldest messages of a queue are gone."""
         if topic == SCHEDULE_TOPIC:
             self._on_evict_delayed(queue_id + 1, min_before, min_now)
-        event = f"{self._limit}: messages dropped before a group consumed them"
         for consumer_group, committed in self.offsets.committed_below(topic, queue_id, min_now):
             unread_count = min_now - max(committed, min_before)
             self.evicted_ahead_count += unread_count
             self.log.warning(
-                event,
+                "unconsumed_messages_dropped",
+                why=self._limit,
                 group=consumer_group,
                 topic=topic,
                 queue_id=queue_id,
@@ -312,5 +312,4 @@ class Broker:
         lost_count = min_now - max(self.delays.offsets.get(level, 0), min_before)
         if lost_count > 0:
             self.evicted_ahead_count += lost_count
-            event = f"{self._limit}: delayed messages dropped before their time"
-            self.log.warning(event, level=level, count=lost_count)
+            self.log.warning("delayed_messages_dropped", why=self._limit, level=level, count=lost_count)

@@ -114,15 +114,14 @@ class ConsumerFilterManager:
             if version == before.sub_version:
                 before.dead_ms = 0
                 if not same:
-                    event = "another expression of the same version is not taken over"
-                    self._log.warning(event, group=consumer_group, topic=topic, kept=before.expression)
+                    used = before.expression
+                    self._log.warning("filter_version_conflict", group=consumer_group, topic=topic, used=used)
             return
         if before is not None and same:
             before.sub_version, before.dead_ms = version, 0
             return
         if not self._has_time_for(expression, now_ms):
-            event = "too many expressions at once: this one must come again"
-            self._log.warning(event, group=consumer_group, topic=topic)
+            self._log.warning("filter_compilation_throttled", group=consumer_group, topic=topic)
             return
         new_characters = len(expression) - (len(before.expression) if before is not None else 0)
         if new_characters > 0 and self._kept_characters + new_characters > self._characters_max:
@@ -132,8 +131,7 @@ class ConsumerFilterManager:
         try:
             passes = compiled(expression_type, expression)
         except FilterError as error:
-            event = "a subscription's expression cannot be used: pulls of it are refused"
-            self._log.warning(event, group=consumer_group, topic=topic, reason=str(error))
+            self._log.warning("filter_invalid", group=consumer_group, topic=topic, reason=str(error))
             return
         known[topic] = ConsumerFilter(expression, expression_type, version, passes)
         self._kept_characters += new_characters

@@ -24,7 +24,7 @@ def tell_offset_moved(
         "offsetNew": result.next_begin_offset,
         "offsetRequest": queue_offset,
     }
-    broker.log.warning("offset out of bounds", group=consumer_group, topic=topic, queue_id=queue_id,
+    broker.log.warning("offset_out_of_bounds", group=consumer_group, topic=topic, queue_id=queue_id,
         asked_offset=queue_offset, next_offset=result.next_begin_offset)  # fmt: skip
     texts = {names.TAGS: consumer_group, names.DELAY: "0", names.KEYS: consumer_group}
     properties = encode_properties(texts).encode("utf-8", "replace")
@@ -46,4 +46,4 @@ def tell_offset_moved(
     try:
         broker.put(record)
     except StoreFull as why:
-        broker.log.error("an event cannot be stored", topic=OFFSET_MOVED_EVENT, reason=str(why))
+        broker.log.error("offset_moved_event_not_stored", topic=OFFSET_MOVED_EVENT, reason=str(why))

@@ -54,10 +54,10 @@ def test_locks_are_granted_refused_and_taken_over_and_each_is_a_log_line(peer: P
     peer.now_ms += 1
     assert lock(peer, "b", 3) == 3
     assert peer.log.names() == [
-        *["lock granted"] * 2,
-        *["lock refused"] * 2,
-        *["lock expired and taken over"] * 2,
-        "lock granted",
+        *["lock_granted"] * 2,
+        *["lock_refused"] * 2,
+        *["lock_taken_over"] * 2,
+        "lock_granted",
     ]
     assert peer.log.events[4][2] == {
         "group": "G",
@@ -74,7 +74,7 @@ def test_an_owner_that_comes_too_late_takes_over_from_nobody(peer: Peer) -> None
     lock(peer, "a", 1)
     peer.now_ms += 60_001
     assert lock(peer, "a", 1) == 1
-    assert peer.log.names() == ["lock granted", "lock_reacquired_by_owner"]
+    assert peer.log.names() == ["lock_granted", "lock_reacquired_by_owner"]
     assert peer.log.events[1][2] == {"group": "G", "queue": "T@broker-a:0", "client_id": "a", "age_ms": 60_001}
 
 
@@ -83,13 +83,13 @@ def test_renewals_are_logged_at_debug_level() -> None:
     peer = Peer(log_debug=True)
     lock(peer, "a", 1)
     lock(peer, "a", 1)
-    assert peer.log.names("debug") == ["lock renewed"]
+    assert peer.log.names("debug") == ["lock_renewed"]
 
 
 def test_locks_of_many_queues_are_one_log_line_each_outcome(peer: Peer) -> None:
     """Up to 100 of one outcome have a line each; of more there is one line that counts them. Unlocks likewise."""
     lock(peer, "a", 100)
-    assert peer.log.names() == ["lock granted"] * 100
+    assert peer.log.names() == ["lock_granted"] * 100
     peer.log.events.clear()
     lock(peer, "a", 300)
     peer.answer(R.UNLOCK_BATCH_MQ, None, LockBatchBody("G", "b", queues_of("T", 300)))
@@ -135,7 +135,7 @@ def test_unlock_frees_what_the_caller_owns(peer: Peer) -> None:
     for client_id in ("b", "a"):
         body = LockBatchBody("G", client_id, queues_of("T", 1))
         assert peer.answer(R.UNLOCK_BATCH_MQ, None, body).body == b""
-    assert peer.log.names()[1:] == ["unlock ignored: not the owner", "lock released"]
+    assert peer.log.names()[1:] == ["unlock_ignored", "lock_released"]
     assert lock(peer, "b", 1) == 1
 
 
@@ -181,7 +181,7 @@ def test_offsets_are_stored_and_queried(peer: Peer) -> None:
     assert peer.log.names() == []
     peer.call(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, 3), flag=2)
     assert offset(peer.answer(R.QUERY_CONSUMER_OFFSET, query)) == 3
-    assert peer.log.names("warning") == ["offset committed backwards"]
+    assert peer.log.names("warning") == ["offset_committed_backwards"]
 
 
 def test_a_json_update_is_answered_with_empty_ext_fields() -> None:

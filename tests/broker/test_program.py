@@ -32,7 +32,7 @@ def test_it_says_where_it_listens_and_ends_cleanly(number: signal.Signals, statu
             broker.send_signal(number)
             assert broker.wait(10) == status
         assert broker.stdout().count("\n") == 1
-        assert "shutting down" in broker.stderr()
+        assert "shutting_down" in broker.stderr()
 
 
 def test_roles_print_only_what_they_serve() -> None:
@@ -49,7 +49,7 @@ def test_logs_are_json_when_asked_for() -> None:
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(10) == 0
         lines = [json.loads(line) for line in broker.stderr().splitlines()]
-    assert [line["event"] for line in lines] == ["listening", "shutting down"]
+    assert [line["event"] for line in lines] == ["listening", "shutting_down"]
     assert all(line["level"] == "info" and line["timestamp"] for line in lines)
 
 

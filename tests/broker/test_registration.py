@@ -88,7 +88,7 @@ def test_a_name_server_that_is_away_costs_the_broker_nothing_and_is_told_when_it
         server = await name_server(world)
         await world.sleep_ms(4000)
         assert await brokers_of(client, server, "T") == ["one"]
-        assert served.log.names("warning") == ["name server does not know us"] * 2
+        assert served.log.names("warning") == ["registration_failed"] * 2
         await end(client, served, server)
 
     simulate(scenario)
@@ -141,7 +141,7 @@ def test_a_registration_that_fits_no_frame_is_tried_again(monkeypatch: pytest.Mo
         monkeypatch.setattr("lockstep.protocol.frame.FRAME_BYTES_MAX", 300)
         served = await broker(world, "one", "ns")
         await world.sleep_ms(10_000)
-        assert served.log.names("warning") == ["name server does not know us"]
+        assert served.log.names("warning") == ["registration_failed"]
         monkeypatch.undo()
         await world.sleep_ms(4000)
         await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")

@@ -183,7 +183,7 @@ def test_a_message_tried_often_enough_is_a_dead_letter_at_once_when_it_is_told_t
     assert (letter.body, letter.reconsume_times) == (b"poison", 3)
     assert letter.properties == {"RETRY_TOPIC": "T", "UNIQ_KEY": "U1", "CLUSTER": "DefaultCluster"}
     assert peer.broker.store.max_offset("%RETRY%G", 0) == 0
-    assert "dead letter" in peer.log.names("info")
+    assert "dead_letter" in peer.log.names("info")
 
 
 @pytest.mark.rule("article-3/ordered-retries/by-retry-topic")

@@ -311,7 +311,7 @@ def test_a_half_message_that_the_store_dropped_is_forgotten() -> None:
         peer.send("filler", bytes(900_000))
     check_transactions(peer.broker, NOW_MS + ROUND_MS)
     assert len(peer.broker.halves) == 0
-    assert "memory limit: a half message was dropped before it was decided" in peer.log.names("warning")
+    assert "half_message_lost" in peer.log.names("warning")
 
 
 def test_a_delay_of_a_half_message_is_dropped(peer: Peer) -> None:

@@ -35,8 +35,8 @@ async def test_a_consumer_that_is_told_to_end_hands_everything_back(
     assert await staying.stop() == 0
     report = orderly([sent_trace, leaving.trace, staying.trace], sent=MESSAGES, handled=MESSAGES, duplicates={})
     assert len(report.handovers) >= QUEUES / 2
-    assert broker.events("lock released")
-    assert not broker.events("lock expired and taken over")
+    assert broker.events("lock_released")
+    assert not broker.events("lock_taken_over")
 
 
 @by_signal
@@ -49,7 +49,7 @@ async def test_a_broker_that_is_told_to_end_ends_under_its_clients(
     async with broker.admin() as admin:
         await until(lambda: spread(admin, GROUP, TOPIC, QUEUES, [consumer]), "every queue is held")
         assert await broker.stop(number, timeout_s=3) == STATUS[number]
-    assert [event["signal"] for event in broker.events("shutting down")] == [number.name]
+    assert [event["signal"] for event in broker.events("shutting_down")] == [number.name]
     assert all(line.startswith("{") for line in broker.stderr().splitlines())
     again = await processes.broker(like=broker)
     assert await again.stop() == 0

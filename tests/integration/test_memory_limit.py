@@ -48,7 +48,7 @@ async def test_a_slow_consumer_is_set_to_what_is_left(processes: Processes) -> N
         assert max_offset == MESSAGES
         assert MESSAGES - 8 * MIB // BODY_BYTES <= min_offset < MESSAGES
         assert rss_bytes(broker.pid) - rss_before < 16 * MIB
-        drops = broker.events("memory limit: messages dropped before a group consumed them")
+        drops = broker.events("unconsumed_messages_dropped")
         assert {(drop["group"], drop["topic"], drop["queue_id"]) for drop in drops} == {(GROUP, TOPIC, 0)}
         assert {drop["committed_offset"] for drop in drops} == {HELD_AFTER}
         assert drops[-1]["min_offset"] == min_offset

@@ -165,12 +165,12 @@ async def test_who_lost_its_lock_in_a_restart_commits_nothing(processes: Process
         await rival.ask(json_request(RequestCode.LOCK_BATCH_MQ, {}, lock))
         await admin.update_consumer_offset(GROUP, queue, 3)
         consumer.send_signal(signal.SIGCONT)
-        refused = again.events("lock refused")
+        refused = again.events("lock_refused")
         while len(refused) < 2 or refused[-1]["timestamp"] < past(refused[0]["timestamp"], 2.5):
             assert (await rival.ask(json_request(RequestCode.LOCK_BATCH_MQ, {}, lock))).code == ResponseCode.SUCCESS
             await asyncio.sleep(0.1)
-            refused = again.events("lock refused")
+            refused = again.events("lock_refused")
         assert await admin.consumer_offset(GROUP, queue) == 3
-    assert not again.events("offset committed backwards")
+    assert not again.events("offset_committed_backwards")
     assert not records(consumer.trace, "reset")
     assert await consumer.stop() == 0

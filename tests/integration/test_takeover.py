@@ -66,7 +66,7 @@ async def story(
 
 def check_expiry(broker: Broker, victim: ConsumerProcess, queues: set[MessageQueue], lock_life_ms: int) -> None:
     """The broker gave away what the victim held, nobody else's, and not a moment before the lock had run out."""
-    taken = broker.events("lock expired and taken over")
+    taken = broker.events("lock_taken_over")
     assert {event["queue"] for event in taken} == set(map(str, queues))
     assert {event["from_client_id"] for event in taken} == {victim.client_id}
     assert min(event["age_ms"] for event in taken) > lock_life_ms

@@ -42,7 +42,7 @@ async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
     await cluster.at(55_000)
     await cluster.broker(queues=4)
     await cluster.at(57_000)
-    granted = cluster.events("lock granted", since_ms=55_000)
+    granted = cluster.events("lock_granted", since_ms=55_000)
     client_id = granted[0].fields["client_id"]
     own = [f"Aircraft@{BROKER}:{queue_id}" for queue_id in range(4) if client_id.startswith(f"{before[queue_id]}@")]
     first = [line.fields["queue"] for line in granted if line.fields["client_id"] == client_id]

@@ -41,7 +41,7 @@ async def test_a_call_that_waited_past_its_lock_never_begins(cluster: Cluster) -
     assert {line.fields["why"] for line in late} == {"its lock had run out"}
     cluster.world.repair("c1", BROKER)
     await cluster.at(300_000)
-    assert not cluster.events("offset committed backwards")
+    assert not cluster.events("offset_committed_backwards")
 
 
 @scenario()

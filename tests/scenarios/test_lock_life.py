@@ -70,8 +70,8 @@ async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) 
     await cluster.consumer("holder")
     await cluster.at(200_000)
     for queue in ("Aircraft@broker:0", "Aircraft@broker:1"):
-        assert [line.at_ms for line in cluster.events("lock granted", queue=queue)] == [500]
-        renewals = cluster.events("lock renewed", queue=queue)
+        assert [line.at_ms for line in cluster.events("lock_granted", queue=queue)] == [500]
+        renewals = cluster.events("lock_renewed", queue=queue)
         assert [line.at_ms for line in renewals] == list(range(1500, 200_000, RENEWAL_MS))
         assert [line.fields["age_ms"] for line in renewals] == [1000] + [RENEWAL_MS] * 9
 

@@ -63,7 +63,7 @@ async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
     await cluster.at(10_000)
     await cluster.consumer("c2")
     await cluster.at(10_000 + ROUND_TRIPS_MS)
-    released = cluster.events("lock released", host=BROKER, queue="Aircraft@broker:1")
+    released = cluster.events("lock_released", host=BROKER, queue="Aircraft@broker:1")
     assert len(released) == 1
     await cluster.world.until(lambda: cluster.owner(1) == cluster.world.host("c2").address)
     assert cluster.world.elapsed_ms <= 10_000 + ROUND_MS + ROUND_TRIPS_MS
@@ -83,7 +83,7 @@ async def test_a_busy_queue_is_unlocked_20_s_later(cluster: Cluster) -> None:
     await cluster.consumer("c2", work_ms=10)
     await cluster.all_seen()
     [dropped] = cluster.events("queue_dropped", host="c1")
-    [released] = cluster.events("lock released", host=BROKER, queue="Aircraft@broker:1")
+    [released] = cluster.events("lock_released", host=BROKER, queue="Aircraft@broker:1")
     waited_ms = released.at_ms - dropped.at_ms
     assert DELAYED_UNLOCK_MS <= waited_ms <= DELAYED_UNLOCK_MS + 300 + ROUND_TRIPS_MS
     last, first = cluster.seen.of("c1")[-1], cluster.seen.of("c2")[0]
@@ -109,7 +109,7 @@ async def test_a_queue_that_comes_back_is_not_unlocked(cluster: Cluster) -> None
         await cluster.at(second * 1000)
         assert not await cluster.lock("rival", 1)
     await cluster.all_seen()
-    assert not cluster.events("lock released", queue=f"Aircraft@{BROKER}:1")
+    assert not cluster.events("lock_released", queue=f"Aircraft@{BROKER}:1")
 
 
 @pytest.mark.rule("article-2/consume-lock/finer-than-queue-lock", "article-4/3.1/3.7-consume-lock")
@@ -126,7 +126,7 @@ async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> Non
     await cluster.consumer("c2", work_ms=10)
     await cluster.all_seen()
     [slow] = cluster.seen.of("c1")
-    [released] = cluster.events("lock released", host=BROKER, queue="Aircraft@broker:1")
+    [released] = cluster.events("lock_released", host=BROKER, queue="Aircraft@broker:1")
     assert released.at_ms > slow.end_ms
     assert cluster.events("unlock_waits_for_listener", host="c1")
     assert [call.offset for call in cluster.seen.of("c2")] == [0, 1, 2]

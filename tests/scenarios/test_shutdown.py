@@ -29,7 +29,7 @@ async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) ->
     queue = f"Aircraft@{BROKER}:0"
     stored, released = (
         cluster.events("offset stored", queue=queue, offset=10),
-        cluster.events("lock released", queue=queue),
+        cluster.events("lock_released", queue=queue),
     )
     assert cluster.log.index(stored[0]) < cluster.log.index(released[0])
     assert cluster.seen.texts("c2") == [str(number) for number in range(10, 20)]
@@ -70,10 +70,10 @@ async def test_a_stuck_listener_is_named_and_its_queue_stays_locked(cluster: Clu
     assert cluster.world.elapsed_ms - left_ms >= AWAIT_TERMINATION_MS
     [stuck] = cluster.events("listener stuck: left running, its queue stays locked until the lock expires")
     assert stuck.fields["queue"] == f"Aircraft@{BROKER}:0"
-    released = [line.fields["queue"] for line in cluster.events("lock released", host=BROKER, since_ms=left_ms)]
+    released = [line.fields["queue"] for line in cluster.events("lock_released", host=BROKER, since_ms=left_ms)]
     assert released == [f"%RETRY%{GROUP}@{BROKER}:0"]
     await cluster.world.until(lambda: cluster.owner(0) == cluster.world.host("c2").address, timeout_ms=90_000)
-    [taken] = cluster.events("lock expired and taken over", queue=f"Aircraft@{BROKER}:0")
+    [taken] = cluster.events("lock_taken_over", queue=f"Aircraft@{BROKER}:0")
     assert LOCK_LIFE_MS < taken.fields["age_ms"] <= LOCK_LIFE_MS + ROUND_MS + ROUND_TRIPS_MS
     await cluster.world.until(lambda: cluster.seen.texts("c2") == ["0"])
 
@@ -94,7 +94,7 @@ async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) ->
     assert cluster.owner(1) == cluster.world.host("c1").address
     await cluster.leave("c1")
     left_ms = cluster.world.elapsed_ms
-    assert cluster.events("lock released", host=BROKER, queue=f"Aircraft@{BROKER}:1")
+    assert cluster.events("lock_released", host=BROKER, queue=f"Aircraft@{BROKER}:1")
     await cluster.all_seen()
     assert cluster.seen.of("c2")[0].begin_ms - left_ms <= ROUND_TRIPS_MS  # it heard of the departure
 
@@ -120,6 +120,6 @@ async def test_a_trace_that_cannot_be_written_does_not_keep_the_locks(cluster: C
     await cluster.leave("c1")
     left_ms = cluster.world.elapsed_ms
     assert cluster.events("trace not written", host="c1")
-    assert cluster.events("lock released", host=BROKER, queue=f"Aircraft@{BROKER}:0")
+    assert cluster.events("lock_released", host=BROKER, queue=f"Aircraft@{BROKER}:0")
     await cluster.world.until(lambda: len(cluster.seen.of("c2")) > 0)
     assert cluster.seen.of("c2")[0].begin_ms - left_ms <= ROUND_TRIPS_MS

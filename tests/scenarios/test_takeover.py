@@ -29,7 +29,7 @@ async def test_a_killed_consumer_is_succeeded_after_its_locks_expire(cluster: Cl
     renewed_ms = {cluster.world.elapsed_ms - row.age_ms for row in cluster.locks().values()}
     await cluster.all_seen()
     report = await cluster.end()
-    taken = cluster.events("lock expired and taken over", host=BROKER)
+    taken = cluster.events("lock_taken_over", host=BROKER)
     assert len([line for line in taken if line.fields["queue"].startswith("Aircraft")]) == 2
     for line in taken:
         assert LOCK_LIFE_MS < line.fields["age_ms"] <= LOCK_LIFE_MS + ROUND_MS + ROUND_TRIPS_MS
@@ -54,8 +54,8 @@ async def test_a_dead_machine_is_missed_by_its_heartbeats(cluster: Cluster) -> N
     await cluster.at(47_000)
     cluster.crash("c1", silently=True)
     await cluster.all_seen(timeout_ms=200_000)
-    [noticed] = cluster.events("no heartbeat: closing the connection", host=BROKER)
-    taken = cluster.events("lock expired and taken over", host=BROKER)
+    [noticed] = cluster.events("heartbeat_expired", host=BROKER)
+    taken = cluster.events("lock_taken_over", host=BROKER)
     assert 47_000 + 120_000 - 30_000 < noticed.at_ms <= 47_000 + 120_000 + 10_000 + ROUND_TRIPS_MS
     assert max(line.at_ms for line in taken) <= noticed.at_ms + ROUND_TRIPS_MS
 
@@ -119,7 +119,7 @@ async def test_a_stalled_consumer_finds_its_lease_gone(cluster: Cluster) -> None
     await cluster.send(5)
     await cluster.all_seen()
     assert cluster.seen.texts("c1") == [*"0123", "20", "21", "22", "23", "24"]
-    assert not cluster.events("offset committed backwards")
+    assert not cluster.events("offset_committed_backwards")
 
 
 @scenario()
@@ -148,4 +148,4 @@ async def test_a_stall_inside_a_listener_overlaps(cluster: Cluster) -> None:
     await cluster.send(2)
     await cluster.all_seen()
     assert cluster.seen.texts("c1") == list("01234")
-    assert not cluster.events("offset committed backwards")
+    assert not cluster.events("offset_committed_backwards")

@@ -41,10 +41,10 @@ def update_config(broker: Broker, connection: Connection, command: RemotingComma
     """Settings that a running broker can take over; any other changes nothing and is logged."""
     config, ignored = updated_settings(broker.config, command.body)
     if ignored:
-        broker.log.warning("settings left as they are", peer=connection.address, reasons=ignored)
+        broker.log.warning("settings_ignored", peer=connection.address, reasons=ignored)
     if config != broker.config:
         broker.log.info(
-            "settings changed", peer=connection.address, settings=command.body.decode("utf-8", "replace").split()
+            "settings_changed", peer=connection.address, settings=command.body.decode("utf-8", "replace").split()
         )
         broker.change_config(config, now_ms)
     return command.reply(ResponseCode.SUCCESS)

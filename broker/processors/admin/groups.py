@@ -55,7 +55,7 @@ def put_group(broker: Broker, connection: Connection, command: RemotingCommand, 
     if not broker.groups.has_room(config.group_name, now_ms):
         raise Refusal(ResponseCode.SYSTEM_ERROR, broker.groups.why_absent(config.group_name))
     broker.groups.put(config, now_ms)
-    broker.log.info("group created or changed", group=config.group_name, peer=connection.address)
+    broker.log.info("group_changed", group=config.group_name, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS)
 
 
@@ -79,7 +79,7 @@ def delete_group(broker: Broker, connection: Connection, command: RemotingComman
     """Its offsets go too when the request says so. A group that is not there is no error."""
     header = command.decode_header(DeleteSubscriptionGroupRequestHeader)
     if broker.groups.delete(header.group_name, now_ms):
-        broker.log.info("group deleted", group=header.group_name, peer=connection.address)
+        broker.log.info("group_deleted", group=header.group_name, peer=connection.address)
     if header.remove_offset:
         broker.offsets.remove_group(header.group_name)
     return command.reply(ResponseCode.SUCCESS)

@@ -44,7 +44,7 @@ def reset_offset(broker: Broker, connection: Connection, command: RemotingComman
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         data = encode_body(body, peer.serialize_type)
         peer.send_one_way(RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push_header, data))
-    broker.log.info("offsets reset", group=header.group, topic=header.topic, peer=connection.address)
+    broker.log.info("offsets_reset", group=header.group, topic=header.topic, peer=connection.address)
     told = encode_body(ResetOffsetBody(table), command.serialize_type)
     return command.reply(ResponseCode.SUCCESS, body=told, remark=_SAID)
 

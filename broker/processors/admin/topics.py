@@ -47,7 +47,7 @@ def create_topic(broker: Broker, connection: Connection, command: RemotingComman
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if broker.topics.put(config, now_ms):
         broker.log.info(
-            "topic created or changed",
+            "topic_changed",
             topic=config.topic_name,
             read_queues=config.read_queue_nums,
             write_queues=config.write_queue_nums,
@@ -66,7 +66,7 @@ def delete_topic(broker: Broker, connection: Connection, command: RemotingComman
     broker.stats.on_topic_deleted(topic)
     if broker.topics.delete(topic, now_ms):
         broker.store.drop_topic(topic)
-        broker.log.info("topic deleted", topic=topic, peer=connection.address)
+        broker.log.info("topic_deleted", topic=topic, peer=connection.address)
     return command.reply(ResponseCode.SUCCESS)
 
 
