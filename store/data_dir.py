@@ -5,6 +5,7 @@ from typing import Final
 from lockstep.remoting.atomic_write import replace_file, replace_file_keeping_backup
 from lockstep.remoting.storage import FileLock, Storage
 from lockstep.store.errors import StoreUnusable
+from lockstep.store.format.files import names_in
 from lockstep.store.format.layout import (
     ABORT,
     CHECKPOINT,
@@ -60,9 +61,7 @@ class DataDir:
 
     def _names(self) -> list[str]:
         try:
-            return self._storage.list_dir(self.folder)
-        except FileNotFoundError:
-            return []
+            return names_in(self._storage, self.folder)
         except NotADirectoryError:
             raise StoreUnusable(f"{self.folder} is a file; the store needs a folder") from None
 
@@ -118,8 +117,7 @@ class DataDir:
         """Where the log begins since its oldest files were deleted; None when nothing says it, or Apache's broker has
         had the folder since: it deletes files without a word. Raises OSError.
         """
-        checkpoint = self.read_checkpoint()
-        if checkpoint.log_offset is None and any(checkpoint[:3]):
+        if self.read_checkpoint().is_of_apache:
             return None
         return next(
             (at for _, content in self.read_config(LOG_BEGIN) if (at := decode_log_begin(content)) is not None), None

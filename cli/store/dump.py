@@ -10,7 +10,8 @@ from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.message import decode_messages
 from lockstep.remoting.storage import Storage
-from lockstep.store.check.files import Damage, FileRun, list_or_none, queue_runs, read_config, scan_log
+from lockstep.store.check.files import Damage, read_config, scan_log
+from lockstep.store.format.files import FileRun, names_in, queue_folders
 from lockstep.store.format.layout import ABORT, COMMIT_LOG
 
 __all__ = ["DumpOptions", "dump_store"]
@@ -37,21 +38,22 @@ def dump_store(root: str, options: DumpOptions) -> None:
     root = root.rstrip("/") or "/"
     with opened_store(root) as storage:
         known, lines = _known(storage, root), _Lines()
-        if ABORT not in list_or_none(storage, root):  # after a crash there may be more in the log
+        log = FileRun.found(storage, root, COMMIT_LOG)
+        if ABORT not in names_in(storage, root):  # after a crash there may be more in the log
             _check_asked(root, options, known)
-        for found in scan_log(FileRun(storage, root, COMMIT_LOG)):
+        for found in scan_log(log):
             if isinstance(found, Damage):
                 note(f"{found.file}, byte {found.position}: {found.text}")
                 continue
-            record, data = found
-            known.setdefault(record.topic, {})[record.queue_id] = None
-            if record.topic != (options.topic or record.topic) or record.queue_offset < options.first_offset:
+            known.setdefault(found.topic, {})[found.queue_id] = None
+            if found.topic != (options.topic or found.topic) or found.queue_offset < options.first_offset:
                 continue
-            if options.queue_id not in (None, record.queue_id):
+            if options.queue_id not in (None, found.queue_id):
                 continue
             if lines.count == options.count_max:
                 break
-            lines.add(options.message_format(decode_messages(data)[0]))
+            (message,) = decode_messages(log.read(found.offset, found.size_bytes))
+            lines.add(options.message_format(message))
         lines.write()
         _check_asked(root, options, known)
 
@@ -81,7 +83,7 @@ _Known = dict[str, dict[int, None]]  # topic -> its queues, as far as any are th
 
 def _known(storage: Storage, root: str) -> _Known:
     known: _Known = {}
-    for topic, queue_id, _ in queue_runs(storage, root):
+    for topic, queue_id in queue_folders(storage, root):
         known.setdefault(topic, {})[queue_id] = None
     try:
         table = read_config(storage, root, "topics.json")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from lockstep.cli.output import (
@@ -19,18 +20,21 @@ from lockstep.protocol.bodies.config import ConsumerOffsetTable
 from lockstep.protocol.errors import ProtocolError
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.storage import Storage
-from lockstep.store.check.files import Damage, FileRun, list_or_none, log_end, queue_runs, read_config
+from lockstep.store.check.files import Damage, log_end, read_config
 from lockstep.store.check.store import StoreCheck
+from lockstep.store.data_dir import DataDir
+from lockstep.store.format.consume_queue import entries_end, first_written, read_entries
+from lockstep.store.format.files import FileRun, names_in, queue_folders
 from lockstep.store.format.layout import (
     ABORT,
     CHECKPOINT,
     COMMIT_LOG,
     CONFIG,
+    CONSUME_QUEUE,
     ENTRY,
     ENTRY_BYTES,
     INDEX,
     LOCK,
-    decode_checkpoint,
 )
 
 __all__ = ["inspect_store", "opened_store", "verify_store"]
@@ -71,7 +75,7 @@ def opened_store(root: str) -> Iterator[Storage]:
 def inspect_store(root: str, output: OutputFormat) -> None:
     """What is in it, from names, queues and config files; of the messages only those behind the queues' are read."""
     with opened_store(root) as storage:
-        found = [_queue_row(*found) for found in queue_runs(storage, root)]
+        found = [_queue_row(storage, root, *queue) for queue in queue_folders(storage, root)]
         queues = [row for row, _ in found]
         summary = _summary(storage, root, max([log_known for _, log_known in found], default=0))
         groups = _group_rows(storage, root, {(row["topic"], row["queue"]): row["max"] for row in queues})
@@ -102,60 +106,40 @@ def _shown(name: str, value: object) -> str:
 
 
 def _summary(storage: Storage, root: str, log_known: int) -> dict[str, Any]:
-    names, log = list_or_none(storage, root), FileRun(storage, root, COMMIT_LOG)
+    names, log = names_in(storage, root), FileRun.found(storage, root, COMMIT_LOG)
     found: dict[str, Any] = {
         "stopped_cleanly": ABORT not in names,
         "log_files": len(log.starts),
-        "log_file_bytes": log.file_bytes,
+        "log_file_bytes": log.file_bytes if log.starts else 0,
         "log_begins_at": log.starts[0] if log.starts else 0,
         "log_ends_at": log_end(log, max(log_known, log.starts[0])) if log.starts else 0,
-        "index_files": len(list_or_none(storage, f"{root}/{INDEX}")),
+        "index_files": len(names_in(storage, f"{root}/{INDEX}")),
     }
     if CHECKPOINT in names:
-        checkpoint = decode_checkpoint(storage.read_file(f"{root}/{CHECKPOINT}"))
+        checkpoint = DataDir(storage, root).read_checkpoint()
         found |= {"log_timestamp": checkpoint.log_timestamp, "queue_timestamp": checkpoint.queue_timestamp}
     return found
 
 
-def _queue_row(topic: str, queue_id: int, run: FileRun) -> tuple[dict[str, Any], int]:
-    """And where in the log the last message of the queue ends."""
-    first, end, log_known = _bounds(run)
+def _queue_row(storage: Storage, root: str, topic: str, queue_id: int) -> tuple[dict[str, Any], int]:
+    """A row of the table, and where in the log the last message of the queue ends."""
+    files = FileRun.found(storage, root, f"{CONSUME_QUEUE}/{topic}/{queue_id}")
+    end = entries_end(files)
+    first = first_written(partial(read_entries, files), files.starts[0] // ENTRY_BYTES if files.starts else 0, end)
+    log_known = 0
+    if first < end:
+        offset, size, _ = ENTRY.unpack(read_entries(files, end - 1, 1))
+        log_known = offset + size
     row = {
         "topic": topic,
         "queue": queue_id,
         "min": first,
         "max": end,
         "messages": end - first,
-        "files": len(run.starts),
+        "files": len(files.starts),
     }
+    files.close()
     return row, log_known
-
-
-def _bounds(run: FileRun) -> tuple[int, int, int]:
-    """Queue offsets of the first and behind the last entry, by what is written in the first and last files; and where
-    the message of the last ends."""
-    first = end = run.starts[0] // ENTRY_BYTES if run.starts else 0
-    log_known = 0
-    if run.starts:
-        entries = list(ENTRY.iter_unpack(_written(run, run.starts[0], run.sizes[0])))
-        while first - end < len(entries) and entries[first - end][1] == 0x7FFFFFFF:
-            first += 1
-    for start, size in reversed(list(zip(run.starts, run.sizes, strict=True))):
-        entries = list(ENTRY.iter_unpack(_written(run, start, size)))
-        while entries and entries[-1][1] <= 0:
-            entries.pop()
-        if entries:
-            end = start // ENTRY_BYTES + len(entries)
-            log_known = entries[-1][0] + entries[-1][1] if entries[-1][1] != 0x7FFFFFFF else 0
-            break
-    run.close()
-    return first, max(first, end), log_known
-
-
-def _written(run: FileRun, start: int, size: int) -> bytes:
-    """Whole entries, without those at the end that are zeros."""
-    data = run.read(start, 0, size - size % ENTRY_BYTES).rstrip(b"\0")
-    return data + bytes(-len(data) % ENTRY_BYTES)
 
 
 def _group_rows(storage: Storage, root: str, ends: dict[tuple[str, int], int]) -> list[dict[str, Any]]:

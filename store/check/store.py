@@ -1,110 +1,191 @@
 """Is a store whole? Its log message by message, and everything else against the log (docs/store.md)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Final, Self
 
+from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.remoting.storage import Storage
-from lockstep.store.check.claims import StoreClaims
-from lockstep.store.check.files import (
-    CONFIG_BODIES,
-    Damage,
-    FileRun,
-    is_blank,
-    list_or_none,
-    queue_runs,
-    read_config,
-    scan_log,
-)
+from lockstep.store.check.files import CONFIG_BODIES, Damage, file_damage, read_config, scan_log
 from lockstep.store.check.index import IndexCheck
+from lockstep.store.data_dir import DataDir
+from lockstep.store.format.consume_queue import entries_end, read_entries
+from lockstep.store.format.files import FileRun, is_blank, names_in, queue_folders
 from lockstep.store.format.layout import (
     ABORT,
     CHECKPOINT,
     CHECKPOINT_BYTES,
+    CHECKPOINT_TIMES_BYTES,
     COMMIT_LOG,
     CONFIG,
     CONSUME_QUEUE,
     ENTRY,
     ENTRY_BYTES,
     PRE_BLANK,
-    decode_checkpoint,
+    Checkpoint,
 )
 from lockstep.store.format.record import LogRecord, is_torn
 
 __all__ = ["StoreCheck"]
 
-_READ_BYTES: Final = ENTRY_BYTES * 5_000
-_TOLD_EVERY_BYTES: Final = 256 * 1024 * 1024
+_ENTRIES_AT_ONCE: Final = 5000
+_PROGRESS_BYTES: Final = 256 * 1024 * 1024
 _MIB: Final = 1024 * 1024
 _PRE_BLANK: Final = ENTRY.unpack(PRE_BLANK)
 _PREPARED, _ROLLBACK, _TRANSACTION_MASK = 0x4, 0xC, 0xC
+_NEVER_DELETED: Final = frozenset({SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIVEN_UP_TOPIC})
+_DATE_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """What the small files of a store say about its log and queues.
+
+    Attributes:
+        log_begin: Where the log begins since its oldest files were deleted; None when it is not known.
+        queue_counts: Topic -> number of queues; None when no file says it.
+        entries_missing: Do the queues have fewer entries than the checkpoint counts? None when it counts none.
+    """
+
+    checkpoint: Checkpoint
+    crashed: bool
+    log_begin: int | None
+    queue_counts: Mapping[str, int] | None
+    entries_missing: bool | None
+
+    @classmethod
+    def read(cls, storage: Storage, root: str) -> Self:
+        """Raises OSError."""
+        folder = DataDir(storage, root)
+        checkpoint = folder.read_checkpoint()
+        return cls(
+            checkpoint,
+            ABORT in names_in(storage, root),
+            folder.read_log_begin(),
+            _queue_counts(storage, root),
+            _entries_missing(storage, root, checkpoint),
+        )
+
+    def missing_files(self, log: FileRun) -> Iterator[Damage]:
+        """Files before the first one that exists, which no broker deleted for their age."""
+        if self.log_begin is None or not log.starts:
+            return
+        for start in range(log.start_of(self.log_begin), log.starts[0], log.file_bytes):
+            yield Damage(log.name_of(start), 0, "is missing: the log began there, and it was not deleted for its age")
+
+    def has_queue_of(self, record: LogRecord) -> bool:
+        """Must the queue of this message exist? Not if its topic was deleted, or if a crash may have come before its
+        files were on the disk.
+        """
+        counts = self.queue_counts
+        if counts is not None and record.topic not in _NEVER_DELETED and record.queue_id >= counts.get(record.topic, 0):
+            return False
+        if self.entries_missing is not None:
+            assert self.checkpoint.log_offset is not None, "it counts entries up to there"
+            return self.entries_missing and record.offset < self.checkpoint.log_offset
+        return not self.crashed or record.store_timestamp <= self.checkpoint.safe_ms
+
+    def later_than(self, newest_ms: int) -> Iterator[Damage]:
+        """The checkpoint reports messages newer than the newest one. Of an empty log other checks report enough."""
+        if newest_ms and self.checkpoint.is_ahead_of(newest_ms):
+            says_ms = max(self.checkpoint.log_timestamp, self.checkpoint.queue_timestamp)
+            text = f"is of messages stored until {_date(says_ms)}, but the newest is of {_date(newest_ms)}"
+            yield Damage(CHECKPOINT, 0, text)
+
+
+def _queue_counts(storage: Storage, root: str) -> dict[str, int] | None:
+    try:
+        table = read_config(storage, root, "topics.json")
+    except (FileNotFoundError, ProtocolError):
+        return None
+    assert isinstance(table, TopicConfigWrapper)
+    return {one.topic_name: max(one.read_queue_nums, one.write_queue_nums) for one in table.topics}
+
+
+def _entries_missing(storage: Storage, root: str, checkpoint: Checkpoint) -> bool | None:
+    if checkpoint.log_offset is None:
+        return None
+    count = 0
+    for topic, queue_id in queue_folders(storage, root):
+        files = FileRun.found(storage, root, f"{CONSUME_QUEUE}/{topic}/{queue_id}")
+        count += entries_end(files, checkpoint.log_offset)
+        files.close()
+    return count != checkpoint.entry_count
+
+
+def _date(epoch_ms: int) -> str:
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=min(max(0, epoch_ms), _DATE_MS_MAX))
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 class _Queue:
-    """Entries of one queue, asked for in order of the log."""
+    """The entries of one queue, asked for in the order of the log."""
 
-    def __init__(self, run: FileRun) -> None:
-        self.run = run
+    def __init__(self, files: FileRun) -> None:
+        self.files = files
+        self._first = files.starts[0] // ENTRY_BYTES if files.starts else 0
         self._seen = bytearray()  # a byte an entry, from the first file on
-        self._buffer, self._buffer_start = b"", 0
+        self._buffer, self._buffer_first = b"", 0
 
     def mark(self, queue_offset: int) -> None:
-        """Its message was found."""
-        at = queue_offset - self.run.starts[0] // ENTRY_BYTES
+        """The message of this entry was found."""
+        at = queue_offset - self._first
         if at >= len(self._seen):
             self._seen.extend(bytes(max(at + 1, 2 * len(self._seen)) - len(self._seen)))
         self._seen[at] = 1
 
     def has_message(self, queue_offset: int) -> bool:
-        at = queue_offset - self.run.starts[0] // ENTRY_BYTES
+        at = queue_offset - self._first
         return at < len(self._seen) and self._seen[at] == 1
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
         """None where nothing was written."""
-        position = queue_offset * ENTRY_BYTES
-        if not self._buffer_start <= position <= self._buffer_start + len(self._buffer) - ENTRY_BYTES:
-            start = self.run.start_of(position)
-            if start is None:
-                return None
-            self._buffer = self.run.read(start, position - start, _READ_BYTES)
-            self._buffer_start = position
-        at = position - self._buffer_start
-        if len(self._buffer) < at + ENTRY_BYTES:
+        if not self.files.has(queue_offset * ENTRY_BYTES):
             return None
-        offset, size, tags_code = ENTRY.unpack_from(self._buffer, at)
+        if not self._buffer_first <= queue_offset < self._buffer_first + len(self._buffer) // ENTRY_BYTES:
+            self._buffer = read_entries(self.files, queue_offset, _ENTRIES_AT_ONCE)
+            self._buffer_first = queue_offset
+        offset, size, tags_code = ENTRY.unpack_from(self._buffer, (queue_offset - self._buffer_first) * ENTRY_BYTES)
         return (offset, size, tags_code) if size > 0 else None
 
+    def place(self, queue_offset: int) -> tuple[str, int]:
+        """(file, position in it) of an entry."""
+        position = queue_offset * ENTRY_BYTES
+        files = self.files
+        return (
+            (files.name_of(position), files.position_in_file(position))
+            if files.has(position)
+            else (files.name, position)
+        )
 
-def _entries(run: FileRun) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
-    """(start of the file, position in it, entry) of all there is room for, but for long stretches of nothing."""
-    for start, size in zip(run.starts, run.sizes, strict=True):
-        at, end = 0, size - size % ENTRY_BYTES
-        while (at := max(at, _entry_at(run.data_at(start, at)))) < end:
-            data = run.read(start, at, min(_READ_BYTES, end - at))
-            whole = data[: len(data) - len(data) % ENTRY_BYTES]
-            if not is_blank(whole):
-                for i, entry in enumerate(ENTRY.iter_unpack(whole)):
-                    yield start, at + i * ENTRY_BYTES, entry
-            at += max(ENTRY_BYTES, len(whole))
-    run.close()
-
-
-def _entry_at(position: int) -> int:
-    """Where the entry begins that a byte is of."""
-    return position - position % ENTRY_BYTES
+    def entries(self) -> Iterator[tuple[int, tuple[int, int, int]]]:
+        """(queue offset, entry) of all that the files hold, without long stretches of zeros."""
+        files = self.files
+        for start in files.starts:
+            at, end = start, files.end_of(start)
+            while (at := max(at, files.data_at(at, end) // ENTRY_BYTES * ENTRY_BYTES)) < end:
+                first = at // ENTRY_BYTES
+                data = read_entries(files, first, min(_ENTRIES_AT_ONCE, (end - at) // ENTRY_BYTES))
+                if not is_blank(data):
+                    yield from enumerate(ENTRY.iter_unpack(data), first)
+                at += max(ENTRY_BYTES, len(data))
+        files.close()
 
 
 @dataclass
 class StoreCheck:
-    """`run` finds all damage; the counts are of what it has looked at. Raises OSError of a folder it cannot read.
+    """Reads everything. The counts grow while `run` goes on.
 
-    `tell` gets lines for people while it takes long.
+    Attributes:
+        on_progress: Gets a line of text every 256 MiB of messages.
     """
 
     storage: Storage
     root: str
-    tell: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
     messages: int = 0
     log_bytes: int = 0
     entries: int = 0
@@ -112,40 +193,45 @@ class StoreCheck:
     _log_range: tuple[int, int] = (0, 0)
     _whole_end: int = 0
     _newest_ms: int = 0
-    _claims: StoreClaims = field(init=False)
+    _claims: _Claims = field(init=False)
 
     def run(self) -> Iterator[Damage]:
-        self._claims = StoreClaims.read(self.storage, self.root)
-        for topic, queue_id, run in queue_runs(self.storage, self.root):
-            self._queues[topic, queue_id] = _Queue(run)
-            yield from run.gaps()
+        """All damage. Raises OSError when the folder cannot be read."""
+        self._claims = _Claims.read(self.storage, self.root)
+        for topic, queue_id in queue_folders(self.storage, self.root):
+            yield from file_damage(self._open_queue(topic, queue_id).files)
         yield from self._check_log()
         for (topic, queue_id), queue in self._queues.items():
             yield from self._check_entries(topic, queue_id, queue)
         yield from self._check_configs()
         yield from self._check_checkpoint()
 
+    def _open_queue(self, topic: str, queue_id: int) -> _Queue:
+        files = FileRun.found(self.storage, self.root, f"{CONSUME_QUEUE}/{topic}/{queue_id}")
+        queue = self._queues[topic, queue_id] = _Queue(files)
+        return queue
+
     def _check_log(self) -> Iterator[Damage]:
-        if COMMIT_LOG not in list_or_none(self.storage, self.root):
+        names = names_in(self.storage, self.root)
+        if COMMIT_LOG not in names:
             yield Damage(COMMIT_LOG, 0, "is missing", not self._queues)
             return
-        log = FileRun(self.storage, self.root, COMMIT_LOG)
+        log = FileRun.found(self.storage, self.root, COMMIT_LOG)
         yield from self._claims.missing_files(log)
-        yield from log.gaps()
-        self._log_range = (log.starts[0] if log.starts else 0, log.end)
-        crashed = ABORT in list_or_none(self.storage, self.root)
-        index = IndexCheck(self.storage, self.root, self._log_range[0], crashed=crashed)
+        yield from file_damage(log)
+        if log.starts:
+            self._log_range = (log.starts[0], log.end_of(log.starts[-1]))
+        index = IndexCheck(self.storage, self.root, self._log_range[0], crashed=ABORT in names)
         for found in scan_log(log):
             if isinstance(found, Damage):
                 yield found
                 continue
-            record, _ = found
-            self._count(record, sum(log.sizes))
-            start = log.start_of(record.offset) or 0
-            if is_torn(record, record.offset - start):
-                yield Damage(log.name(start), record.offset - start, "the properties of the message are torn")
-            yield from self._check_queued(record)
-            yield from index.see(record)
+            self._count(found, sum(map(log.size_of, log.starts)))
+            position = log.position_in_file(found.offset)
+            if is_torn(found, position):
+                yield Damage(log.name_of(found.offset), position, "the properties of the message are torn")
+            yield from self._check_queued(found)
+            yield from index.see(found)
         yield from index.rest()
 
     def _count(self, record: LogRecord, total_bytes: int) -> None:
@@ -154,50 +240,43 @@ class StoreCheck:
         self._newest_ms = max(self._newest_ms, record.store_timestamp)
         before = self.log_bytes
         self.log_bytes += record.size_bytes
-        if before // _TOLD_EVERY_BYTES != self.log_bytes // _TOLD_EVERY_BYTES:
-            self.tell(f"{self.log_bytes // _MIB:,} of at most {total_bytes // _MIB:,} MiB of messages read")
+        if before // _PROGRESS_BYTES != self.log_bytes // _PROGRESS_BYTES:
+            self.on_progress(f"{self.log_bytes // _MIB:,} of at most {total_bytes // _MIB:,} MiB of messages read")
 
     def _check_queued(self, record: LogRecord) -> Iterator[Damage]:
         """That the message's entry is there."""
         if record.sys_flag & _TRANSACTION_MASK in (_PREPARED, _ROLLBACK):
             return
         queue = self._queues.get((record.topic, record.queue_id))
-        name = f"{CONSUME_QUEUE}/{record.topic}/{record.queue_id}"
         if queue is None:
-            self._queues[record.topic, record.queue_id] = queue = _Queue(FileRun(self.storage, self.root, name))
+            queue = self._open_queue(record.topic, record.queue_id)
             text = f"is missing: the log has a message of it at {record.offset}"
-            yield Damage(name, 0, text, unfinished=not self._claims.has_queue_of(record))
-        entry = queue.entry(record.queue_offset) if queue.run.starts else None
+            yield Damage(queue.files.name, 0, text, unfinished=not self._claims.has_queue_of(record))
+        entry = queue.entry(record.queue_offset)
         if entry is None:
-            if queue.run.starts:
-                position = record.queue_offset * ENTRY_BYTES
+            if queue.files.starts:
                 text = f"no entry {record.queue_offset} for the message at {record.offset} of the log"
-                yield Damage(*self._place(queue, position), text, unfinished=True)
+                yield Damage(*queue.place(record.queue_offset), text, unfinished=True)
             return
         queue.mark(record.queue_offset)
         if entry[:2] != (record.offset, record.size_bytes):
             text = f"entry {record.queue_offset} points at {entry[0]}, {entry[1]} bytes; its message stands at "
-            position = record.queue_offset * ENTRY_BYTES
-            yield Damage(*self._place(queue, position), f"{text}{record.offset} and has {record.size_bytes} bytes")
-
-    def _place(self, queue: _Queue, position: int) -> tuple[str, int]:
-        start = queue.run.start_of(position)
-        return (queue.run.folder, position) if start is None else (queue.run.name(start), position - start)
+            text += f"{record.offset} and has {record.size_bytes} bytes"
+            yield Damage(*queue.place(record.queue_offset), text)
 
     def _check_entries(self, topic: str, queue_id: int, queue: _Queue) -> Iterator[Damage]:
         """That every entry has its message, or had one that is deleted."""
         first_offset, end_offset = self._log_range
-        for start, position, entry in _entries(queue.run):
-            queue_offset = (start + position) // ENTRY_BYTES
+        for queue_offset, entry in queue.entries():
             offset, size, _ = entry
             if queue.has_message(queue_offset):
                 self.entries += 1
             elif (offset, size) != (0, 0) and entry != _PRE_BLANK and not 0 <= offset < first_offset:
                 text = f"entry {queue_offset} of {topic} queue {queue_id} points at {offset}, where no such message is"
-                yield Damage(queue.run.name(start), position, text, unfinished=offset >= end_offset)
+                yield Damage(*queue.place(queue_offset), text, unfinished=offset >= end_offset)
 
     def _check_configs(self) -> Iterator[Damage]:
-        names = list_or_none(self.storage, f"{self.root}/{CONFIG}")
+        names = names_in(self.storage, f"{self.root}/{CONFIG}")
         for name in CONFIG_BODIES:
             if name not in names:
                 continue
@@ -207,14 +286,13 @@ class StoreCheck:
                 yield Damage(f"{CONFIG}/{name}", 0, str(error))
 
     def _check_checkpoint(self) -> Iterator[Damage]:
-        names = list_or_none(self.storage, self.root)
-        if CHECKPOINT not in names:
+        if CHECKPOINT not in names_in(self.storage, self.root):
             return
-        found = self.storage.read_file(f"{self.root}/{CHECKPOINT}")
-        if len(found) < 24:
-            yield Damage(CHECKPOINT, len(found), f"ends before its times; {CHECKPOINT_BYTES} bytes are expected")
+        size = len(self.storage.read_file(f"{self.root}/{CHECKPOINT}"))
+        if size < CHECKPOINT_TIMES_BYTES:
+            yield Damage(CHECKPOINT, size, f"ends before its times; {CHECKPOINT_BYTES} bytes are expected")
         yield from self._claims.later_than(self._newest_ms)
-        safe_end = decode_checkpoint(found).log_offset or 0
+        safe_end = self._claims.checkpoint.log_offset or 0
         if safe_end > self._whole_end and safe_end != self._log_range[1]:  # there, the rest of the file is padding
             text = f"says that the log is whole up to {safe_end}, but its last message ends at {self._whole_end}"
             yield Damage(CHECKPOINT, 0, text)

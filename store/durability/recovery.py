@@ -13,9 +13,10 @@ from lockstep.protocol.codes import SysFlag
 from lockstep.remoting.logs import EventLog
 from lockstep.store.data_dir import DataDir
 from lockstep.store.durability.rewriting import copy_over
-from lockstep.store.file.beliefs import is_ahead, queues_are_whole
+from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.store import FileStore
-from lockstep.store.format.layout import CONSUME_QUEUE, Checkpoint
+from lockstep.store.format.files import queue_folders
+from lockstep.store.format.layout import FILE_END_BYTES, Checkpoint, encode_padding
 from lockstep.store.format.log_records import LogScan, next_record
 from lockstep.store.format.record import LogRecord, is_torn, parse_record
 
@@ -23,7 +24,6 @@ __all__ = ["Recovered", "Recovery"]
 
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _IN_QUEUES: Final = (0, int(SysFlag.TRANSACTION_COMMIT))  # the transaction types that consumers may see (wire.md 5)
-_CHECKPOINT_SLACK_MS: Final = 3000  # RocketMQ's own, for clocks that step
 _LAST_FILES: Final = 3  # that RocketMQ reads again after a clean end
 _TOLD_EVERY_BYTES: Final = 128 * 1024 * 1024
 _MIB: Final = 1024 * 1024
@@ -71,11 +71,11 @@ class Recovery:
         self._begin_log(safe)
         self._load_queues(safe)
         if checkpoint.log_offset != safe:
-            self._rebuild |= not queues_are_whole(store, safe)
+            self._rebuild |= not _queues_are_complete(store, safe)
         elif self._entries_below() != checkpoint.entry_count:
             self._rebuild = True
         end = self._read_all(safe) if self._rebuild else self._read_log(safe, safe)
-        if checkpoint.log_offset is None and is_ahead(checkpoint, store.last_timestamp):
+        if checkpoint.log_offset is None and checkpoint.is_ahead_of(store.last_timestamp):
             self._events.error(
                 "checkpoint_not_believed",
                 says_ms=max(checkpoint.log_timestamp, checkpoint.queue_timestamp),
@@ -123,10 +123,9 @@ class Recovery:
             return 0
         if not self._data_dir.crashed:
             return starts[-_LAST_FILES:][0]
-        until_ms = min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - _CHECKPOINT_SLACK_MS
         for start in reversed(starts):
             first = next(iter(LogScan(log.segments, start)), None)
-            if first is not None and 0 < first.store_timestamp <= until_ms:
+            if first is not None and 0 < first.store_timestamp <= checkpoint.safe_ms:
                 return start
         return starts[0]
 
@@ -152,25 +151,13 @@ class Recovery:
 
     def _load_queues(self, safe: int) -> None:
         store = self._store
-        root = f"{store.settings.folder}/{CONSUME_QUEUE}"
-        try:
-            topics = store.storage.list_dir(root)
-        except FileNotFoundError:
-            return
-        for topic in topics:
-            for name in self._list(f"{root}/{topic}"):
-                if not name.isdecimal():
-                    self._events.warning("this is no queue and is left alone", folder=f"{root}/{topic}/{name}")
-                    continue
-                store.new_queue(topic, int(name)).load(safe)
-                self._check_end(topic, int(name))
 
-    def _list(self, folder: str) -> list[str]:
-        try:
-            return self._store.storage.list_dir(folder)
-        except NotADirectoryError:
-            self._events.warning("this is no topic and is left alone", file=folder)
-            return []
+        def on_stray(path: str) -> None:
+            self._events.warning("stray_path_ignored", path=path, allowed="consumequeue/TOPIC/QUEUE_ID")
+
+        for topic, queue_id in queue_folders(store.storage, store.settings.folder, on_stray):
+            store.new_queue(topic, queue_id).load(safe)
+            self._check_end(topic, queue_id)
 
     def _check_end(self, topic: str, queue_id: int) -> None:
         """Entries at the end that point to no message of the queue are damage: the queue ends before them."""
@@ -278,3 +265,32 @@ class Recovery:
                     return written_end - end
                 written_end = at + len(piece)
         return written_end - end
+
+
+def _queues_are_complete(store: FileStore, end: int) -> bool:
+    """Have the queues every message of the log's files below `end`? They tell how many bytes of each file are of
+    messages, and there the mark must stand that ends the file. Messages of deleted topics are missed, too.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    segments = store.log.segments
+    queues = list(store.queues.values())
+    firsts = [queue.min_offset for queue in queues]
+    for start in segments.starts:
+        file_end = start + segments.file_bytes
+        if file_end > end:
+            return True
+        message_bytes = 0
+        for number, queue in enumerate(queues):
+            first, firsts[number] = firsts[number], _first_from(queue, file_end)
+            message_bytes += store.stored_bytes(queue.topic, queue.queue_id, first, firsts[number])
+        at = start + message_bytes
+        if at > file_end - FILE_END_BYTES or store.log.read(at, FILE_END_BYTES) != encode_padding(file_end - at):
+            return False
+    return True
+
+
+def _first_from(queue: FileQueue, log_offset: int) -> int:
+    """The queue offset of the first message that stands there or behind."""
+    return queue.min_offset + bisect_left(queue, log_offset)

@@ -1,30 +1,22 @@
 """The log that all messages of a broker stand in, in files (wire.md 5)."""
 
-import struct
 from collections.abc import Iterator
-from typing import Final
 
-from lockstep.protocol.codes import SysFlag
-from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.file.segments import Segments
 from lockstep.store.format.layout import COMMIT_LOG, FILE_END_BYTES, encode_padding
 from lockstep.store.format.log_records import next_record, record_starts
-from lockstep.store.format.record import parse_record
+from lockstep.store.format.record import STORED_AT_BYTES, parse_record, size_at, stored_at
 
 __all__ = ["FileLog"]
-
-_HEAD = struct.Struct(">iI20xq")  # totalSize, magic, and behind four more fields the physicalOffset
-_SYS_FLAG_AT: Final = 36
-_TIMES = struct.Struct(">i16xq4xq")  # sysFlag, and storeTimestamp as it stands behind a bornHost of 4 bytes and of 16
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
 
 
 class FileLog:
     """Addressed by commit log offset. `synced_offset`: up to where it survives the death of the machine."""
 
     def __init__(self, storage: Storage, folder: str, file_bytes: int) -> None:
-        self.segments = Segments(storage, f"{folder}/{COMMIT_LOG}", file_bytes)
+        self.segments = Segments(storage, folder, COMMIT_LOG, file_bytes)
         self.max_offset = 0
         self.synced_offset = 0
         self.min_offset = 0
@@ -117,8 +109,8 @@ class FileLog:
         left_bytes = self.segment_end(offset) - offset
         if left_bytes < MESSAGE_OVERHEAD_BYTES:
             return None
-        size, magic, stands_at = _HEAD.unpack(self.read(offset, _HEAD.size))
-        if magic != MESSAGE_MAGIC or stands_at != offset or not MESSAGE_OVERHEAD_BYTES <= size <= left_bytes:
+        size = size_at(self.read(offset, MESSAGE_OVERHEAD_BYTES), offset, left_bytes)
+        if size is None:
             return None
         message = self.read(offset, size)
         return None if isinstance(parse_record(message, 0, offset), str) else message
@@ -133,12 +125,7 @@ class FileLog:
 
     def store_timestamp(self, offset: int) -> int:
         """Epoch ms when the message there was stored. Raises OSError."""
-        times = self.read(offset + _SYS_FLAG_AT, _TIMES.size)
-        if len(times) < _TIMES.size:
-            return 0
-        sys_flag, behind_v4, behind_v6 = _TIMES.unpack(times)
-        timestamp: int = behind_v6 if sys_flag & _BORN_V6 else behind_v4
-        return timestamp
+        return stored_at(self.read(offset, STORED_AT_BYTES))
 
     def after_damage(self, offset: int, end: int) -> int:
         """Where the next message behind `offset`, at which none begins, does; `end` when there is none before it."""

@@ -1,35 +1,17 @@
 """The index of one queue, in files of 20-byte entries (wire.md 5): the i-th message is the i-th entry."""
 
 from bisect import bisect_left
-from collections.abc import Callable
 from typing import Final
 
 from lockstep.remoting.storage import Storage
 from lockstep.store.base import QueueEntry
 from lockstep.store.file.segments import Segments
+from lockstep.store.format.consume_queue import entries_end, first_written, next_log_offset, read_entries
 from lockstep.store.format.layout import CONSUME_QUEUE, ENTRY, ENTRY_BYTES, PRE_BLANK
 
-__all__ = ["FileQueue", "next_log_offset"]
+__all__ = ["FileQueue"]
 
 _TAIL_BYTES_MAX: Final = 64 * 1024
-_SCAN_BYTES: Final = ENTRY_BYTES * 50_000
-_FORWARD_ENTRIES: Final = 1000
-_NOWHERE: Final = 2**63 - 1
-
-
-def next_log_offset(read: Callable[[int, int], bytes], end: int, at: int) -> int:
-    """Where the log has the message of entry `at`, or of the first behind it, below `end`, that is not of nothing.
-
-    A place behind everything when there is none. `read` gets an entry's number and how many. Raises OSError.
-    """
-    count = 1
-    while at < end:
-        for offset, size, _ in ENTRY.iter_unpack(read(at, min(count, end - at))):
-            if size > 0 and offset >= 0:
-                found: int = offset
-                return found
-        at, count = at + count, _FORWARD_ENTRIES
-    return _NOWHERE
 
 
 class FileQueue:
@@ -42,7 +24,7 @@ class FileQueue:
     """
 
     def __init__(self, storage: Storage, folder: str, topic: str, queue_id: int, file_bytes: int) -> None:
-        self.segments = Segments(storage, f"{folder}/{CONSUME_QUEUE}/{topic}/{queue_id}", file_bytes)
+        self.segments = Segments(storage, folder, f"{CONSUME_QUEUE}/{topic}/{queue_id}", file_bytes)
         self.topic = topic
         self.queue_id = queue_id
         self.min_offset = 0
@@ -136,9 +118,7 @@ class FileQueue:
         tail_offset = self._tail_offset
         parts = []
         if queue_offset < tail_offset:
-            written_end = min(end, tail_offset) * ENTRY_BYTES
-            for start, piece_end in self.segments.pieces(queue_offset * ENTRY_BYTES, written_end):
-                parts.append(self.segments.read(start, piece_end - start))
+            parts.append(read_entries(self.segments, queue_offset, min(end, tail_offset) - queue_offset))
             queue_offset = tail_offset
         if end > queue_offset:
             low = (queue_offset - tail_offset) * ENTRY_BYTES
@@ -164,26 +144,8 @@ class FileQueue:
         starts = self.segments.starts
         if not starts:
             return
-        self.end_at(self.segments.end // ENTRY_BYTES)
         self.min_offset = starts[0] // ENTRY_BYTES
-        self.end_at(self._end_of_good(log_end))
-
-    def _end_of_good(self, log_end: int) -> int:
-        """Behind the last entry of a message below `log_end`: found in the last file that begins with such a one."""
-        for start in reversed(self.segments.starts):
-            first = start // ENTRY_BYTES
-            last = (start + self.segments.file_bytes) // ENTRY_BYTES
-            end = first
-            for at in range(first, last, _SCAN_BYTES // ENTRY_BYTES):
-                chunk = self.read(at, min(_SCAN_BYTES // ENTRY_BYTES, last - at))
-                for i, (offset, size, _) in enumerate(ENTRY.iter_unpack(chunk), at):
-                    if size > 0 and 0 <= offset < log_end:
-                        end = i + 1
-                if not chunk.strip(b"\0"):
-                    break
-            if end > first:
-                return end
-        return self.segments.starts[0] // ENTRY_BYTES
+        self.end_at(entries_end(self.segments, log_end))
 
     def end_at(self, queue_offset: int) -> None:
         """The next entry is of `queue_offset`; what the files have from there on means nothing."""
@@ -211,18 +173,8 @@ class FileQueue:
             self.segments.delete_before(min(self.min_offset, self._tail_offset) * ENTRY_BYTES)
 
     def skip_blank(self) -> None:
-        """Entries at the beginning that were never of a message (wire.md 5) are not there."""
-        chunk = 1000
-        while self.min_offset < self.max_offset:
-            entries = ENTRY.iter_unpack(self.read(self.min_offset, chunk))
-            blank = 0
-            for offset, size, _ in entries:
-                if size != 0x7FFFFFFF or offset:
-                    break
-                blank += 1
-            self.min_offset += blank
-            if blank < chunk:
-                return
+        """Blanks before the first entry are not part of the queue (wire.md 5)."""
+        self.min_offset = first_written(self.read, self.min_offset, self.max_offset)
 
     def delete(self) -> None:
         """Raises OSError."""

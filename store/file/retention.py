@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from lockstep.remoting.storage import Storage
 from lockstep.store.file.log import FileLog
-from lockstep.store.file.queue import FileQueue, next_log_offset
+from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.segments import Segments
 from lockstep.store.file.store import FileStore
-from lockstep.store.format.layout import ENTRY_BYTES
+from lockstep.store.format.consume_queue import next_log_offset, read_entries
 
 __all__ = ["Plan", "QueueLook", "Retention", "RetentionLimits", "delete_files", "first_kept"]
 
@@ -115,7 +115,7 @@ def first_kept(plan: Plan) -> list[int]:
     for look in plan.queues:
         try:
             entries = range(look.first, look.end)
-            read = partial(_read_entries, look.segments)
+            read = partial(read_entries, look.segments)
             at = bisect_left(entries, plan.log_offset, key=partial(next_log_offset, read, look.end))
             found.append(look.first + at)
         except FileNotFoundError:
@@ -123,11 +123,6 @@ def first_kept(plan: Plan) -> list[int]:
         finally:
             look.segments.close()
     return found
-
-
-def _read_entries(segments: Segments, first: int, count: int) -> bytes:
-    pieces = segments.pieces(first * ENTRY_BYTES, (first + count) * ENTRY_BYTES)
-    return b"".join([segments.read(start, end - start) for start, end in pieces])
 
 
 def delete_files(storage: Storage, paths: Sequence[str]) -> list[str]:

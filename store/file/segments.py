@@ -1,44 +1,31 @@
-"""A run of bytes in files of one size, each named by the position of its first byte (RocketMQ's mapped files)."""
+"""Files of one size that are written to (RocketMQ's mapped files): create, write, sync, truncate, delete."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
 
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.errors import StoreUnusable
-from lockstep.store.format.layout import file_name, parse_file_name
+from lockstep.store.format.files import FileRun
 
 __all__ = ["Segments"]
 
 
-class Segments:
-    """Positions count from the beginning of the first file there ever was. A read or write stays within one file.
+class Segments(FileRun):
+    """A run of files that is written to. Each file has its full size; unwritten bytes read as zeros."""
 
-    Files always have their full size; what was not written reads as zeros. `starts`: the positions they begin at.
-    """
-
-    def __init__(self, storage: Storage, folder: str, file_bytes: int) -> None:
-        self._storage = storage
-        self.folder = folder
-        self.file_bytes = file_bytes
-        self.starts: list[int] = []
-        self._files: dict[int, StoredFile] = {}
+    def __init__(self, storage: Storage, root: str, name: str, file_bytes: int) -> None:
+        super().__init__(storage, root, name, file_bytes)
         self._dirty: dict[int, None] = {}
         self._new_names = False
 
     def twin(self) -> "Segments":
-        """The same files, to be opened and closed for itself: another thread has one of its own."""
-        twin = Segments(self._storage, self.folder, self.file_bytes)
+        """The same files with handles of their own, for another thread."""
+        twin = Segments(self._storage, self._root, self.name, self.file_bytes)
         twin.starts = list(self.starts)
         return twin
 
     def load(self) -> None:
         """See which files are there. Raises StoreUnusable when they cannot be such a run, OSError when unreadable."""
-        try:
-            names = self._storage.list_dir(self.folder)
-        except FileNotFoundError:
-            return
-        found = [(position, name) for name in names if (position := parse_file_name(name)) is not None]
-        self.starts = sorted(position for position, _ in found)
+        self.starts = self.list_starts()
         for start in self.starts:
             if start % self.file_bytes:
                 raise StoreUnusable(
@@ -61,40 +48,7 @@ class Segments:
         self.file(start).set_size(self.file_bytes)  # what is missing reads as zeros, and is found to be damaged
         self._dirty[start] = None
 
-    # Names ---------------------------------------------------------------------------------------------------
-
-    def path_of(self, position: int) -> str:
-        """The file that holds a position, there or not."""
-        return f"{self.folder}/{file_name(self.start_of(position))}"
-
-    def start_of(self, position: int) -> int:
-        return position - position % self.file_bytes
-
-    def position_in_file(self, position: int) -> int:
-        return position % self.file_bytes
-
-    def has(self, position: int) -> bool:
-        index = bisect_right(self.starts, position) - 1
-        return index >= 0 and position < self.starts[index] + self.file_bytes
-
-    @property
-    def has_holes(self) -> bool:
-        """A file between others is missing."""
-        return bool(self.starts) and self.end - self.starts[0] != len(self.starts) * self.file_bytes
-
-    @property
-    def end(self) -> int:
-        """Where the last file ends; 0 without one."""
-        return self.starts[-1] + self.file_bytes if self.starts else 0
-
     # Bytes ---------------------------------------------------------------------------------------------------
-
-    def file(self, start: int) -> StoredFile:
-        """The open file that begins there. Raises OSError."""
-        file = self._files.get(start)
-        if file is None:
-            file = self._files[start] = self._storage.open_file(self.path_of(start))
-        return file
 
     def add(self, start: int) -> StoredFile:
         """Make the file that begins there, if it is not there yet. Raises OSError."""
@@ -111,29 +65,12 @@ class Segments:
         self._new_names = True
         return file
 
-    def read(self, position: int, size_bytes: int) -> bytes:
-        """Zeros for a file that is not there. Raises OSError."""
-        start = position - position % self.file_bytes
-        file = self._files.get(start)
-        if file is None:
-            if not self.has(position):
-                return bytes(size_bytes)
-            file = self.file(start)
-        return file.read_at(position - start, size_bytes)
-
     def write(self, position: int, data: bytes | memoryview) -> None:
         """Makes the file when it is not there. Raises OSError."""
         start = position - position % self.file_bytes
         file = self._files.get(start) or self.add(start)
         self._dirty[start] = None
         file.write_at(position - start, data)
-
-    def pieces(self, position: int, end: int) -> Iterator[tuple[int, int]]:
-        """[position, end) cut where files end."""
-        while position < end:
-            piece_end = min(end, self.start_of(position) + self.file_bytes)
-            yield position, piece_end
-            position = piece_end
 
     # The disk ------------------------------------------------------------------------------------------------
 
@@ -215,8 +152,3 @@ class Segments:
         """Close files that have nothing to sync; the next access opens them again."""
         for start in [start for start in self._files if start not in self._dirty]:
             self._files.pop(start).close()
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()

@@ -1,18 +1,36 @@
 """A file of keys: a table of slots by the hash of `TOPIC#KEY`, each the head of a chain of items (docs/store.md)."""
 
 import struct
+import sys
+from array import array
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lockstep.protocol.filter import java_string_hash
+from lockstep.protocol.properties import KEYS, UNIQ_KEY, decode_properties
+from lockstep.remoting.storage import StoredFile
 
-__all__ = ["INDEX_HEADER", "INDEX_ITEM", "INDEX_SLOT", "IndexHeader", "IndexItem", "index_keys", "key_hash"]
+__all__ = [
+    "INDEX_HEADER",
+    "INDEX_ITEM",
+    "INDEX_SLOT",
+    "IndexHeader",
+    "IndexItem",
+    "items_position",
+    "key_hash",
+    "keys_of",
+    "read_header",
+    "read_items",
+    "read_slots",
+]
 
 INDEX_HEADER: Final = struct.Struct(">qqqqii")
 INDEX_SLOT: Final = struct.Struct(">i")
 INDEX_ITEM: Final = struct.Struct(">iqii")
 _INT_MAX: Final = 0x7FFFFFFF
 _OWN_UNITS: Final = 12  # of a UNIQ_KEY: its time and counter
+_ITEMS_AT_ONCE: Final = 50_000
 
 
 class IndexHeader(NamedTuple):
@@ -45,6 +63,35 @@ def key_hash(topic: str, key: str) -> int:
     return found if found <= _INT_MAX else 0
 
 
-def index_keys(unique_key: str | None, keys: str | None) -> list[str]:
-    """Under what a message is entered, in this order."""
-    return [key for key in (unique_key, *(keys or "").split(" ")) if key]
+def keys_of(properties: bytes) -> list[str]:
+    """The keys under which a message is indexed, in this order: its UNIQ_KEY, then each word of KEYS."""
+    found = decode_properties(properties.decode("utf-8", "replace"))
+    return [key for key in (found.get(UNIQ_KEY), *found.get(KEYS, "").split(" ")) if key]
+
+
+def items_position(slot_count: int) -> int:
+    """Where item 0 stands in a file."""
+    return INDEX_HEADER.size + slot_count * INDEX_SLOT.size
+
+
+def read_header(file: StoredFile) -> IndexHeader | None:
+    """None when the file is shorter than a header. Raises OSError."""
+    head = file.read_at(0, INDEX_HEADER.size)
+    return IndexHeader(*INDEX_HEADER.unpack(head)) if len(head) == INDEX_HEADER.size else None
+
+
+def read_slots(file: StoredFile, first: int, count: int) -> "array[int]":
+    """The newest item of each of these slots. Raises OSError."""
+    slots = array("i", file.read_at(items_position(first), count * INDEX_SLOT.size))
+    if sys.byteorder == "little":
+        slots.byteswap()
+    return slots
+
+
+def read_items(file: StoredFile, slot_count: int, first: int, end: int) -> Iterator[IndexItem]:
+    """Items [first, end), as far as the file has them. Raises OSError."""
+    for at in range(first, end, _ITEMS_AT_ONCE):
+        count = min(_ITEMS_AT_ONCE, end - at)
+        data = file.read_at(items_position(slot_count) + at * INDEX_ITEM.size, count * INDEX_ITEM.size)
+        for fields in INDEX_ITEM.iter_unpack(data[: len(data) - len(data) % INDEX_ITEM.size]):
+            yield IndexItem(*fields)

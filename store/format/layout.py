@@ -15,8 +15,10 @@ from typing import Final, NamedTuple
 
 __all__ = [
     "ABORT",
+    "BLANK_SIZE",
     "CHECKPOINT",
     "CHECKPOINT_BYTES",
+    "CHECKPOINT_TIMES_BYTES",
     "COMMIT_LOG",
     "CONFIG",
     "CONSUME_QUEUE",
@@ -50,16 +52,19 @@ LOG_BEGIN: Final = "logBegin.json"
 _NAME_DIGITS: Final = 20
 ENTRY: Final = struct.Struct(">qiq")  # commit log offset, size in bytes, tag hash or time of delivery
 ENTRY_BYTES: Final = ENTRY.size
-PRE_BLANK: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)  # fills a queue's first file before the offset that it begins with
+BLANK_SIZE: Final = 0x7FFFFFFF
+PRE_BLANK: Final = ENTRY.pack(0, BLANK_SIZE, 0)  # fills a queue's first file before its first entry
 PADDING_MAGIC: Final = 0xCBD43194
 _PADDING: Final = struct.Struct(">iI")
 FILE_END_BYTES: Final = _PADDING.size  # every file of the log keeps room for the mark that ends it
 
 CHECKPOINT_BYTES: Final = 4096
 _TIMES: Final = struct.Struct(">qqq")
+CHECKPOINT_TIMES_BYTES: Final = _TIMES.size
 _POSITION: Final = struct.Struct(">8sqqqqqqI")
 _POSITION_AT: Final = CHECKPOINT_BYTES - _POSITION.size
 _POSITION_MARK: Final = b"LOCKSTEP"
+_SLACK_MS: Final = 3000  # RocketMQ's own, for clocks that step
 
 
 def file_name(position: int) -> str:
@@ -90,6 +95,23 @@ class Checkpoint(NamedTuple):
     log_offset: int | None = None
     index_offset: int | None = None
     entry_count: int | None = None
+
+    @property
+    def is_of_apache(self) -> bool:
+        """Apache's broker wrote it last."""
+        return self.log_offset is None and any(self[:3])
+
+    @property
+    def safe_ms(self) -> int:
+        """Messages that were stored until then are on the disk, with the entries of their queues."""
+        return min(self.log_timestamp, self.queue_timestamp) - _SLACK_MS
+
+    def is_ahead_of(self, last_ms: int) -> bool:
+        """Does it report messages newer than the newest one, which was stored at `last_ms`?
+
+        Then these are lost, or the times were never true; its times of queues and keys cannot be used either.
+        """
+        return max(self.log_timestamp, self.queue_timestamp) > last_ms + _SLACK_MS
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:

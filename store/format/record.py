@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
 
-__all__ = ["LogRecord", "is_torn", "parse_record"]
+__all__ = ["STORED_AT_BYTES", "LogRecord", "is_torn", "parse_record", "size_at", "stored_at"]
 
 _HEAD: Final = struct.Struct(">iIii4xqqi")  # size, magic, crc, queue id, queue offset, log offset, sysFlag
+_STAMP: Final = struct.Struct(">36xi16xq4xq")  # sysFlag; storeTimestamp behind a bornHost of 4 bytes, and of 16
 _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
@@ -20,6 +21,27 @@ _STORE_TIMESTAMP_AT: Final = 56
 _BODY_LENGTH_AT: Final = 84
 _CRC_MASK: Final = 0x7FFFFFFF
 _SECTOR_BYTES: Final = 512
+STORED_AT_BYTES: Final = _STAMP.size
+
+
+def size_at(head: bytes, offset: int, size_max: int) -> int | None:
+    """The size of the message that begins at commit log offset `offset`; None when none of at most `size_max` does.
+
+    Args:
+        head: Its first bytes, as many as the smallest message has.
+    """
+    size, magic, _, _, _, stands_at, _ = _HEAD.unpack_from(head)
+    fits = magic == MESSAGE_MAGIC and stands_at == offset and MESSAGE_OVERHEAD_BYTES <= size <= size_max
+    return size if fits else None
+
+
+def stored_at(head: bytes) -> int:
+    """Epoch ms when a message was stored, by its first `STORED_AT_BYTES` bytes; 0 where they are cut off."""
+    if len(head) < STORED_AT_BYTES:
+        return 0
+    sys_flag, behind_v4, behind_v6 = _STAMP.unpack(head)
+    timestamp: int = behind_v6 if sys_flag & _BORN_V6 else behind_v4
+    return timestamp
 
 
 class LogRecord(NamedTuple):

@@ -9,14 +9,16 @@ from typing import Final
 
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.properties import KEYS, UNIQ_KEY, decode_properties
+from lockstep.protocol.properties import KEYS, UNIQ_KEY
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.file.log import FileLog
-from lockstep.store.format.index import index_keys, key_hash
+from lockstep.store.format.files import names_in
+from lockstep.store.format.index import key_hash, keys_of
 from lockstep.store.format.layout import INDEX
-from lockstep.store.format.log_records import LogScan, word_places
+from lockstep.store.format.log_records import LogScan
 from lockstep.store.format.record import LogRecord
 from lockstep.store.keys.index_file import IndexFile
+from lockstep.store.keys.search import find_key
 
 __all__ = ["KeyIndex"]
 
@@ -59,12 +61,8 @@ class KeyIndex:
 
         After a crash files that were written to since are not to be trusted: they are made anew. Raises OSError.
         """
-        try:
-            names = self._storage.list_dir(self._folder)
-        except FileNotFoundError:
-            names = []
         self.indexed_offset = indexed_offset or self._log.min_offset
-        for name in names:
+        for name in names_in(self._storage, self._folder):
             if len(name) == _NAME_DIGITS and name.isdecimal():
                 self._load(name, indexed_offset, indexed_timestamp, crashed)
         if indexed_offset is None and self._files and not crashed:
@@ -124,8 +122,7 @@ class KeyIndex:
         self.indexed_timestamp = record.store_timestamp
         if record.sys_flag & _TRANSACTION == _ROLLED_BACK:
             return
-        properties = decode_properties(record.properties.decode("utf-8", "replace"))
-        for key in index_keys(properties.get(UNIQ_KEY), properties.get(KEYS)):
+        for key in keys_of(record.properties):
             if not self._files or self._files[-1].is_full:
                 self._add(record.store_timestamp)
             self._files[-1].put(key_hash(record.topic, key), record.offset, record.store_timestamp)
@@ -198,13 +195,17 @@ class KeyIndex:
             yield from file.offsets_of(wanted)
 
     def _not_entered(self, key: str, log_end: int) -> Iterator[int]:
-        """Messages that hold the key as a word: sought in so much of the log as does not keep others waiting."""
-        word = key.encode("utf-8", "replace")
+        """Messages that may have the key and are not in the index yet, newest first: by a search of the log's end.
+
+        The search is limited, so that other requests do not wait for long.
+        """
+        segments, wanted = self._log.segments, key.encode("utf-8", "replace")
         start = max(self.indexed_offset, self._log.min_offset, log_end - _SEARCHED_BYTES_MAX)
         found_at = log_end
-        for at in word_places(self._log.segments, word, start, log_end):
-            if at < found_at:
-                offset = self._log.message_around(at)
-                if offset is not None:
-                    found_at = offset
-                    yield offset
+        for piece_start, piece_end in reversed(list(segments.pieces(start, log_end))):
+            for at in find_key(segments.read, wanted, piece_start, piece_end):
+                if at < found_at:
+                    offset = self._log.message_around(at)
+                    if offset is not None:
+                        found_at = offset
+                        yield offset

@@ -1,17 +1,24 @@
 """One file of keys: slots, each the head of a chain of items (docs/store.md)."""
 
-import sys
-from array import array
 from collections.abc import Iterator
 from typing import Final
 
 from lockstep.remoting.storage import Storage, StoredFile
-from lockstep.store.format.index import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, IndexHeader, IndexItem
+from lockstep.store.format.index import (
+    INDEX_HEADER,
+    INDEX_ITEM,
+    INDEX_SLOT,
+    IndexHeader,
+    items_position,
+    read_header,
+    read_items,
+    read_slots,
+)
 
 __all__ = ["IndexFile"]
 
 _SECONDS_MAX: Final = 0x7FFFFFFF
-_SLOTS_BYTES: Final = 1024 * 1024
+_SLOTS_AT_ONCE: Final = 256 * 1024
 _EMPTY: Final = IndexHeader(0, 0, 0, 0, 0, 1)
 
 
@@ -24,7 +31,7 @@ class IndexFile:
         self._storage = storage
         self._slot_count = slot_count
         self._item_count = item_count
-        self._items_at = INDEX_HEADER.size + slot_count * INDEX_SLOT.size
+        self._items_at = items_position(slot_count)
         self._file: StoredFile | None = None
         self._new_items = bytearray()
         self._new_slots: dict[int, int] = {}
@@ -41,10 +48,9 @@ class IndexFile:
     def load(self) -> bool:
         """False when it cannot be such a file. Raises OSError."""
         file = self._open()
-        head = file.read_at(0, INDEX_HEADER.size)
-        if len(head) < INDEX_HEADER.size:
+        header = read_header(file)
+        if header is None:
             return False
-        header = IndexHeader(*INDEX_HEADER.unpack(head))
         self.header = header._replace(next_item=max(1, header.next_item))
         self._first_new = self.header.next_item
         fits = file.size_bytes() == self._items_at + self._item_count * INDEX_ITEM.size
@@ -54,14 +60,10 @@ class IndexFile:
         """Does a slot begin with an item that the header does not count yet? Raises OSError."""
         if self.is_full:
             return False
-        file, end = self._open(), self._items_at
-        for at in range(INDEX_HEADER.size, end, _SLOTS_BYTES):
-            slots = array("i", file.read_at(at, min(_SLOTS_BYTES, end - at)))
-            if sys.byteorder == "little":
-                slots.byteswap()
-            if max(slots) >= self.header.next_item:
-                return True
-        return False
+        file = self._open()
+        firsts = range(0, self._slot_count, _SLOTS_AT_ONCE)
+        pieces = (read_slots(file, first, min(_SLOTS_AT_ONCE, self._slot_count - first)) for first in firsts)
+        return any(max(slots) >= self.header.next_item for slots in pieces)
 
     def _open(self) -> StoredFile:
         if self._file is None:
@@ -96,9 +98,7 @@ class IndexFile:
     def _slot(self, slot: int) -> int:
         if slot in self._new_slots:
             return self._new_slots[slot]
-        data = self._open().read_at(INDEX_HEADER.size + slot * INDEX_SLOT.size, INDEX_SLOT.size)
-        value: int = INDEX_SLOT.unpack(data)[0]
-        return value
+        return read_slots(self._open(), slot, 1)[0]
 
     def write_out(self) -> None:
         """Raises OSError; what was put waits on then."""
@@ -107,7 +107,7 @@ class IndexFile:
         file = self._open()
         file.write_at(self._items_at + self._first_new * INDEX_ITEM.size, self._new_items)
         for slot, item in self._new_slots.items():
-            file.write_at(INDEX_HEADER.size + slot * INDEX_SLOT.size, INDEX_SLOT.pack(item))
+            file.write_at(items_position(slot), INDEX_SLOT.pack(item))
         file.write_at(0, INDEX_HEADER.pack(*self.header))
         self._new_items.clear()
         self._new_slots.clear()
@@ -118,8 +118,7 @@ class IndexFile:
         """Of messages with such a key, the newest first. Raises OSError."""
         file, item = self._open(), self._slot(key_hash % self._slot_count)
         while 0 < item < self.header.next_item:
-            data = file.read_at(self._items_at + item * INDEX_ITEM.size, INDEX_ITEM.size)
-            found = IndexItem(*INDEX_ITEM.unpack(data))
+            (found,) = read_items(file, self._slot_count, item, item + 1)
             if found.key_hash == key_hash:
                 yield found.offset
             if found.previous >= item:

@@ -46,7 +46,7 @@ def _bounds(log: CommitLog, queue: ConsumeQueue, begin_timestamp: int, end_times
 def _candidates(log: CommitLog, queues: Sequence[ConsumeQueue], needle: bytes, start: int, end: int) -> Iterator[bytes]:
     """Messages of these queues that hold the needle as a word, each once, the newest first."""
     seen = end
-    for at in log.find_word(needle, start, end):
+    for at in log.find_key(needle, start, end):
         if at < seen:
             for queue in queues:
                 i = bisect_right(queue.commit_log_offsets, at) - 1

@@ -4,23 +4,15 @@ Segments are fixed when made and never resize. They are anonymous mappings, so a
 message on, and an idle broker stays small. When the limit is reached the oldest segment is used again.
 """
 
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from mmap import mmap
-from typing import Final
 
-from lockstep.protocol.codes import SysFlag
-from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
-from lockstep.store.keys.words import words_in
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
+from lockstep.store.format.record import STORED_AT_BYTES, size_at, stored_at
+from lockstep.store.keys.search import find_key
 
 __all__ = ["CommitLog"]
-
-_SEARCH_PIECE_BYTES: Final = 1024 * 1024
-_HEAD = struct.Struct(">iI20xq")  # totalSize, magic, and behind four more fields the physicalOffset
-_SYS_FLAG_AT: Final = 36
-_TIMES = struct.Struct(">i16xq4xq")  # sysFlag, and storeTimestamp as it stands behind a bornHost of 4 bytes and of 16
-_BORN_V6: Final = int(SysFlag.BORN_HOST_V6)
 
 
 class _Segment:
@@ -94,19 +86,10 @@ class CommitLog:
         start = commit_log_offset - segment.start
         return segment.buffer[start : start + size_bytes]
 
-    def find_word(self, word: bytes, start: int, end: int) -> Iterator[int]:
-        """Where `word` stands as a word of some property in [start, end), the newest place first.
-
-        A plain search of memory: nothing is spent on a message that nobody asks for. Bodies may hold it too.
-        """
+    def find_key(self, key: bytes, start: int, end: int) -> Iterator[int]:
+        """Positions in [start, end) that may hold `key` as a whole key, newest first."""
         for segment in reversed(self._segments):
-            low, high = max(start, segment.start), min(end, segment.end)
-            while high > low:
-                piece_start = max(low, high - _SEARCH_PIECE_BYTES)
-                piece_end = min(high + len(word), end, segment.end)  # one more, to see what ends the word
-                piece = segment.buffer[piece_start - segment.start : piece_end - segment.start]
-                yield from (piece_start + at for at in reversed(words_in(piece, word)))
-                high = piece_start + 1 if piece_start > low else low  # the first byte is seen with what stands before
+            yield from find_key(self.read, key, max(start, segment.start), min(end, segment.end))
 
     def segment_end(self, commit_log_offset: int) -> int:
         """Up to which offset a `read` from `commit_log_offset` may go."""
@@ -119,16 +102,12 @@ class CommitLog:
         left_bytes = self.segment_end(commit_log_offset) - commit_log_offset
         if left_bytes < MESSAGE_OVERHEAD_BYTES:
             return None
-        size, magic, stands_at = _HEAD.unpack(self.read(commit_log_offset, _HEAD.size))
-        if magic != MESSAGE_MAGIC or stands_at != commit_log_offset or not MESSAGE_OVERHEAD_BYTES <= size <= left_bytes:
-            return None
-        return self.read(commit_log_offset, size)
+        size = size_at(self.read(commit_log_offset, MESSAGE_OVERHEAD_BYTES), commit_log_offset, left_bytes)
+        return self.read(commit_log_offset, size) if size is not None else None
 
     def store_timestamp(self, commit_log_offset: int) -> int:
         """Epoch ms when the record there was stored."""
-        sys_flag, behind_v4, behind_v6 = _TIMES.unpack(self.read(commit_log_offset + _SYS_FLAG_AT, _TIMES.size))
-        timestamp: int = behind_v6 if sys_flag & _BORN_V6 else behind_v4
-        return timestamp
+        return stored_at(self.read(commit_log_offset, STORED_AT_BYTES))
 
     def close(self) -> None:
         """Give the memory back; the log is empty afterwards."""

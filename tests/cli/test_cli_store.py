@@ -13,8 +13,9 @@ import pytest
 from lockstep.cli import app as cli
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.store.check import store as store_check
-from lockstep.store.check.files import Damage, FileRun, log_end, scan_log
+from lockstep.store.check.files import Damage, log_end, scan_log
 from lockstep.store.check.store import StoreCheck
+from lockstep.store.format.files import FileRun
 from tests.commands import SCRIPTS, TIMEOUT_S
 from tests.store.test_store_damage import whole
 
@@ -217,18 +218,18 @@ def test_verify_does_not_read_what_was_never_written(tmp_path: Path, monkeypatch
     for path in others:
         path.unlink()
     messages = sum(
-        1 for found in scan_log(FileRun(OsStorage(), str(store), "commitlog")) if not isinstance(found, Damage)
+        1 for found in scan_log(FileRun.found(OsStorage(), str(store), "commitlog")) if not isinstance(found, Damage)
     )
     log = first.read_bytes()
-    end = log_end(FileRun(OsStorage(), str(store), "commitlog"), 0)
+    end = log_end(FileRun.found(OsStorage(), str(store), "commitlog"), 0)
     first.write_bytes(log[:end])
     os.truncate(first, 1 << 30)
     read = 0
     read_at = FileRun.read
 
-    def counted(run: FileRun, start: int, position: int, size_bytes: int) -> bytes:
+    def counted(run: FileRun, position: int, size_bytes: int) -> bytes:
         nonlocal read
-        data = read_at(run, start, position, size_bytes)
+        data = read_at(run, position, size_bytes)
         read += len(data)
         return data
 
@@ -242,7 +243,7 @@ def test_verify_does_not_read_what_was_never_written(tmp_path: Path, monkeypatch
 def test_a_long_check_tells_how_far_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In lines, where nobody sees a terminal."""
     told: list[str] = []
-    monkeypatch.setattr(store_check, "_TOLD_EVERY_BYTES", 20_000)
+    monkeypatch.setattr(store_check, "_PROGRESS_BYTES", 20_000)
     list(StoreCheck(OsStorage(), str(folder), told.append).run())
     assert len(told) > 2
     assert all("MiB of messages read" in line for line in told)

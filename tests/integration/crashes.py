@@ -21,8 +21,9 @@ from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.clocks import boot_ns
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.os_storage import OsStorage
-from lockstep.store.check.files import Damage, FileRun, read_config, scan_log
+from lockstep.store.check.files import Damage, read_config, scan_log
 from lockstep.store.check.store import StoreCheck
+from lockstep.store.format.files import FileRun
 from tests.integration.processes import Broker, ConsumerProcess, Processes, until
 from tests.integration.workload import SHORT_BROKER_LOCKS, SHORT_LOCKS, drained
 
@@ -168,9 +169,10 @@ class Crashes:
 
     def _log(self) -> Iterator[tuple[str, str, tuple[int, int]]]:
         """(topic, text, (queue id, queue offset)) of what is in it; a broker that runs may be writing at its end."""
-        for found in scan_log(FileRun(OsStorage(), str(self.folder), "commitlog")):
+        log = FileRun.found(OsStorage(), str(self.folder), "commitlog")
+        for found in scan_log(log):
             if not isinstance(found, Damage):
-                (message,) = decode_messages(found[1])
+                (message,) = decode_messages(log.read(found.offset, found.size_bytes))
                 place = (message.queue_id, message.queue_offset)
                 yield message.topic, message.body.decode().rstrip(), place
 

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.protocol.message import decode_messages
 from lockstep.store import MessageStore, Record
-from lockstep.store.memory import log as commit_log_module
+from lockstep.store.keys import search as key_search
 from tests.broker.helpers import NOW_MS
 from tests.store.stores import HOST, Evictions, MakeStore, memory_store
 
@@ -71,7 +71,7 @@ def test_words_are_found_across_the_pieces_of_a_search(monkeypatch: pytest.Monke
     store = memory_store()
     offsets = [append(store, f"order-{i}", body=b"y" * (i % 13)) for i in range(60)]
     for piece_bytes in (2, 7, 64, 101, 100_000):
-        monkeypatch.setattr(commit_log_module, "_SEARCH_PIECE_BYTES", piece_bytes)
+        monkeypatch.setattr(key_search, "_PIECE_BYTES", piece_bytes)
         assert [found(store, f"order-{i}") for i in range(60)] == [[offset] for offset in offsets]
 
 
