@@ -247,3 +247,20 @@ def test_a_long_check_tells_how_far_it_is(folder: Path, monkeypatch: pytest.Monk
     list(StoreCheck(OsStorage(), str(folder), told.append).run())
     assert len(told) > 2
     assert all("MiB of messages read" in line for line in told)
+
+
+def test_verify_blames_the_file_that_was_cut(folder: Path) -> None:
+    """Of several files the first is shorter: its own size is wrong, not that of all others."""
+    first = min((folder / "commitlog").iterdir())
+    os.truncate(first, 20_000)
+    found = [damage for damage in StoreCheck(OsStorage(), str(folder)).run() if "bytes; files here have" in damage.text]
+    assert [(damage.file, damage.position) for damage in found] == [(f"commitlog/{0:020d}", 20_000)]
+
+
+def test_verify_reads_a_log_of_zeros(tmp_path: Path) -> None:
+    """The machine lost power before any message reached the disk: nothing to report."""
+    log = tmp_path / "commitlog"
+    log.mkdir()
+    (log / f"{0:020d}").write_bytes(bytes(4096))
+    check = StoreCheck(OsStorage(), str(tmp_path))
+    assert (list(check.run()), check.messages) == ([], 0)
