@@ -17,7 +17,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.tiers import Tier, select
+from tests.tiers import COLLECTED, Tier, select
 
 # How long an example takes is the machine's business: a loaded one is no finding.
 settings.register_profile("lockstep", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,6 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("process")
         if item.path.name == "test_determinism.py":
             item.add_marker("determinism")
+    config.stash[COLLECTED] = list(items)
     items[:], left = select(items, Tier(config.getoption("--tier")))
     if left:
         config.hook.pytest_deselected(items=left)

@@ -14,9 +14,10 @@ from enum import Enum
 
 import pytest
 
-__all__ = ["Tier", "select"]
+__all__ = ["COLLECTED", "Tier", "select"]
 
 VARIANTS = frozenset({"asyncio", "uvloop", "JSON", "MSGPACK"})  # parts of a parametrized test's id
+COLLECTED = pytest.StashKey[list[pytest.Item]]()  # in pytest's config: all that was collected, whatever the tier
 LONG = ("spark", "determinism", "realtime", "long")  # markers of what quick leaves out, unless marked `smoke`
 
 

@@ -103,6 +103,7 @@ def test_the_option_topic_wins_over_the_column(spark: "SparkSession", name_serve
     assert sum(map(len, sent(name_server, "option").values())) == 1
 
 
+@pytest.mark.smoke
 def test_what_was_read_is_sent_on(spark: "SparkSession", name_server: str) -> None:
     """A topic copied to another by Spark, headers and all, has the same bodies, keys, tags and own properties."""
     rows = spark.sql(

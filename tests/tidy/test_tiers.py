@@ -1,11 +1,13 @@
 """The tiers of tests: quick and rest are everything, and each thing is in quick once."""
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.tiers import Tier, select
+from tests.tidy.source import sources
+from tests.tiers import COLLECTED, Tier, select
 
 
 def items(*names: str, markers: dict[str, set[str]] | None = None, drawn: frozenset[str] = frozenset()) -> Any:
@@ -50,3 +52,38 @@ def test_what_takes_long_is_left_out(marker: str) -> None:
     """Unless it is a smoke test."""
     given = items("t.py::test_a", "t.py::test_b", markers={"t.py::test_a": {marker}, "t.py::test_b": {marker, "smoke"}})
     assert names(select(given, Tier.QUICK)[0]) == ["t.py::test_b"]
+
+
+def test_each_collected_test_is_in_one_tier(request: pytest.FixtureRequest) -> None:
+    """All tests that this run collected are in quick or in the rest; only those that draw examples are in both."""
+    collected = request.config.stash[COLLECTED]
+    quick, rest = (set(names(select(collected, tier)[0])) for tier in (Tier.QUICK, Tier.REST))
+    drawn = {item.nodeid for item in collected if getattr(getattr(item, "obj", None), "is_hypothesis_test", False)}
+    assert quick | rest == set(names(collected))
+    assert quick & rest <= drawn
+    assert len(collected) == len(set(names(collected)))
+
+
+def test_each_collected_scenario_is_in_quick_once(request: pytest.FixtureRequest) -> None:
+    """Under one of the two encodings."""
+    collected = request.config.stash[COLLECTED]
+    assert scenario_runs(select(collected, Tier.QUICK)[0]) == dict.fromkeys(scenario_runs(collected), 1)
+    assert set(scenario_runs(collected).values()) <= {2}
+
+
+def scenario_runs(tests: list[pytest.Item]) -> Counter[str]:
+    """How often each scenario runs."""
+    return Counter(
+        test.nodeid.partition("[")[0]
+        for test in tests
+        if test.nodeid.startswith("tests/scenarios/")
+        and isinstance(test, pytest.Function)
+        and hasattr(test, "callspec")
+        and set(test.callspec.params) == {"serialize_type"}
+    )
+
+
+def test_spark_is_in_quick() -> None:
+    """A test that writes a topic and reads it through Spark is marked as a smoke test."""
+    marked = [source.path.as_posix() for source in sources() if "@pytest.mark.smoke\n" in source.text]
+    assert any(path.startswith("tests/pipeline/") for path in marked)
