@@ -36,6 +36,10 @@ OPTIONS = ("--topic", f"{TOPIC}:{QUEUES}", *SHORT_BROKER_LOCKS)
 BEFORE, AT_ONCE, AFTER = 1600, 40, 400
 # Few messages are fetched ahead, so that a part of them is in the store alone when it goes.
 CONFIG = SHORT_LOCKS | {"pull_threshold_for_queue": 8, "pull_batch_size": 4, "offset_illegal_delay_ms": 1000}
+# A lock that a client believes in however long its broker takes to start. A client whose lock ran out asks the new
+# broker where to begin, and nothing is reset.
+LASTING_LOCKS = {"lock_max_live_time_ms": 120_000, "broker_lock_max_live_time_ms": 180_000}
+LASTING_OPTIONS = (*OPTIONS[:2], "-D", "rocketmq.broker.rebalance.lockMaxLiveTime=180000")
 
 
 async def send_once_it_is_back(producer: Producer, numbers: range) -> None:
@@ -57,12 +61,19 @@ def note_restart(path: Path, wall_ms: int) -> Path:
 
 
 async def restart(
-    processes: Processes, number: signal.Signals, *, consumers: int, at_once: bool = False
+    processes: Processes,
+    number: signal.Signals,
+    *,
+    consumers: int,
+    lasting_locks: bool = False,
+    at_once: bool = False,
 ) -> tuple[OrderReport, list[ConsumerProcess]]:
     """Messages, an end of the broker while a part of them is unread, its restart, new messages; then the report."""
-    broker = await processes.broker(*OPTIONS)
+    options = LASTING_OPTIONS if lasting_locks else OPTIONS
+    config = CONFIG | LASTING_LOCKS if lasting_locks else CONFIG
+    broker = await processes.broker(*options)
     started = await asyncio.gather(
-        *[processes.consumer(broker, TOPIC, group=GROUP, config=CONFIG, work_ms=5) for _ in range(consumers)]
+        *[processes.consumer(broker, TOPIC, group=GROUP, config=config, work_ms=5) for _ in range(consumers)]
     )
     sent_trace = processes.folder / "producer.trace"
     async with producing(broker, sent_trace) as producer:
@@ -77,7 +88,7 @@ async def restart(
         assert await broker.stop(number) == {signal.SIGTERM: 0, signal.SIGKILL: -signal.SIGKILL}[number]
         restart_ms = time.time_ns() // 1_000_000
         marker = note_restart(processes.folder / "restart.trace", restart_ms)
-        again = await processes.broker(*OPTIONS, like=broker)
+        again = await processes.broker(*options, like=broker)
         if at_once:
             await send_once_it_is_back(producer, range(BEFORE, BEFORE + AT_ONCE))
         async with again.admin() as admin:
@@ -118,7 +129,7 @@ async def test_a_consumer_alone_finds_its_way_back(processes: Processes, number:
 
     The report counts what the memory store lost by design, and nothing of the new is missing.
     """
-    report, (consumer,) = await restart(processes, number, consumers=1)
+    report, (consumer,) = await restart(processes, number, consumers=1, lasting_locks=True)
     resets = [(record["queue_id"], record["offset"]) for record in records(consumer.trace, "reset")]
     assert sorted(resets) == [(queue_id, 0) for queue_id in range(QUEUES)]
     assert consumer.stderr().count("offset illegal: queue taken out") == QUEUES

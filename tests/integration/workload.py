@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from lockstep.client import AdminClient, Message, MessageQueue, Producer, ProducerConfig, SerializeType
-from lockstep.order import OrderReport, Record, TraceFile, check_files
+from lockstep.order import OrderReport, Record, check_files
 from lockstep.protocol.bodies.broker import LockTableRow
 from tests.integration.processes import Broker, ConsumerProcess
 
@@ -138,9 +139,22 @@ async def spread(
 # The verdict -----------------------------------------------------------------------------------------------------
 
 
+_read: dict[Path, tuple[int, list[Record]]] = {}
+"""Of each trace that was looked at: the bytes of its whole lines, and their records."""
+
+
 def records(path: Path, event: str) -> list[Record]:
-    """The records of one kind in a trace, which may still be growing."""
-    return [record for record in TraceFile(path) if record["event"] == event] if path.exists() else []
+    """The records of one kind in a trace, which may still be growing. Each line is parsed once, however often asked."""
+    size, known = _read.get(path, (0, []))
+    if path.exists():
+        with path.open("rb") as lines:
+            lines.seek(size)
+            for line in lines:
+                if line.endswith(b"\n"):
+                    known.append(json.loads(line))
+                    size += len(line)
+        _read[path] = size, known
+    return [record for record in known if record["event"] == event]
 
 
 def orderly(traces: Iterable[Path], **expected: Any) -> OrderReport:
