@@ -13,8 +13,9 @@ class Connection(Protocol):
     """Implemented by lockstep.remoting's Endpoint. Compared and hashed by identity."""
 
     address: str
-    serialize_type: int  # of the requests that we send over it
 
+    @property
+    def serialize_type(self) -> int: ...  # of the requests that we send over it
     @property
     def is_open(self) -> bool: ...
     @property

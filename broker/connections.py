@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 
-from lockstep.remoting.byte_budget import ByteBudget
+from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
 from lockstep.remoting.endpoint import Endpoint
-from lockstep.remoting.inbound import Inbound
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["Connections"]
 
 
 class Connections:
-    """Every open connection, in the order in which they came. `inbound` and `outbound` are for their endpoints."""
+    """Every open connection, in the order in which they came. `bounds` is for their endpoints."""
 
     def __init__(
         self,
@@ -26,8 +25,10 @@ class Connections:
         self._open: dict[Endpoint, None] = {}
         self._refused_count = 0  # since the last line about it
         self._full = False
-        self.inbound = Inbound(inbound_bytes_max, frame_timeout_ms, log)
-        self.outbound = ByteBudget(outbound_bytes_max, "outbound_bytes_full", "answers that it does not read", log)
+        self.bounds = ConnectionBounds(
+            Inbound(inbound_bytes_max, frame_timeout_ms, log),
+            ByteBudget(outbound_bytes_max, "outbound_bytes_full", "answers that it does not read", log),
+        )
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(list(self._open))
@@ -51,7 +52,7 @@ class Connections:
 
     def sweep(self, now_ms: int) -> None:
         """From time to time: close slow senders, and count in one line the connections that were refused."""
-        self.inbound.close_late(now_ms)
+        self.bounds.inbound.close_late(now_ms)
         if self._refused_count:
             facts = {"limit": self._connections_max, "open": len(self._open)}
             self._log.warning("connections_refused", count=self._refused_count, **facts)

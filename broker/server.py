@@ -19,7 +19,7 @@ from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.stats import SAMPLE_INTERVAL_MS
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, EndpointSettings, RequestHandler
+from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 
@@ -292,18 +292,10 @@ class BrokerServer:
             elif self._all_closed is not None and not self._connections and not self._all_closed.done():
                 self._all_closed.set_result(None)
 
+        callbacks = EndpointCallbacks(on_request, self._on_opened, forget, after_read)
+
         def new_endpoint() -> Endpoint:
-            return Endpoint(
-                self._runtime,
-                self._settings,
-                on_request=on_request,
-                log=self._log,
-                on_opened=self._on_opened,
-                on_closed=forget,
-                after_read=after_read,
-                inbound=self._connections.inbound,
-                outbound=self._connections.outbound,
-            )
+            return Endpoint(self._runtime, self._settings, callbacks, self._log, self._connections.bounds)
 
         return new_endpoint if gate is None else gate.slow(new_endpoint)
 
@@ -315,7 +307,7 @@ class BrokerServer:
     def hear_all(self, now_ms: int) -> None:
         """Count everybody who is connected as heard of just now, as if each had sent a heartbeat."""
         for endpoint in self._connections:
-            endpoint.read_at_ms = now_ms
+            endpoint.heard(now_ms)
         if self.broker is not None:
             self.broker.hear_all(now_ms)
 

@@ -39,9 +39,12 @@ def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> by
 
 
 class FrameDecoder:
-    """`feed(data)`, then `frames()`, or `next_frame()` until it returns None."""
+    """`feed(data)`, then `frames()`, or `next_frame()` until it returns None.
 
-    __slots__ = ("_buffer", "_have", "_need", "_pieces", "_position", "frame_bytes_max", "header_bytes_max")
+    `buffered_bytes` are those that were fed and not handed out yet.
+    """
+
+    __slots__ = ("_buffer", "_need", "_pieces", "_position", "buffered_bytes", "frame_bytes_max", "header_bytes_max")
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
@@ -49,12 +52,12 @@ class FrameDecoder:
         self._buffer = b""  # whole frames and the start of the next are read from here ...
         self._position = 0
         self._pieces: list[bytes | bytearray] = []  # ... and later pieces wait here until `_need` bytes are there
-        self._have = 0
         self._need = 0
+        self.buffered_bytes = 0
 
     def feed(self, data: bytes) -> None:
+        self.buffered_bytes += len(data)
         if self._pieces:
-            self._have += len(data)
             if len(data) >= _SMALL_PIECE_BYTES:
                 self._pieces.append(data)
             elif type(last := self._pieces[-1]) is bytearray:
@@ -67,20 +70,14 @@ class FrameDecoder:
         else:
             rest = self._buffer[self._position :]
             self._pieces = [rest, data]
-            self._have = len(rest) + len(data)
             self._buffer = b""
             self._position = 0
 
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes fed and not yet given out."""
-        return len(self._buffer) - self._position + self._have
-
     def clear(self) -> None:
-        """Drop what was fed and not yet given out."""
+        """Drop what was fed and not handed out yet."""
         self._buffer, self._position = b"", 0
         self._pieces = []
-        self._have = self._need = 0
+        self.buffered_bytes = self._need = 0
 
     def next_frame(self) -> Frame | None:
         """The next whole frame, or None until more bytes are fed. Raises as `frames`."""
@@ -94,12 +91,12 @@ class FrameDecoder:
         bytes are there.
         """
         if self._pieces:
-            if self._have < self._need:
+            if self.buffered_bytes < self._need:
                 return
             self._buffer = b"".join(self._pieces)
             self._position = 0
             self._pieces = []
-            self._have = self._need = 0
+            self._need = 0
         buffer, start, end_of_buffer = self._buffer, self._position, len(self._buffer)
         while end_of_buffer - start >= 8:
             total, word = _LENGTHS.unpack_from(buffer, start)
@@ -115,6 +112,7 @@ class FrameDecoder:
             body_start = start + 8 + header_length
             header = buffer[start + 8 : body_start]
             self._position = start = end
+            self.buffered_bytes = end_of_buffer - end
             yield _new_frame(Frame, (header_type, header, buffer[body_start:end]))
         if start == end_of_buffer:
             self._buffer = b""  # a large frame that was handed out is not kept until the next one comes

@@ -1,58 +1,75 @@
-"""Outgoing connections by address: one at a time each, opened when first needed and again after they were lost."""
+"""Outgoing connections, one an address: opened when it is first needed, and again after it was lost."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, EndpointSettings, RequestHandler
+from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler
 from lockstep.remoting.errors import ConnectFailed, RemotingError
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import parse_address
 
-__all__ = ["Dialer"]
+__all__ = ["Dialer", "DialerCallbacks", "DialerSettings"]
 
-_SHUT_DOWN = "this client is shut down"
+_SHUT_DOWN: Final = "this client is shut down"
+
+
+@dataclass(frozen=True, slots=True)
+class DialerSettings:
+    """`offer` is the header encoding to ask for.
+
+    A connection without traffic for `idle_close_ms` is closed.
+    """
+
+    offer: SerializeType | None = None
+    connect_timeout_ms: int = 3000
+    idle_close_ms: int = 120_000
+
+
+class DialerCallbacks(NamedTuple):
+    """What a dialer calls.
+
+    Args:
+        on_request: Answers requests of the peers, as `EndpointCallbacks.on_request`.
+        greet: `greet(address, endpoint)` runs on a new connection before any other caller may use it. When it raises
+            a RemotingError, the connection is closed.
+        on_closed: `on_closed(address)` is called for every connection that ends.
+    """
+
+    on_request: RequestHandler
+    greet: Callable[[str, Endpoint], Awaitable[None]] | None = None
+    on_closed: Callable[[str], None] | None = None
 
 
 class Dialer:
-    """`greet(address, endpoint)` runs on a new connection before anybody else may use it; its failure is the
-    connection's. `on_closed(address)` is told of every connection that ends.
-    """
-
     def __init__(
         self,
         runtime: Runtime,
-        *,
-        on_request: RequestHandler,
+        callbacks: DialerCallbacks,
         log: EventLog,
-        offer: SerializeType | None = None,
-        connect_timeout_ms: int = 3000,
-        idle_close_ms: int = 120_000,
-        greet: Callable[[str, Endpoint], Awaitable[None]] | None = None,
-        on_closed: Callable[[str], None] | None = None,
+        settings: DialerSettings = DialerSettings(),
     ) -> None:
         self._runtime = runtime
-        self._settings = EndpointSettings(server=False, idle_close_ms=idle_close_ms)
-        self._on_request = on_request
+        self._callbacks = callbacks
         self._log = log
-        self._offer = offer
-        self._connect_timeout_ms = connect_timeout_ms
-        self._greet = greet
-        self._on_closed = on_closed
+        self._settings = EndpointSettings(server=False, idle_close_ms=settings.idle_close_ms, offer=settings.offer)
+        self._connect_timeout_ms = settings.connect_timeout_ms
         self._open: dict[str, Endpoint] = {}
         self._greeting: dict[str, Endpoint] = {}
         self._connecting: dict[str, asyncio.Task[Endpoint]] = {}
         self._stopped = asyncio.Event()
 
     def open_endpoint(self, address: str) -> Endpoint | None:
-        """The connection to `address` if there is one now that takes requests."""
+        """The connection to `address`, if one is open now."""
         endpoint = self._open.get(address)
         return endpoint if endpoint is not None and endpoint.is_open else None
 
     async def endpoint(self, address: str) -> Endpoint:
-        """The connection to `address`, made if need be. Raises ConnectFailed."""
+        """The connection to `address`; it is made when there is none. Raises ConnectFailed."""
         endpoint = self.open_endpoint(address)
         if endpoint is not None:
             return endpoint
@@ -64,28 +81,24 @@ class Dialer:
         return await asyncio.shield(task)
 
     async def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """One request over the connection to `address`. Raises RemotingError; an error code is a reply, not raised."""
+        """One request over the connection to `address`. Returns the reply, whatever its code. Raises RemotingError."""
         return await (await self.endpoint(address)).request(command, timeout_ms)
 
     async def _connect(self, address: str) -> Endpoint:
         if self._stopped.is_set():
             raise ConnectFailed(address, _SHUT_DOWN)
-        endpoint = Endpoint(
-            self._runtime,
-            self._settings,
-            on_request=self._on_request,
-            log=self._log,
-            on_closed=lambda closed: self._forget(address, closed),
-            offer=self._offer,
+        callbacks = EndpointCallbacks(
+            self._callbacks.on_request, on_closed=lambda closed: self._forget(address, closed)
         )
+        endpoint = Endpoint(self._runtime, self._settings, callbacks, self._log)
         try:
             host, port = parse_address(address)
             connecting = self._runtime.create_connection(lambda: endpoint, host, port)
             await asyncio.wait_for(connecting, self._connect_timeout_ms / 1000)
         except TimeoutError:
-            endpoint.abort("it came too late")
+            endpoint.abort("connect timeout")
             raise ConnectFailed(address, f"no answer within {self._connect_timeout_ms} ms") from None
-        except (OSError, ValueError) as error:  # a host that is no name is a ValueError, here or in the resolver
+        except (OSError, ValueError) as error:  # ValueError: a host that is no name, here or in the resolver
             raise ConnectFailed(address, str(error)) from None
         await self._introduce(address, endpoint)
         self._open[address] = endpoint
@@ -93,16 +106,16 @@ class Dialer:
         return endpoint
 
     async def _introduce(self, address: str, endpoint: Endpoint) -> None:
-        """Greet. Raises ConnectFailed when the connection is of no use after it."""
+        """Greet. Raises ConnectFailed when the connection cannot be used after it."""
         self._greeting[address] = endpoint
         try:
-            if self._greet is not None and not self._stopped.is_set():
-                await self._greet(address, endpoint)
+            if self._callbacks.greet is not None and not self._stopped.is_set():
+                await self._callbacks.greet(address, endpoint)
         except RemotingError as error:
-            endpoint.abort("its greeting failed")
+            endpoint.abort("the greeting failed")
             raise ConnectFailed(address, str(error)) from None
         except BaseException:
-            endpoint.abort("its greeting failed")
+            endpoint.abort("the greeting failed")
             raise
         finally:
             del self._greeting[address]
@@ -115,13 +128,13 @@ class Dialer:
     def _connected(self, address: str, task: asyncio.Task[Endpoint]) -> None:
         self._connecting.pop(address, None)
         if not task.cancelled():
-            task.exception()  # whoever asked may have gone; then the failure is nobody's concern
+            task.exception()  # the callers may have given up; then asyncio must not report it
 
     def _forget(self, address: str, closed: Endpoint) -> None:
         if self._open.get(address) is closed:
             del self._open[address]
-        if self._on_closed is not None:
-            self._on_closed(address)
+        if self._callbacks.on_closed is not None:
+            self._callbacks.on_closed(address)
 
     def close(self) -> None:
         """Close every connection; later calls raise ConnectFailed."""

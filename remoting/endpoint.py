@@ -1,98 +1,87 @@
-"""One end of a connection: frames, the opaque table, timeouts, the agreed encoding, back-pressure.
+"""A connection on asyncio: moves bytes and timers between a transport and a `RemotingConnection`.
 
-Both sides of a connection are the same class, because requests travel in both directions. What differs is a role:
-a server stops reading, and stops working on what it has read, while its peer does not take replies; a client must
-go on reading replies, or the two would wait for each other.
+The connection decides; this shell calls the handler of requests, writes all replies of a read at once, and lets other
+connections have their turn.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
-from lockstep.protocol.codecs.base import ExtValue
-from lockstep.protocol.codes import (
-    RemotingFlag,
-    ResponseCode,
-    SerializeType,
-    request_name,
-)
-from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
-from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError, RemoteProtocolError
-from lockstep.protocol.frame import FrameDecoder
-from lockstep.remoting.byte_budget import ByteBudget
-from lockstep.remoting.endpoint_settings import EndpointSettings
+from lockstep.protocol.codes import RemotingFlag, ResponseCode, SerializeType, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.errors import FrameError, HeaderError, RemoteProtocolError
+from lockstep.remoting.byte_budget import ConnectionBounds, Inbound
+from lockstep.remoting.connection import Ended, EndpointSettings, RemotingConnection
+from lockstep.remoting.connection_states import Life, Request
 from lockstep.remoting.errors import ConnectionLost, RemotingError
-from lockstep.remoting.inbound import Inbound
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.pending_requests import PendingRequests
 from lockstep.remoting.runtime import Runtime, TimerHandle
 
-__all__ = ["Endpoint", "EndpointSettings", "RequestHandler"]
+__all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler"]
 
-_REPLY: Final = int(RemotingFlag.REPLY)
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
-_OPAQUE_MASK: Final = 0x7FFFFFFF
 _UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
-_JOIN_BYTES_MAX: Final = 16 * 1024  # below, one copy is cheaper than one more buffer in a writev
 # Of one connection before the others have their turn. uvloop may bring 32 reads of 256 KiB of one at once.
 _TURN_NS: Final = 1_000_000
 _TURN_BYTES: Final = 512 * 1024
-_AGREEABLE: Final = {serialize_type.name: serialize_type for serialize_type in SerializeType}
+_LARGE_READ_BYTES: Final = 64 * 1024  # a shorter read is the last one before other connections are polled
 
+_OPEN: Final = Life.OPEN
+_ANSWERED: Final = Request.ANSWERED
 
+_Future = asyncio.Future[RemotingCommand]
 RequestHandler = Callable[["Endpoint", RemotingCommand], RemotingCommand | None]
 
 
-class Endpoint(asyncio.Protocol):
-    """`on_request` answers at once by returning a reply, or later through `reply`. `on_closed` is called once.
+class EndpointCallbacks(NamedTuple):
+    """What an endpoint calls.
 
-    `offer` is the encoding a client asks for with its first two-way requests; `agreed` says that the peer knows
-    it, and then it is one of ours. `read_at_ms` is the time of the read that is being worked on.
+    Args:
+        on_request: Answers a request of the peer: returns a reply, or None to reply later through `Endpoint.reply`.
+        on_opened: The connection is there.
+        on_closed: The connection is gone. It is called once.
+        after_read: The requests of one read were handled and their replies written.
+    """
+
+    on_request: RequestHandler
+    on_opened: "Callable[[Endpoint], object] | None" = None
+    on_closed: "Callable[[Endpoint], object] | None" = None
+    after_read: Callable[[], object] | None = None
+
+
+class Endpoint(asyncio.Protocol):
+    """`read_at_ms` is the time of the read whose requests are being handled.
+
+    Args:
+        runtime: Its clock, timers and event loop.
+        settings: The role and the limits of this end.
+        callbacks: What to call.
+        log: For connections that are closed, and requests that fail.
+        bounds: The bytes that all connections of the process may keep in memory.
     """
 
     def __init__(
         self,
         runtime: Runtime,
         settings: EndpointSettings,
-        *,
-        on_request: RequestHandler,
+        callbacks: EndpointCallbacks,
         log: EventLog,
-        on_opened: Callable[["Endpoint"], None] | None = None,
-        on_closed: Callable[["Endpoint"], None] | None = None,
-        after_read: Callable[[], None] | None = None,
-        offer: SerializeType | None = None,
-        inbound: Inbound | None = None,
-        outbound: ByteBudget | None = None,
+        bounds: ConnectionBounds | None = None,
     ) -> None:
         self._runtime = runtime
         self._settings = settings
-        self._on_request = on_request
-        self._on_opened = on_opened
-        self._on_closed = on_closed
-        self._after_read = after_read
+        self._callbacks = callbacks
         self._log = log
-        self._offer = offer
-        self._offered_opaque = -1
-        self._echo: tuple[int, str] | None = None  # an offer of the peer's that its reply must repeat
+        self._bounds = bounds
+        self._connection: RemotingConnection[_Future] = RemotingConnection(settings)
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(settings.frame_bytes_max, settings.header_bytes_max)
-        self._inbound = inbound
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = 0
         self._inbound_bytes = 0  # as noted last
-        self._outbound = outbound
-        self._pending = PendingRequests(runtime, lambda: self.address)
-        self._opaque = 0
-        self._idle_timer: TimerHandle | None = None
-        self._last_write_ms = 0
-        self._write_paused = False
-        self._resumed: asyncio.Future[None] | None = None
-        self._close_reason = ""
-        self._closing = False
+        self._drained: asyncio.Future[None] | None = None
         self._working = False
-        self._gave_way = False  # frames wait for the next turn of the loop
         self._turn_bytes = 0
-        self.agreed = False
-        # Every RocketMQ server reads binary headers; msgpack ones are for peers that agreed.
-        self.serialize_type: int = offer if offer == SerializeType.ROCKETMQ else SerializeType.JSON
         self.read_at_ms = 0
         self.address = "?"
 
@@ -100,40 +89,50 @@ class Endpoint(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        transport = self._transport
+        return transport is not None and not transport.is_closing() and self._connection.life is _OPEN
+
+    @property
+    def agreed(self) -> bool:
+        """The peer agreed on an encoding, so it is one of ours."""
+        return self._connection.agreed
+
+    @property
+    def serialize_type(self) -> int:
+        """The header encoding of the next request."""
+        return self._connection.serialize_type
 
     @property
     def write_paused(self) -> bool:
         """The peer does not take what we write as fast as we write it."""
-        return self._write_paused
+        return self._connection.write_paused
 
     async def writable(self) -> None:
         """Wait until the write buffer has drained, or the connection is gone."""
-        while self._write_paused and self.is_open:
-            if self._resumed is None:
-                self._resumed = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._resumed)
+        while self._connection.write_paused and self.is_open:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
 
-    def request_nowait(self, command: RemotingCommand, timeout_ms: int) -> "asyncio.Future[RemotingCommand]":
-        """Send a request; the future brings its reply, or ConnectionLost or RequestTimeout.
+    def request_nowait(self, command: RemotingCommand, timeout_ms: int) -> _Future:
+        """Send a request. Requests leave in call order.
 
-        Requests leave in call order. Raises ConnectionLost at once when the connection is closed, and
-        LocalProtocolError for a frame over the limit; nothing was sent then.
+        Returns:
+            A future of its reply; it fails with ConnectionLost or RequestTimeout.
+
+        Raises:
+            ConnectionLost: The connection is closed. Nothing was sent.
+            LocalProtocolError: The frame is over the limit. Nothing was sent.
         """
         transport = self._transport
         if transport is None or transport.is_closing():
-            raise ConnectionLost(self.address, self._close_reason or "it is closed")
-        self._opaque = opaque = (self._opaque + 1) & _OPAQUE_MASK
-        command.opaque = opaque
-        command.serialize_type = self.serialize_type
-        if self._offer is not None and self._offered_opaque not in self._pending:
-            command.ext_fields = {**(command.ext_fields or {}), SERIALIZE_FIELD: self._offer.name}
-            self._offered_opaque = opaque
-        head = encode_command(command)
-        future: asyncio.Future[RemotingCommand] = self._new_future()
-        now_ms = self._last_write_ms = self._runtime.now_ms()
-        self._pending.add(opaque, future, command.code, timeout_ms, now_ms)
-        self._write(transport, head, command.body)
+            raise self._connection.lost_error()
+        now_ms = self._runtime.now_ms()
+        future: _Future = self._new_future()
+        data = self._connection.request(command, timeout_ms, now_ms, future)
+        if now_ms + timeout_ms < self._timer_at_ms:
+            self._set_timer(now_ms)
+        transport.writelines(data)
         return future
 
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
@@ -143,9 +142,9 @@ class Endpoint(asyncio.Protocol):
     def request_then(
         self, command: RemotingCommand, timeout_ms: int, then: Callable[[RemotingCommand | RemotingError], None]
     ) -> None:
-        """As `request_nowait` for who does not wait: `then` is called with the reply, or with why there is none.
+        """As `request_nowait`, for a caller that does not wait: `then` is called with the reply or with the error.
 
-        A peer that does not read what it is asked is not asked more than it may cost us in memory.
+        A peer that does not read gets no more requests while 32 MiB wait to be sent.
         """
         transport = self._transport
         if transport is not None and transport.get_write_buffer_size() > _UNREAD_BYTES_MAX:
@@ -159,38 +158,33 @@ class Endpoint(asyncio.Protocol):
         future.add_done_callback(lambda done: then(cast("RemotingError | None", done.exception()) or done.result()))
 
     def send_one_way(self, command: RemotingCommand) -> None:
-        """Send a request that wants no reply; on a closed connection it is dropped, as a one-way call may be."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
-        command.opaque = self._opaque
-        command.flag |= _ONE_WAY
-        command.serialize_type = self.serialize_type
-        self._last_write_ms = self._runtime.now_ms()
-        self._write(self._transport, encode_command(command), command.body)
-        self._note_outbound()
+        """Send a request that wants no reply. On a closed connection it is dropped."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(self._connection.one_way(command, self._runtime.now_ms()))
+            self._note_outbound()
 
     def reply(self, reply: RemotingCommand) -> None:
-        """Answer a request later than from within `on_request`; dropped when the connection is gone."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._last_write_ms = self._runtime.now_ms()
-        self._transport.writelines(self._encode_reply(reply))
-        self._note_outbound()
+        """Answer a request after `on_request` returned None. On a closed connection the reply is dropped."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(self._connection.reply(reply, self._runtime.now_ms()))
+            self._note_outbound()
+
+    def heard(self, now_ms: int) -> None:
+        """Count the peer as heard of at `now_ms`: the time without traffic begins anew."""
+        self.read_at_ms = now_ms
+        self._connection.heard(now_ms)
 
     def close(self, reason: str) -> None:
         """Close once what was written has left."""
         if self._transport is not None and not self._transport.is_closing():
-            self._closing = True
-            self._close_reason = self._close_reason or reason
+            self._connection.close(reason)
             if not self._working:  # else the replies of this read leave first
                 self._transport.close()
 
     def abort(self, reason: str) -> None:
         """Close at once, dropping what was not written yet."""
         if self._transport is not None:
-            self._closing = True
-            self._close_reason = self._close_reason or reason
+            self._connection.abort(reason)
             self._transport.abort()
 
     # asyncio.Protocol ----------------------------------------------------------------------------------------
@@ -202,198 +196,192 @@ class Endpoint(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high, high // 4)
         peer = transport.get_extra_info("peername")
         self.address = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self.read_at_ms = self._last_write_ms = self._runtime.now_ms()
-        self._idle_timer = self._runtime.call_later_ms(self._settings.idle_close_ms, self._check_idle)
-        if self._on_opened is not None:
-            self._on_opened(self)
+        self.read_at_ms = now_ms = self._runtime.now_ms()
+        self._connection.connected(self.address, now_ms)
+        self._set_timer(now_ms)
+        if self._callbacks.on_opened is not None:
+            self._callbacks.on_opened(self)
+
+    def eof_received(self) -> None:
+        self._connection.peer_ended()  # the transport closes itself once what was written has left
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        reason = self._close_reason = self._close_reason or (str(exc) if exc else "the peer closed it")
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-            self._idle_timer = None
-        self.resume_writing()
-        self._pending.fail_all(lambda: ConnectionLost(self.address, reason))
-        self._decoder.clear()
-        self._note_inbound(progress=False)
-        if self._on_closed is not None:
-            self._on_closed(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        ended = self._connection.lost(str(exc) if exc else "the peer closed it")
+        self._wake_writers()
+        for one in ended:
+            _finish(one)
+        if self._bounds is not None:
+            self._note_inbound(self._bounds.inbound, progress=False)
+        if self._callbacks.on_closed is not None:
+            self._callbacks.on_closed(self)
 
     def data_received(self, data: bytes) -> None:
-        self.read_at_ms = self._runtime.now_ms()
+        self.read_at_ms = now_ms = self._runtime.now_ms()
         self._turn_bytes += len(data)
-        self._decoder.feed(data)
-        self._work()
+        self._connection.receive(data, now_ms)
+        self._work(len(data))
 
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._connection.writes_full()
         self._note_outbound()
         if self._settings.server and self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        if self._outbound is not None:
-            self._outbound.note(self, 0)
-        if self._resumed is not None:
-            self._resumed.set_result(None)
-            self._resumed = None
-        if self._settings.server and not self._gave_way:
-            self._read_on()
+        self._connection.writes_drained()
+        self._wake_writers()
+        self._read_on()
+
+    def _wake_writers(self) -> None:
+        if self._bounds is not None:
+            self._bounds.outbound.note(self, 0)
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
 
     def _read_on(self) -> None:
-        """After a pause. Frames may have waited here for long."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._transport.resume_reading()
-        if not self._working:
-            self.read_at_ms = self._runtime.now_ms()
-            self._work()
+        """After a pause of a server. Frames may have waited in the decoder for long."""
+        transport = self._transport
+        if self._settings.server and self._connection.handling and transport is not None and not transport.is_closing():
+            transport.resume_reading()
+            if not self._working:
+                self.read_at_ms = self._runtime.now_ms()
+                self._work(0)
 
     # One read ------------------------------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        """Handle the whole frames that are there, for a turn's time; all replies leave with one `writelines`."""
+    def _work(self, read_bytes: int) -> None:
+        """Handle the whole frames that are there, for a turn's time."""
+        connection = self._connection
+        frames_handled = connection.frames_handled
+        over = False
         replies: list[bytes] = []
-        reply_bytes = 0
-        server = self._settings.server
-        clock = self._runtime.monotonic_ns
-        turn_ends_ns = clock() + _TURN_NS
-        over = progress = False
         self._working = True
         try:
-            for frame in () if self._closing or (server and self._write_paused) else self._decoder.frames():
-                progress = True
-                command = decode_command(frame)
-                if command.flag & _REPLY:
-                    self._on_reply(command)
-                    continue
-                reply = self._answer(command)
-                if reply is not None and not command.flag & _ONE_WAY:
-                    encoded = self._encode_reply(reply)
-                    replies += encoded
-                    reply_bytes += len(encoded[0]) + len(reply.body)
-                    if reply_bytes > self._settings.write_high_water_bytes:  # let the transport say when it is full
-                        self._flush(replies)
-                        reply_bytes = 0
-                over = clock() > turn_ends_ns
-                if self._closing or (server and (over or self._write_paused)):
-                    break
+            over = self._handle_frames(replies, large=read_bytes > _LARGE_READ_BYTES)
         except (FrameError, HeaderError) as error:
-            self._log.warning("connection closed: unreadable frame", peer=self.address, reason=str(error))
+            self._log.warning("frame_unreadable", peer=self.address, reason=str(error))
             self._flush(replies)
             self.abort(str(error))
         else:
             self._flush(replies)
         finally:
             self._working = False
-        if self._closing and self._transport is not None:
+        if connection.life is not _OPEN and self._transport is not None:
             self._transport.close()
-        self._note_inbound(progress=progress)
-        if server and (over or self._turn_bytes > _TURN_BYTES):
-            self._give_way()
-        if self._after_read is not None:
-            self._after_read()
+        if self._bounds is not None:
+            self._note_inbound(self._bounds.inbound, progress=connection.frames_handled != frames_handled)
+        if over or (self._turn_bytes > _TURN_BYTES and self._settings.server):
+            self._end_turn()
+        if self._callbacks.after_read is not None:
+            self._callbacks.after_read()
 
-    def _note_inbound(self, *, progress: bool) -> None:
-        waiting_bytes = self._decoder.buffered_bytes
-        if self._inbound is not None and (waiting_bytes or self._inbound_bytes):
-            self._inbound_bytes = waiting_bytes
-            self._inbound.note(self, waiting_bytes, self.read_at_ms, progress=progress)
+    def _handle_frames(self, replies: list[bytes], *, large: bool) -> bool:
+        """Put the replies of a read into `replies`, which leave with one write. Returns whether the turn is over.
 
-    def _note_outbound(self) -> None:
-        """What a peer does not take counts, from the bytes on at which the transport says so."""
-        if self._write_paused and self._outbound is not None and self._transport is not None:
-            self._outbound.note(self, self._transport.get_write_buffer_size())
+        The clock is read only where a turn can become too long: after the last request of a read that is not `large`
+        the other connections come first anyway.
+        """
+        connection, decoder, clock = self._connection, self._connection.decoder, self._runtime.monotonic_ns
+        on_request, server = self._callbacks.on_request, self._settings.server
+        reply_bytes = turn_ends_ns = 0
+        for event in connection.events():
+            if type(event) is not RemotingCommand:
+                _finish(cast("Ended[_Future]", event))
+                continue
+            more = server and (large or decoder.buffered_bytes)
+            if more and not turn_ends_ns:
+                turn_ends_ns = clock() + _TURN_NS
+            try:
+                reply = on_request(self, event)
+            except Exception as error:
+                reply = self._failed(event, error)
+            if reply is not None and not event.flag & _ONE_WAY:
+                data = connection.reply(reply, self.read_at_ms)
+                replies += data
+                reply_bytes += len(data[0]) + len(reply.body)
+                if reply_bytes > self._settings.write_high_water_bytes:  # let the transport say when it is full
+                    self._flush(replies)
+                    reply_bytes = 0
+            if more and clock() > turn_ends_ns:
+                return True
+        return False
 
-    def _give_way(self) -> None:
-        """Read no more of this connection until every other had its turn: one peer's requests delay nobody else."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._gave_way = True
-            self._turn_bytes = 0
-            self._transport.pause_reading()
-            self._runtime.call_later_ms(0, self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._gave_way = False
-        if not self._write_paused:  # else `resume_writing` reads on
-            self._read_on()
-
-    def _flush(self, replies: list[bytes]) -> None:
-        if replies and self._transport is not None and not self._transport.is_closing():
-            self._last_write_ms = self.read_at_ms
-            self._transport.writelines(replies)
-        replies.clear()
-
-    def _answer(self, command: RemotingCommand) -> RemotingCommand | None:
-        ext_fields = command.ext_fields
-        if ext_fields and SERIALIZE_FIELD in ext_fields:
-            offer = ext_fields[SERIALIZE_FIELD]
-            if isinstance(offer, str) and offer in _AGREEABLE and not command.flag & _ONE_WAY:
-                self._echo = (command.opaque, offer)
-        try:
-            return self._on_request(self, command)
-        except RemoteProtocolError as error:
-            remark = f"{request_name(command.code)}: {error}"
-            self._log.info("request refused", peer=self.address, reason=remark)
-        except Exception as error:
-            remark = f"{request_name(command.code)}: {type(error).__name__}: {error}"
-            self._log.error("request failed", peer=self.address, reason=remark, exc_info=error)
+    def _failed(self, command: RemotingCommand, error: Exception) -> RemotingCommand:
+        """The reply to a request whose handler raised."""
+        name = request_name(command.code)
+        if isinstance(error, RemoteProtocolError):
+            remark = f"{name}: {error}"
+            self._log.info("request_refused", peer=self.address, reason=remark)
+        else:
+            remark = f"{name}: {type(error).__name__}: {error}"
+            self._log.error("request_failed", peer=self.address, reason=remark, exc_info=error)
         reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         if reply.serialize_type == SerializeType.ROCKETMQ:  # RocketMQ reports failures as JSON (wire.md 1.3)
             reply.serialize_type = SerializeType.JSON
         return reply
 
-    def _encode_reply(self, reply: RemotingCommand) -> list[bytes]:
-        echo: dict[str, ExtValue] | None = None
-        if self._echo is not None and reply.opaque == self._echo[0]:
-            offered = self._echo[1]
-            self._echo = None
-            echo = {SERIALIZE_FIELD: offered}
-            reply.ext_fields = {**(reply.ext_fields or {}), **echo}
-            self._agree(offered)
-        try:
-            head = encode_command(reply)
-        except ProtocolError as error:
-            reply = RemotingCommand(
-                ResponseCode.SYSTEM_ERROR,
-                flag=_REPLY,
-                opaque=reply.opaque,
-                serialize_type=reply.serialize_type,
-                remark=str(error),
-                ext_fields=echo,
-            )
-            head = encode_command(reply)
-        return [head, reply.body] if reply.body else [head]
+    def _flush(self, replies: list[bytes]) -> None:
+        if replies and self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(replies)
+        replies.clear()
 
-    def _on_reply(self, reply: RemotingCommand) -> None:
-        if self._offer is not None and reply.opaque == self._offered_opaque:
-            offered, self._offer = self._offer, None
-            if (reply.ext_fields or {}).get(SERIALIZE_FIELD) == offered.name:
-                self._agree(offered.name)
-        self._pending.finish(reply)
+    def _note_inbound(self, inbound: Inbound, *, progress: bool) -> None:
+        waiting_bytes = self._connection.decoder.buffered_bytes
+        if waiting_bytes or self._inbound_bytes:
+            self._inbound_bytes = waiting_bytes
+            inbound.note(self, waiting_bytes, self.read_at_ms, progress=progress)
 
-    def _agree(self, name: str) -> None:
-        self.agreed = True
-        self.serialize_type = _AGREEABLE[name]
+    def _note_outbound(self) -> None:
+        """What a peer does not take counts, from the bytes on at which the transport says so."""
+        if self._connection.write_paused and self._bounds is not None and self._transport is not None:
+            self._bounds.outbound.note(self, self._transport.get_write_buffer_size())
 
-    # Writing, and a timer --------------------------------------------------------------------------------------
+    # Turns and timers ----------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _write(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
-        if len(body) <= _JOIN_BYTES_MAX:
-            transport.write(head + body)
-        else:
-            transport.writelines((head, body))
+    def _end_turn(self) -> None:
+        """Read no more of this connection until every other had its turn: one peer's requests delay no other peer."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and not self._connection.waits_for_turn:
+            self._turn_bytes = 0
+            self._connection.turn_ended()
+            transport.pause_reading()
+            self._runtime.call_later_ms(0, self._take_turn)
 
-    def _check_idle(self) -> None:
+    def _take_turn(self) -> None:
+        self._connection.turn_came()
+        self._read_on()
+
+    def _set_timer(self, now_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = self._connection.next_deadline_ms()
+        self._timer = self._runtime.call_later_ms(max(self._timer_at_ms - now_ms, 0), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
         now_ms = self._runtime.now_ms()
-        idle_ms = now_ms - max(self.read_at_ms, self._last_write_ms)
-        remaining_ms = self._settings.idle_close_ms - idle_ms
-        if remaining_ms > 0:
-            self._idle_timer = self._runtime.call_later_ms(remaining_ms, self._check_idle)
+        if self._connection.life is Life.ABORTED:
             return
-        self._idle_timer = None
-        self._log.info("connection closed: idle", peer=self.address, idle_ms=idle_ms)
-        self.abort(f"idle for {idle_ms} ms")
+        for one in self._connection.on_time(now_ms):
+            _finish(one)
+        if self._connection.abort_if_idle(now_ms):
+            self._log.info("connection_idle", peer=self.address, idle_ms=self._connection.idle_ms(now_ms))
+            self.abort(self._connection.close_reason)
+        else:
+            self._set_timer(now_ms)
+
+
+def _finish(ended: Ended[_Future]) -> None:
+    """Give a request's end to its caller, unless the caller gave up."""
+    state, waiter, outcome = ended
+    if waiter.done():
+        return
+    if state is _ANSWERED:
+        waiter.set_result(cast("RemotingCommand", outcome))
+    else:
+        waiter.set_exception(cast("RemotingError", outcome))

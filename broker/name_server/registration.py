@@ -23,7 +23,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, re
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError, ProtocolError
 from lockstep.protocol.headers.messaging import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
-from lockstep.remoting.dialer import Dialer
+from lockstep.remoting.dialer import Dialer, DialerCallbacks
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.logs import EventLog
@@ -188,7 +188,8 @@ class Registration:
         self._source = _Source(broker.topics, broker.as_told)
         self._name_server = name_server
         self._identity: BrokerIdentity | None = None
-        self._dialer = Dialer(runtime, on_request=_answer_nothing, log=log, on_closed=self._on_connection_closed)
+        callbacks = DialerCallbacks(_answer_nothing, on_closed=self._on_connection_closed)
+        self._dialer = Dialer(runtime, callbacks, log)
         self._remotes = [
             _RemoteNameServer(
                 str(address), self._dialer, config, runtime, log, self._source, self._request, self._on_order_confs

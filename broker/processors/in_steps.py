@@ -64,11 +64,11 @@ class _UnderWay:
                 self.error = error  # as if the handler had raised it
                 return
             remark = f"{request_name(command.code)}: {error}"
-            self._log.info("request refused", peer=self._connection.address, reason=remark)
+            self._log.info("request_refused", peer=self._connection.address, reason=remark)
             self.reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         except Exception as error:
             remark = f"{request_name(command.code)}: {type(error).__name__}: {error}"
-            self._log.error("request failed", peer=self._connection.address, reason=remark, exc_info=True)
+            self._log.error("request_failed", peer=self._connection.address, reason=remark, exc_info=True)
             self.reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         if self.late and not command.is_one_way:
             self._connection.reply(give_fields(command, self.reply))

@@ -17,7 +17,7 @@ from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestH
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.pulled import Pulled, unpack, unpack_all
-from lockstep.remoting.dialer import Dialer
+from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.logs import EventLog
@@ -89,15 +89,8 @@ class MQClientInstance:
         self._on_ids_changed = on_ids_changed
         self._on_broker_connected = on_broker_connected
         self._broker_calls: Mapping[int, BrokerCall] = {}
-        self.dialer = Dialer(
-            runtime,
-            on_request=self._on_request,
-            log=log,
-            offer=config.serialize_type,
-            connect_timeout_ms=config.connect_timeout_ms,
-            idle_close_ms=config.idle_close_ms,
-            greet=self._greet,
-        )
+        settings = DialerSettings(config.serialize_type, config.connect_timeout_ms, config.idle_close_ms)
+        self.dialer = Dialer(runtime, DialerCallbacks(self._on_request, self._greet), log, settings)
         self.name_servers = NameServers(runtime, name_servers, config, self.dialer, log)
         self.routes = Routes(self.name_servers, log)
         self.schedule = Schedule(runtime, log)

@@ -11,7 +11,7 @@ from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.dialer import Dialer
+from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.simulation import SimRuntime
 from tests.broker.helpers import RecordingLog, queues_of
@@ -50,7 +50,7 @@ class Client:
         self.on_pushed: Callable[[], object] = lambda: None
         self.log = RecordingLog()
         offer = None if encoding is SerializeType.JSON else encoding
-        self.dialer = Dialer(runtime, on_request=self._on_request, log=self.log, offer=offer)
+        self.dialer = Dialer(runtime, DialerCallbacks(self._on_request), self.log, DialerSettings(offer=offer))
 
     def _on_request(self, endpoint: Endpoint, command: RemotingCommand) -> None:
         self.pushed.append(command)

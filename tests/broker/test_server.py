@@ -217,7 +217,7 @@ def test_bytes_that_are_no_frames_close_their_connection_and_no_other(data: byte
             transport.write(data)
             await world.until(partial(getattr, peer, "lost"))
             assert (await client.call(address, 9999)).code == 3
-        assert served.log.names("warning") == ["connection closed: unreadable frame"] * 2
+        assert served.log.names("warning") == ["frame_unreadable"] * 2
 
     on_a_broker(story)
 

@@ -12,7 +12,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.endpoint import Endpoint, EndpointSettings
+from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.runtime import Listening
 from lockstep.simulation import SimRuntime, World, simulate
 from tests.remoting.helpers import RecordingLog
@@ -72,14 +72,13 @@ class FakeBroker:
 
     def _accept(self) -> Endpoint:
         settings = EndpointSettings(server=True)
-        return Endpoint(
-            self.runtime, settings, on_request=self._answer, log=RecordingLog(), on_opened=self.endpoints.append
-        )
+        callbacks = EndpointCallbacks(self._answer, on_opened=self.endpoints.append)
+        return Endpoint(self.runtime, settings, callbacks, RecordingLog())
 
     def _answer(self, endpoint: Endpoint, command: RemotingCommand) -> Reply:
         self.seen.append(command)
         if not self.agrees:
-            endpoint._echo = None
+            endpoint._connection.ignore_offer()
         handler = self.on.get(command.code)
         if handler is None:
             return command.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark="not in this test")

@@ -40,7 +40,7 @@ class Bystander:
         """Served, the broker's process alive, and no request of anybody ended in an error it did not foresee."""
         await self.is_served()
         assert self._broker.status is None
-        assert self._broker.events("request failed") == []
+        assert self._broker.events("request_failed") == []
         assert "Traceback" not in self._broker.stderr()
 
 

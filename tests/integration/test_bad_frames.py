@@ -91,11 +91,9 @@ async def test_an_unreadable_stream_ends_its_connection(broker: Broker, port: st
     """No answer is possible, as nobody knows the opaque: the connection closes, with one line of log that says why."""
     data, reason = UNREADABLE[row]
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
-        before = len(broker.events("connection closed: unreadable frame"))
+        before = len(broker.events("frame_unreadable"))
         assert await peer.is_refused(data)
-        noted = await until(
-            lambda: broker.events("connection closed: unreadable frame")[before:], "a line of log about it"
-        )
+        noted = await until(lambda: broker.events("frame_unreadable")[before:], "a line of log about it")
     assert len(noted) == 1
     assert reason in noted[0]["reason"]
     assert len(noted[0]["reason"]) < 300

@@ -219,7 +219,7 @@ async def test_a_silent_connection_is_closed(processes: Processes) -> None:
             await asyncio.sleep(0.1)
         assert await closed
         assert (await talking.ask(json_request(9999))).opaque == 7
-    assert len(broker.events("connection closed: idle")) == 1
+    assert len(broker.events("connection_idle")) == 1
 
 
 def unfinished(total: int, sent: int) -> bytes:

@@ -100,7 +100,7 @@ async def restart(
             assert await spread(admin, GROUP, TOPIC, QUEUES, started), "the same consumers hold the queues again"
     for consumer in started:
         assert await consumer.stop() == 0
-    assert not again.events("request failed")
+    assert not again.events("request_failed")
     traces = [sent_trace, marker, *(consumer.trace for consumer in started)]
     return orderly(traces, sent=BEFORE + at_once * AT_ONCE + AFTER), list(started)
 

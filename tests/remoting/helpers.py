@@ -8,9 +8,8 @@ from typing import Any
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand, decode_command, encode_command
 from lockstep.protocol.frame import FrameDecoder
-from lockstep.remoting.byte_budget import ByteBudget
-from lockstep.remoting.endpoint import Endpoint, EndpointSettings
-from lockstep.remoting.inbound import Inbound
+from lockstep.remoting.byte_budget import ConnectionBounds
+from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = [
@@ -184,8 +183,7 @@ class Peer:
         server: bool = True,
         offer: SerializeType | None = None,
         runtime: SteppedRuntime | None = None,
-        inbound: Inbound | None = None,
-        outbound: ByteBudget | None = None,
+        bounds: ConnectionBounds | None = None,
         **settings: int,
     ) -> None:
         self.log = RecordingLog()
@@ -195,14 +193,10 @@ class Peer:
         self.transport = FakeTransport()
         self.endpoint = Endpoint(
             self.runtime,
-            EndpointSettings(server=server, **settings),
-            on_request=on_request,
-            log=self.log,
-            on_closed=self.closed.append,
-            after_read=self._count_read,
-            offer=offer,
-            inbound=inbound,
-            outbound=outbound,
+            EndpointSettings(server=server, offer=offer, **settings),
+            EndpointCallbacks(on_request, on_closed=self.closed.append, after_read=self._count_read),
+            self.log,
+            bounds,
         )
         self.transport.protocol = self.endpoint
         self._decoder = FrameDecoder()
@@ -255,14 +249,12 @@ async def linked(
     log = server_log or RecordingLog()
 
     def accept() -> Endpoint:
-        return Endpoint(
-            runtime, EndpointSettings(server=True), on_request=server_handler, log=log, on_opened=accepted.append
-        )
+        callbacks = EndpointCallbacks(server_handler, on_opened=accepted.append)
+        return Endpoint(runtime, EndpointSettings(server=True), callbacks, log)
 
     listening = await runtime.create_server(accept, "127.0.0.1", 0)
-    client = Endpoint(
-        runtime, EndpointSettings(server=False), on_request=client_handler, log=RecordingLog(), offer=offer
-    )
+    settings = EndpointSettings(server=False, offer=offer)
+    client = Endpoint(runtime, settings, EndpointCallbacks(client_handler), RecordingLog())
     try:
         await runtime.create_connection(lambda: client, "127.0.0.1", listening.port)
         await until(lambda: accepted)

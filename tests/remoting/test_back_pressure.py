@@ -5,7 +5,7 @@ import socket
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, EndpointSettings
+from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.errors import ConnectionLost, RemotingError
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, Peer, RecordingLog, frame_of, until
@@ -150,7 +150,7 @@ async def test_a_real_socket_that_is_never_read() -> None:
 
     def make() -> Endpoint:
         settings = EndpointSettings(server=True)
-        return Endpoint(runtime, settings, on_request=large, log=RecordingLog(), on_opened=accepted.append)
+        return Endpoint(runtime, settings, EndpointCallbacks(large, on_opened=accepted.append), RecordingLog())
 
     listening = await runtime.create_server(make, "127.0.0.1", 0)
     loop = asyncio.get_running_loop()

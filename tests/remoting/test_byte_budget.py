@@ -2,7 +2,7 @@
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.byte_budget import ByteBudget
+from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
 from lockstep.remoting.endpoint import Endpoint
 from tests.remoting.helpers import ECHO, Peer, RecordingLog
 
@@ -20,7 +20,8 @@ def late(_: Endpoint, __: RemotingCommand) -> None:
 
 def asked(budget: ByteBudget, count: int) -> tuple[Peer, list[RemotingCommand]]:
     """A peer that has asked so often and takes nothing, and its answers of 3,000 bytes."""
-    peer = Peer(late, outbound=budget, write_high_water_bytes=HIGH_WATER)
+    bounds = ConnectionBounds(Inbound(1 << 20, 60_000, RecordingLog()), budget)
+    peer = Peer(late, bounds=bounds, write_high_water_bytes=HIGH_WATER)
     peer.transport.stuck = True
     requests = [RemotingCommand(ECHO, opaque=number) for number in range(count)]
     peer.send(*requests)

@@ -7,8 +7,8 @@ import pytest
 
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.dialer import Dialer
-from lockstep.remoting.endpoint import Endpoint, EndpointSettings
+from lockstep.remoting.dialer import Dialer, DialerCallbacks, DialerSettings
+from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestRefused, RequestTimeout
 from lockstep.remoting.runtime import AsyncioRuntime, Listening
 from lockstep.simulation import World, simulate
@@ -29,13 +29,10 @@ class Server:
         return self
 
     def _accept(self) -> Endpoint:
-        return Endpoint(
-            self.runtime,
-            EndpointSettings(server=True),
-            on_request=lambda endpoint, command: self.handler(endpoint, command),
-            log=RecordingLog(),
-            on_opened=self.accepted.append,
+        callbacks = EndpointCallbacks(
+            lambda endpoint, command: self.handler(endpoint, command), on_opened=self.accepted.append
         )
+        return Endpoint(self.runtime, EndpointSettings(server=True), callbacks, RecordingLog())
 
     @property
     def address(self) -> str:
@@ -63,7 +60,8 @@ def dialer_of(
     on_closed: Callable[[str], None] | None = None,
     offer: SerializeType | None = None,
 ) -> Dialer:
-    return Dialer(server.runtime, on_request=refuse, log=RecordingLog(), offer=offer, greet=greet, on_closed=on_closed)
+    callbacks = DialerCallbacks(refuse, greet=greet, on_closed=on_closed)
+    return Dialer(server.runtime, callbacks, RecordingLog(), DialerSettings(offer=offer))
 
 
 async def ended(dialer: Dialer) -> None:
@@ -269,7 +267,7 @@ def test_a_server_that_does_not_answer_the_connect() -> None:
     async def scenario(world: World) -> int:
         client, server = world.host("client"), world.host("server")
         world.partition("client", "server")
-        dialer = Dialer(client, on_request=refuse, log=RecordingLog(), connect_timeout_ms=3000)
+        dialer = Dialer(client, DialerCallbacks(refuse), RecordingLog())
         with pytest.raises(ConnectFailed, match="no answer within 3000 ms"):
             await client.run(dialer.endpoint(f"{server.address}:1"))
         return world.elapsed_ms

@@ -8,7 +8,7 @@ import pytest
 from lockstep.protocol.codes import FRAME_BYTES_MAX, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
-from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks
 from lockstep.remoting.errors import ConnectionLost
 from tests.remoting.helpers import ECHO, Peer, echo, frame_of
 
@@ -65,7 +65,7 @@ async def test_what_cannot_be_read_closes_the_connection(data: bytes, words: str
     assert peer.transport.ended == "abort"
     assert [reply.opaque for reply in peer.received()] == [1]
     ((level, event, fields),) = peer.log.events
-    assert (level, event) == ("warning", "connection closed: unreadable frame")
+    assert (level, event) == ("warning", "frame_unreadable")
     assert words in fields["reason"]
     assert fields["peer"] == "10.0.0.9:4711"
 
@@ -141,7 +141,7 @@ async def test_a_reply_that_nobody_asked_for_is_ignored() -> None:
 async def test_opaques_wrap_below_the_sign_bit() -> None:
     """Java reads an opaque as a signed int; after 2^31 - 1 comes 0."""
     peer = Peer(server=False)
-    peer.endpoint._opaque = 0x7FFFFFFE
+    peer.endpoint._connection._opaque = 0x7FFFFFFE
     futures = [peer.endpoint.request_nowait(RemotingCommand(ECHO), 1000) for _ in range(3)]
     requests = peer.received()
     assert [request.opaque for request in requests] == [0x7FFFFFFF, 0, 1]
@@ -216,7 +216,7 @@ async def test_no_timer_outlives_a_connection() -> None:
 async def test_before_the_connection_there_is_nothing_to_send_to() -> None:
     """An endpoint that was never connected refuses requests and drops one-way calls."""
     peer = Peer()
-    fresh = Endpoint(peer.runtime, peer.endpoint._settings, on_request=echo, log=peer.log)
+    fresh = Endpoint(peer.runtime, peer.endpoint._settings, EndpointCallbacks(echo), peer.log)
     with pytest.raises(ConnectionLost, match="it is closed"):
         fresh.request_nowait(RemotingCommand(ECHO), 1000)
     fresh.send_one_way(RemotingCommand(ECHO))

@@ -1,6 +1,6 @@
 """Bytes received and not handled yet: a bound for all connections together, and a time limit for each frame."""
 
-from lockstep.remoting.inbound import Inbound
+from lockstep.remoting.byte_budget import Inbound
 from tests.remoting.helpers import RecordingLog
 
 NOW_MS = 1_700_000_000_000

@@ -118,7 +118,7 @@ async def test_a_handler_that_fails_costs_one_request() -> None:
     assert bad.code == ResponseCode.SYSTEM_ERROR
     assert bad.remark == "GET_MAX_OFFSET (30): LookupError: no such thing"
     assert good.body == b"good"
-    assert [(level, event) for level, event, _ in log.events] == [("error", "request failed")]
+    assert [(level, event) for level, event, _ in log.events] == [("error", "request_failed")]
 
 
 async def test_a_field_that_is_missing_costs_one_request() -> None:

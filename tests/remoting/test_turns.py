@@ -4,8 +4,8 @@ import struct
 
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.remoting.endpoint import Endpoint, EndpointSettings
-from lockstep.remoting.inbound import Inbound
+from lockstep.remoting.byte_budget import ByteBudget, ConnectionBounds, Inbound
+from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.remoting.helpers import ECHO, Peer, RecordingLog, SteppedRuntime, echo, frame_of, until
 
@@ -95,7 +95,8 @@ async def test_a_connection_that_is_lost_between_turns() -> None:
     """Its frames are dropped, its bytes are given back, and its next turn does nothing."""
     runtime = WorkedRuntime()
     inbound = Inbound(1 << 20, 60_000, RecordingLog())
-    peer = Peer(runtime.slow, runtime=runtime, inbound=inbound)
+    bounds = ConnectionBounds(inbound, ByteBudget(1 << 20, "outbound_bytes_full", "replies", RecordingLog()))
+    peer = Peer(runtime.slow, runtime=runtime, bounds=bounds)
     peer.send(*requests())
     assert inbound.bytes > 0
     peer.lose()
@@ -123,9 +124,10 @@ async def test_turns_over_sockets() -> None:
 
     settings = EndpointSettings(server=True)
     listening = await served.create_server(
-        lambda: Endpoint(served, settings, on_request=handle, log=RecordingLog()), "127.0.0.1", 0
+        lambda: Endpoint(served, settings, EndpointCallbacks(handle), RecordingLog()), "127.0.0.1", 0
     )
-    clients = [Endpoint(real, EndpointSettings(server=False), on_request=echo, log=RecordingLog()) for _ in range(2)]
+    quiet_settings = EndpointSettings(server=False)
+    clients = [Endpoint(real, quiet_settings, EndpointCallbacks(echo), RecordingLog()) for _ in range(2)]
     try:
         for client in clients:
             await real.create_connection(lambda client=client: client, "127.0.0.1", listening.port)  # type: ignore[misc]
