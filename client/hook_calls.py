@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lockstep.client.consumer.listener import ConsumeConcurrentlyStatus
 from lockstep.client.errors import SendForbiddenError
 from lockstep.client.hooks import (
     CheckForbiddenHook,
@@ -130,7 +129,7 @@ class ConsumeHooks:
     def handed_out(self, messages: list[MessageExt], queue: MessageQueue) -> None:
         """A pull consumer's: nobody knows what becomes of them, and they count as consumed."""
         context = self.before(messages, queue)
-        context.status, context.success = ConsumeConcurrentlyStatus.CONSUME_SUCCESS.name, True
+        context.status, context.success = "CONSUME_SUCCESS", True
         self.after(context)
 
     def wanted(self, messages: list[MessageExt], queue: MessageQueue) -> list[MessageExt]:

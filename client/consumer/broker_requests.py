@@ -1,17 +1,17 @@
-"""What a broker asks of a consumer: running info, its offsets, a reset of them, one message directly (wire.md 2.2)."""
+"""The requests that a broker sends to a consumer: running info, offsets, a reset, one message (wire.md 2.2)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from lockstep.client.config import ClientConfig, ConsumerConfig
+from lockstep.client.config import ClientConfig
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
-from lockstep.client.consumer.offsets.store import OffsetStore
-from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.instance.client import BrokerCall, MQClientInstance
+from lockstep.client.consumer.membership import Membership
+from lockstep.client.instance.client import BrokerCall
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
-from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
+from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData
 from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -27,46 +27,56 @@ from lockstep.protocol.versions import version_name
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.settings import as_properties
 
-__all__ = ["BrokerCalls"]
+__all__ = ["BrokerCalls", "Listening"]
 
 _R = RequestCode
 _JSTACK_MAX: Final = 1024 * 1024  # characters
 
 
-class BrokerCalls:
-    """`subscriptions()` are the present ones; `reset(topic, offsets)` begins a reset.
+@dataclass(slots=True)
+class Listening:
+    """What a consumer with a listener answers besides.
 
-    A consumer that pulls by itself has no listener and is not reset: as in RocketMQ it then does not know the group.
+    Args:
+        orderly: its queues are consumed under locks.
+        consume_thread_count: of its listener; it may change while the consumer runs.
+        directly: calls the listener with one message.
+        reset: begins a reset of the offsets of a topic.
+    """
+
+    orderly: bool
+    consume_thread_count: int
+    directly: ConsumeDirectly
+    reset: Callable[[str, Mapping[MessageQueue, int]], None]
+
+
+class BrokerCalls:
+    """Answers the requests that brokers send to a consumer.
+
+    Args:
+        config: shown as the properties of the consumer.
+        subscriptions: by topic.
+        listening: None for a consumer that pulls by itself. As in RocketMQ, it has no offsets to reset, and answers
+            a request to consume one message that it does not know the group.
     """
 
     def __init__(
         self,
-        instance: MQClientInstance,
-        group: str,
+        member: Membership,
         config: ClientConfig,
-        table: Mapping[MessageQueue, ProcessQueue],
-        *,
-        offsets: OffsetStore,
         stats: ConsumeStats,
-        subscriptions: Callable[[], list[SubscriptionData]],
-        orderly: bool = True,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        directly: ConsumeDirectly | None = None,
-        reset: Callable[[str, Mapping[MessageQueue, int]], None] | None = None,
+        subscriptions: Mapping[str, SubscriptionData],
+        listening: Listening | None = None,
     ) -> None:
-        self._instance = instance
-        self._runtime = instance.runtime
-        self._group = group
+        self._member = member
+        self._instance = member.instance
+        self._runtime = member.runtime
         self._config = config
-        self._table = table
-        self._offsets = offsets
+        self._table = member.table
+        self._offsets = member.offsets
         self._stats = stats
-        self._directly = directly
         self._subscriptions = subscriptions
-        self._reset = reset
-        self._orderly = orderly
-        self._message_model = message_model
-        self.consume_thread_count = config.consume_threads if isinstance(config, ConsumerConfig) else 0
+        self._listening = listening
         self._started_ms = self._runtime.now_ms()
         self.handlers: Mapping[int, BrokerCall] = {
             _R.GET_CONSUMER_RUNNING_INFO: self._running_info,
@@ -75,17 +85,17 @@ class BrokerCalls:
             _R.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
         }
 
-    def _stranger(self, command: RemotingCommand, group: str) -> RemotingCommand | None:
-        return None if group == self._group else _unknown(command, group)
+    def _refusal(self, command: RemotingCommand, group: str) -> RemotingCommand | None:
+        return None if group == self._member.group else _unknown(command, group)
 
     # Running info --------------------------------------------------------------------------------------------
 
     def _running_info(self, _endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand:
         header = command.decode_header(GetConsumerRunningInfoRequestHeader)
-        refusal = self._stranger(command, header.consumer_group)
+        refusal = self._refusal(command, header.consumer_group)
         if refusal is not None:
             return refusal
-        subscriptions = sorted(self._subscriptions())
+        subscriptions = sorted(self._subscriptions.values())
         info = ConsumerRunningInfo(
             self._properties(),
             tuple(subscriptions),
@@ -96,21 +106,22 @@ class BrokerCalls:
         return _reply(command, info)
 
     def _properties(self) -> dict[str, str]:
-        config = self._config
-        properties = as_properties(config) | {
+        listening = self._listening
+        properties = as_properties(self._config) | {
             "PROP_CLIENT_VERSION": version_name(PROTOCOL_VERSION),
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
             "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.name,
             "PROP_NAMESERVER_ADDR": self._instance.name_servers.text,
-            "consumerGroup": self._group,
+            "consumerGroup": self._member.group,
         }
-        if isinstance(config, ConsumerConfig):
+        if listening is not None:
+            threads = str(listening.consume_thread_count)
             properties |= {
                 "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.name,
-                "PROP_CONSUMEORDERLY": str(self._orderly).lower(),
-                "PROP_THREADPOOL_CORE_SIZE": str(self.consume_thread_count),
-                "consumeThreadMin": str(self.consume_thread_count),
-                "messageModel": self._message_model.name,
+                "PROP_CONSUMEORDERLY": str(listening.orderly).lower(),
+                "PROP_THREADPOOL_CORE_SIZE": threads,
+                "consumeThreadMin": threads,
+                "messageModel": self._member.message_model.name,
                 "listenerLongestWaitMs": str(self._stats.longest_wait_ms),
                 "listenerCallsNotBegun": str(self._stats.calls_not_begun),
             }
@@ -119,9 +130,9 @@ class BrokerCalls:
     # Offsets -------------------------------------------------------------------------------------------------
 
     def _consumer_status(self, _endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand:
-        """The offsets this client would commit, of one topic or, without a name, of all."""
+        """The offsets that this client would commit, of one topic or, without a name, of all."""
         header = command.decode_header(ConsumerStatusRequestHeader)
-        known = self._table if header.group == self._group else ()
+        known = self._table if header.group == self._member.group else ()
         offsets = {
             queue: self._offsets.in_memory(queue)
             for queue in sorted(known)
@@ -133,25 +144,25 @@ class BrokerCalls:
         header = command.decode_header(ResetOffsetRequestHeader)
         body = decode_body(ResetOffsetBody, command.body, command.serialize_type)
         self._instance.log.info(
-            "told to reset offsets", group=header.group, topic=header.topic, queues=len(body.offset_table)
+            "offset_reset_requested", group=header.group, topic=header.topic, queues=len(body.offset_table)
         )
-        if header.group == self._group and self._reset is not None:
-            self._reset(header.topic, body.offset_table)
+        if header.group == self._member.group and self._listening is not None:
+            self._listening.reset(header.topic, body.offset_table)
         return None
 
     # One message ---------------------------------------------------------------------------------------------
 
     def _consume_directly(self, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
         header = command.decode_header(ConsumeMessageDirectlyRequestHeader)
-        refusal = self._stranger(command, header.consumer_group)
+        refusal = self._refusal(command, header.consumer_group)
         if refusal is not None:
             return refusal
         pulled = decode_records(command.body, header.broker_name or "")
         if len(pulled.messages) != 1:
             raise BodyError(f"one message is expected, not {len(pulled.messages)}")
-        if self._directly is None:
+        if self._listening is None:
             return _unknown(command, header.consumer_group)
-        answering = self._consume_and_reply(self._directly, endpoint, command, pulled)
+        answering = self._consume_and_reply(self._listening.directly, endpoint, command, pulled)
         self._runtime.create_task(answering, name="consume directly")
         return None
 

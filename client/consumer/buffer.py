@@ -20,12 +20,11 @@ NOT_KNOWN: Final = -1
 class LiteQueue:
     """One queue while it is assigned; it has nothing to say any more once its process queue is dropped."""
 
-    __slots__ = ("committed", "handled", "paused", "position", "process_queue", "pull_offset")
+    __slots__ = ("committed", "handled", "paused", "position", "process_queue")
 
     def __init__(self, process_queue: ProcessQueue) -> None:
         self.process_queue = process_queue
         self.paused = False
-        self.pull_offset = NOT_KNOWN
         self.position = NOT_KNOWN
         self.handled = NOT_KNOWN
         self.committed = NOT_KNOWN  # as the offset store was told
@@ -33,10 +32,6 @@ class LiteQueue:
     @property
     def queue(self) -> MessageQueue:
         return self.process_queue.queue
-
-    @property
-    def dropped(self) -> bool:
-        return self.process_queue.dropped
 
 
 class _Batch:
@@ -70,6 +65,10 @@ class LiteQueues:
 
     def get(self, queue: MessageQueue) -> LiteQueue | None:
         return self._by_queue.get(queue)
+
+    def of(self, process_queue: ProcessQueue) -> LiteQueue:
+        """The one of a process queue that is not dropped."""
+        return self._by_queue[process_queue.queue]
 
     def all(self) -> list[LiteQueue]:
         return list(self._by_queue.values())
@@ -138,9 +137,11 @@ class LiteQueues:
         self._leave_line(lite_queue)
         if self._in_hand is lite_queue:
             self._in_hand = None
-        lite_queue.process_queue.take_messages(lite_queue.process_queue.message_count)
-        lite_queue.process_queue.commit()
-        lite_queue.pull_offset = lite_queue.position = lite_queue.handled = offset
+        process_queue = lite_queue.process_queue
+        process_queue.take_messages(process_queue.message_count)
+        process_queue.commit()
+        process_queue.positioned = True
+        process_queue.next_offset = lite_queue.position = lite_queue.handled = offset
 
     def _leave_line(self, lite_queue: LiteQueue) -> None:
         self._line = deque(batch for batch in self._line if batch.lite_queue is not lite_queue)

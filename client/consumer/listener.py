@@ -7,17 +7,21 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.hook_calls import ConsumeHooks
+from lockstep.client.hooks import ConsumeReturnType
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import EventLog, log_exception
-from lockstep.remoting.runtime import WorkerPool
+from lockstep.remoting.runtime import Runtime, WorkerPool
 
 __all__ = [
     "BY_KEY",
     "CONCURRENT",
     "ORDERLY",
     "AnyListener",
-    "Around",
+    "AroundListener",
     "ConcurrentListener",
     "ConsumeConcurrentlyContext",
     "ConsumeConcurrentlyStatus",
@@ -30,6 +34,7 @@ __all__ = [
     "OrderlyListener",
     "Outcome",
     "Start",
+    "return_type",
 ]
 
 ACK_ALL: Final = 2**31 - 1
@@ -136,22 +141,6 @@ class Start(Protocol):
     def may_begin(self) -> bool: ...
 
 
-class Around(Protocol):
-    """What surrounds a listener call while it is `active`."""
-
-    @property
-    def active(self) -> bool: ...
-
-    def call(
-        self,
-        call: Callable[[list[MessageExt], ListenerContext, Start], Coroutine[Any, Any, Outcome[S]]],
-        messages: list[MessageExt],
-        context: ListenerContext,
-        start: Start,
-        /,
-    ) -> Coroutine[Any, Any, Outcome[S]]: ...
-
-
 class ListenerCall(Generic[S]):
     """Calls a listener, `async def` on the loop and plain on the pool, and turns whatever comes back into an `Outcome`.
 
@@ -164,7 +153,7 @@ class ListenerCall(Generic[S]):
         pool: WorkerPool,
         log: EventLog,
         contract: Contract[S],
-        around: "Around | None" = None,
+        around: "AroundListener | None" = None,
     ) -> None:
         self._listener: Listener = listener
         self._pool = pool
@@ -226,3 +215,72 @@ class ListenerCall(Generic[S]):
 def _being_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+_Call = Callable[[list[MessageExt], ListenerContext, Start], Coroutine[Any, Any, Outcome[Any]]]
+_DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})
+_AGAIN = frozenset({"SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER"})
+
+
+class _Timed:
+    """Notes when a call begins: its wait for a thread is no time of the listener's."""
+
+    def __init__(self, start: Start, runtime: Runtime) -> None:
+        self._start = start
+        self._runtime = runtime
+        self.began_ms = runtime.now_ms()
+
+    def may_begin(self) -> bool:
+        self.began_ms = self._runtime.now_ms()
+        return self._start.may_begin()
+
+
+class AroundListener:
+    """Of one consumer, for all its calls, an administrator's too."""
+
+    def __init__(self, hooks: ConsumeHooks, tenant: NamesOfTenant, config: ConsumerConfig, runtime: Runtime) -> None:
+        self._hooks = hooks
+        self._tenant = tenant
+        self._has_tenant = bool(tenant)
+        self._config = config
+        self._runtime = runtime
+
+    @property
+    def active(self) -> bool:
+        """Is there anything to do? Without, a call goes straight to the listener."""
+        return self._hooks.active or self._has_tenant
+
+    async def call(
+        self, call: _Call, messages: list[MessageExt], context: ListenerContext, start: Start
+    ) -> Outcome[Any]:
+        if self._tenant:
+            for message in messages:
+                message.topic = self._tenant.bare(message.topic)
+            context.message_queue = self._tenant.bare_queue(context.message_queue)
+        if not self._hooks.active:
+            return await call(messages, context, start)
+        told = self._hooks.before(messages.copy(), context.message_queue)
+        timed = _Timed(start, self._runtime)
+        outcome = await call(messages, context, timed)
+        told.status = outcome.status.name
+        told.success = told.status in _DONE
+        took_ms = self._runtime.now_ms() - timed.began_ms
+        told.return_type = return_type(outcome, took_ms, self._config.consume_timeout_ms)
+        self._hooks.after(told)
+        return outcome
+
+
+def return_type(outcome: Outcome[Any], took_ms: int, timeout_ms: int) -> ConsumeReturnType:
+    """As RocketMQ's two services derive it: an answer that is none comes first, then the time it took.
+
+    A call that was not begun is FAILED: the messages stay, and may be another member's.
+    """
+    if not outcome.begun:
+        return ConsumeReturnType.FAILED
+    if outcome.raised:
+        return ConsumeReturnType.EXCEPTION
+    if outcome.error is not None:
+        return ConsumeReturnType.RETURNNULL
+    if took_ms >= timeout_ms:
+        return ConsumeReturnType.TIME_OUT
+    return ConsumeReturnType.FAILED if outcome.status.name in _AGAIN else ConsumeReturnType.SUCCESS

@@ -1,160 +1,137 @@
-"""What a started LitePullConsumer runs on: its membership, its queues, and a pull loop for each of them."""
+"""LiteMember: a running LitePullConsumer, with a pull loop for each of its queues (wire.md 12.10)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
 
 from lockstep.client.consumer.buffer import NOT_KNOWN, LiteQueue, LiteQueues
-from lockstep.client.consumer.lite_pull_loop import LitePull
+from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.offsets.initial import FirstOffset
-from lockstep.client.consumer.ownership.topic_watch import QueueWatch, TopicMessageQueueChangeListener
+from lockstep.client.consumer.ownership.topic_watch import QueueWatch
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_member import MemberOptions, PullMember
+from lockstep.client.consumer.pull_loop import FlowControl, FlowLimits, PullLoop
+from lockstep.client.consumer.pull_request import PullCalls, PullResult
 from lockstep.client.errors import ConsumerError
 from lockstep.client.pull_config import LitePullConsumerConfig
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.codes import PullSysFlag
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
-from lockstep.remoting.logs import EventLog
-from lockstep.remoting.runtime import Runtime
 
-__all__ = ["LiteEngine"]
+__all__ = ["LiteMember"]
 
 
-class LiteEngine:
-    """`subscriptions` are the consumer's own, by topic; `expressions` those of topics of assigned queues."""
+class LiteMember(GroupMember):
+    """A member whose user takes the messages from a buffer.
+
+    Args:
+        config: the user's.
+        expressions: by topic, the subscriptions that hold for assigned queues.
+    """
+
+    pull_flags = int(PullSysFlag.SUSPEND | PullSysFlag.SUBSCRIPTION | PullSysFlag.LITE_PULL)
 
     def __init__(
         self,
-        runtime: Runtime,
-        options: MemberOptions,
+        settings: MemberSettings,
         config: LitePullConsumerConfig,
-        log: EventLog,
         subscriptions: dict[str, SubscriptionData],
-        expressions: dict[str, SubscriptionData],
+        expressions: Mapping[str, SubscriptionData],
     ) -> None:
-        self.runtime = runtime
+        super().__init__(settings, subscriptions)
         self.lite_queues = LiteQueues()
-        self._config = config
-        self._log = log
-        self._subscriptions = subscriptions
+        self.watch = QueueWatch(self.queries, self.log)
+        self._user_config = config
         self._expressions = expressions
-        self._news = asyncio.Event()
-        self._pulling: dict[LiteQueue, asyncio.Task[None]] = {}
+        self._arrived = asyncio.Event()
         self._periods = 0
-        self._stopping = False
-        self.member = member = PullMember(
-            runtime,
-            options,
-            log,
-            subscriptions,
-            on_acquired=self._acquired,
-            on_dropped=self._dropped,
-            on_changed=lambda _topic: None,
-            to_persist=lambda: self.lite_queues.queues,
+        self.first_offset = FirstOffset(self.instance, self.config, self.offsets)
+        limits = FlowLimits(
+            config.pull_threshold_for_queue, config.pull_threshold_bytes_for_queue, config.consume_max_span
         )
-        self._pull = LitePull(
-            member,
-            config,
-            self.lite_queues,
-            subscription=self._subscription,
-            first_offset=FirstOffset(member.instance, member.config, member.offsets),
-            arrived=self._news.set,
-        )
-        self.watch = QueueWatch(member.queries, log)
+        calls = PullCalls(self.instance, settings.group, settings.hooks, settings.tenant)
+        self._pulls = PullLoop(self.membership, self, calls, FlowControl(limits), self.stats)
 
     # Life ----------------------------------------------------------------------------------------------------
 
-    async def start(
-        self, assigned: list[MessageQueue], listeners: Mapping[str, TopicMessageQueueChangeListener]
-    ) -> None:
-        """Raises ConsumerError, NoRouteError."""
-        self.member.balances = not assigned
-        await self.member.start()
-        try:
-            for topic, listener in listeners.items():
-                await self.watch.register(topic, listener)
-        except BaseException:
-            await self.stop()
-            raise
-        if assigned:
-            self.assign(assigned)
-        self.member.instance.schedule.every(
-            self._config.topic_metadata_check_interval_ms,
-            self.watch.look,
-            first_ms=self._config.topic_metadata_check_first_ms,
-            name="queue watch",
-        )
+    async def start(self) -> None:
+        await super().start()
+        config = self._user_config
+        interval_ms, first_ms = config.topic_metadata_check_interval_ms, config.topic_metadata_check_first_ms
+        self.instance.schedule.every(interval_ms, self.watch.look, first_ms=first_ms, name="queue watch")
 
-    async def stop(self) -> None:
-        self._stopping = True
-        self._news.set()  # whoever waits for messages gets none
-        await self.member.stop()
-        for task in self._pulling.values():
-            task.cancel()
-        if self._config.auto_commit:
-            self._note_handled(self.lite_queues.all())
-        await self.member.leave()
+    async def stop(self) -> list[ProcessQueue]:
+        self._arrived.set()  # a call that waits for messages returns none
+        return await super().stop()
+
+    async def _end_consumption(self) -> list[ProcessQueue]:
+        self._pulls.stop_all()
+        if self._user_config.auto_commit:
+            self._update_handled(self.lite_queues.all())
+        return []
 
     # Queues --------------------------------------------------------------------------------------------------
 
     def owned(self, queue: MessageQueue) -> LiteQueue:
+        """Raises ConsumerError."""
         lite_queue = self.lite_queues.get(queue)
         if lite_queue is None:
-            where = "; a rebalance may have given it to another member" if self.member.balances else ""
+            where = "; a rebalance may have given it to another member" if self.balances else ""
             raise ConsumerError(f"queue {queue} is not assigned to this consumer{where}")
         return lite_queue
 
-    def join_soon(self, topic: str) -> None:
-        self.runtime.create_task(self._join(topic), name=f"join {topic}")
-
-    async def _join(self, topic: str) -> None:
-        try:
-            await self.member.join(topic)
-        except Exception as error:  # the next rebalance asks for the route again
-            if not self._stopping:
-                self._log.warning("topic not joined yet", topic=topic, error=f"{type(error).__name__}: {error}")
-
     def assign(self, queues: list[MessageQueue]) -> None:
-        self.member.balances = False
-        table = self.member.table
-        given_up = [queue for queue in table if queue not in queues]
-        for queue in given_up:
-            process_queue = table.pop(queue)
-            process_queue.dropped = True
-            self._dropped(process_queue)
-        self.member.store_soon(given_up)
-        for queue in given_up:
-            self.member.offsets.forget(queue)
+        """Own these queues and no others."""
+        self.balances = False
+        given_up = [self.table.pop(queue) for queue in list(self.table) if queue not in queues]
+        for process_queue in given_up:
+            self._rebalance.drop(process_queue, "not assigned any more")
+        self._rebalance.persist(given_up)
+        for process_queue in given_up:
+            self.offsets.forget(process_queue.queue)
         for queue in queues:
-            if queue not in table:
+            if queue not in self.table:
                 self._periods += 1
-                table[queue] = ProcessQueue(queue, self._periods, self.runtime.now_ms(), needs_lock=False)
-                self._acquired(table[queue])
+                self.table[queue] = ProcessQueue(queue, self._periods, self.runtime.now_ms(), needs_lock=False)
+                self.queue_acquired(self.table[queue])
 
-    def _acquired(self, process_queue: ProcessQueue) -> None:
-        self._start_pulling(self.lite_queues.add(process_queue))
+    def queue_acquired(self, process_queue: ProcessQueue) -> None:
+        self.lite_queues.add(process_queue)
+        self._pulls.start(process_queue)
 
-    def _dropped(self, process_queue: ProcessQueue) -> None:
-        """Its offset is stored right after this."""
+    def queue_dropped(self, process_queue: ProcessQueue) -> None:
         lite_queue = self.lite_queues.remove(process_queue.queue)
-        if lite_queue is None:
-            return
-        if self._config.auto_commit:
-            self._note_handled([lite_queue])
-        task = self._pulling.pop(lite_queue, None)
-        if task is not None:
-            task.cancel()
+        if lite_queue is not None and self._user_config.auto_commit:
+            self._update_handled([lite_queue])
+        self._pulls.stop(process_queue)
 
-    def _start_pulling(self, lite_queue: LiteQueue) -> None:
-        earlier = self._pulling.get(lite_queue)
-        if earlier is not None:
-            earlier.cancel()
-        name = f"pull {lite_queue.queue}"
-        self._pulling[lite_queue] = self.runtime.create_task(self._pull.run(lite_queue), name=name)
+    # Pulls (PullOwner) ---------------------------------------------------------------------------------------
 
-    def _subscription(self, topic: str) -> SubscriptionData:
-        table = self._subscriptions if self.member.balances else self._expressions
+    def pause_ms(self, process_queue: ProcessQueue) -> int:
+        config = self._user_config
+        if self.lite_queues.of(process_queue).paused:
+            return config.pull_delay_when_paused_ms
+        if self.lite_queues.waiting_pulls * config.pull_batch_size > config.pull_threshold_for_all:
+            return config.pull_delay_when_flow_control_ms
+        return 0
+
+    def retry_ms(self, process_queue: ProcessQueue) -> int:
+        config = self._user_config
+        known = process_queue.positioned
+        return config.pull_delay_when_exception_ms if known else config.pull_delay_when_offset_unknown_ms
+
+    def subscription(self, topic: str) -> SubscriptionData:
+        table = self._subscriptions if self.balances else self._expressions
         return table.get(topic) or SubscriptionData(topic)
+
+    def take(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        self.lite_queues.put(self.lite_queues.of(process_queue), messages)
+        self._arrived.set()
+
+    def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        self.lite_queues.nothing_until(self.lite_queues.of(process_queue), result.next_begin_offset)
+
+    async def offset_illegal(self, process_queue: ProcessQueue) -> None:
+        """The next pull begins where the broker proposes."""
 
     # Messages ------------------------------------------------------------------------------------------------
 
@@ -164,56 +141,56 @@ class LiteEngine:
             left_ms = deadline_ms - self.runtime.now_ms()
             if left_ms <= 0 or self._stopping:
                 break
-            self._news.clear()
+            self._arrived.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), left_ms / 1000)
+                await asyncio.wait_for(self._arrived.wait(), left_ms / 1000)
             except TimeoutError:
                 pass
         return messages
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         self.owned(queue)
-        low, high = await self.member.queries.min_offset(queue), await self.member.queries.max_offset(queue)
+        low, high = await self.queries.min_offset(queue), await self.queries.max_offset(queue)
         if not low <= offset <= high:
             raise ConsumerError(f"queue {queue} has offsets from {low} to {high}, not {offset}")
-        lite_queue = self.owned(queue)  # it may have gone meanwhile
+        lite_queue = self.owned(queue)  # a rebalance may have taken it meanwhile
         self.lite_queues.seek(lite_queue, offset)
-        self._start_pulling(lite_queue)
+        self._pulls.start(lite_queue.process_queue)
 
     # Offsets -------------------------------------------------------------------------------------------------
 
     def commit(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """All that was handed out of these queues; those of which anything was."""
+        """Commit all that was handed out of these queues. Returns the queues that have an offset to commit."""
         found = [self.lite_queues.get(queue) for queue in queues]
         return self.commit_offsets({lite.queue: lite.position for lite in found if lite and lite.position >= 0})
 
     def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:
         for queue, offset in offsets.items():
             lite_queue = self.owned(queue)
-            lite_queue.handled = max(lite_queue.handled, offset)  # or the commit at the shutdown would take it back
-            self._note(lite_queue, offset)
+            lite_queue.handled = max(lite_queue.handled, offset)  # else the commit at shutdown would lower it
+            self._update(lite_queue, offset)
         return list(offsets)
 
     def commit_handled(self) -> None:
-        """What was handed out up to now."""
+        """Commit all that was handed out so far."""
         self.lite_queues.settle()
-        self._note_handled(self.lite_queues.all())
+        self._update_handled(self.lite_queues.all())
 
-    def _note_handled(self, lite_queues: Iterable[LiteQueue]) -> None:
+    def _update_handled(self, lite_queues: Iterable[LiteQueue]) -> None:
         for lite_queue in lite_queues:
             if lite_queue.handled != NOT_KNOWN:
-                self._note(lite_queue, lite_queue.handled)
+                self._update(lite_queue, lite_queue.handled)
 
-    def _note(self, lite_queue: LiteQueue, offset: int) -> None:
+    def _update(self, lite_queue: LiteQueue, offset: int) -> None:
         lite_queue.committed = offset
-        self.member.offsets.update(lite_queue.queue, offset)
+        self.offsets.update(lite_queue.queue, offset)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        offsets = self.member.offsets
-        kept = await offsets.read(queue)
+        stored = await self.offsets.read(queue)
         lite_queue = self.lite_queues.get(queue)
+        # The offset that was read must not be stored again in place of a later commit.
         if lite_queue is not None and lite_queue.committed != NOT_KNOWN:
-            offsets.update(queue, lite_queue.committed)  # what was read is not what is to be stored
+            self.offsets.update(queue, lite_queue.committed)
         else:
-            offsets.forget(queue)
-        return kept if kept >= 0 else None
+            self.offsets.forget(queue)
+        return stored if stored >= 0 else None

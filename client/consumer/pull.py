@@ -1,31 +1,26 @@
 """PullConsumer: pulls when its user says so, and from where (wire.md 12.10)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from lockstep.client.admin.queues import QueueQueries
+from lockstep.client.consumer.consumer import GroupConsumer
+from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.offsets.store import ReadOffsetType
-from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_member import MemberOptions, PullMember
-from lockstep.client.consumer.pull_request import PullRequest, PullResult, PullStatus
+from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullStatus
 from lockstep.client.consumer.send_back import SendBack
 from lockstep.client.errors import ConsumerError
-from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
-from lockstep.client.instance.client import name_server_addresses
-from lockstep.client.lifecycle import Lifecycle, ServiceState
+from lockstep.client.hooks import ConsumeMessageHook
 from lockstep.client.message_selector import Expression, subscription_of
 from lockstep.client.pull_config import PullConsumerConfig
-from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import check_group, check_topic
-from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.logs import EventLog, StdlibLog, log_exception
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.protocol.names import check_topic
+from lockstep.remoting.logs import log_exception
 
-__all__ = ["MessageQueueListener", "PullConsumer"]
+__all__ = ["MessageQueueListener", "PullConsumer", "PullMember"]
 
 MessageQueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
 """`(topic, all its queues, those of this consumer)`, called on the loop after a rebalance changed something."""
@@ -34,7 +29,52 @@ _TEXT = int(PullSysFlag.SUBSCRIPTION)
 _TEXT_AND_SUSPEND = _TEXT | int(PullSysFlag.SUSPEND)
 
 
-class PullConsumer(Lifecycle):
+class PullMember(GroupMember):
+    """A member whose user pulls.
+
+    Args:
+        changed: called with a topic after a round of the rebalance that changed this member's queues of it.
+    """
+
+    def __init__(
+        self, settings: MemberSettings, subscriptions: dict[str, SubscriptionData], changed: Callable[[str], None]
+    ) -> None:
+        super().__init__(settings, subscriptions)
+        self.calls = PullCalls(self.instance, settings.group, settings.hooks, settings.tenant)
+        self.updated: dict[MessageQueue, int] = {}  # the offsets that the user set
+        self.joined: set[str] = set()  # topics that a rebalance shared out once at least
+        self._on_changed = changed
+
+    async def join(self, topic: str) -> None:
+        """Announce a subscription that was just added, and share out the queues of its topic."""
+        await self.instance.routes.fetch(topic)
+        await self.instance.heartbeat_all()
+        await self.rebalance_now()
+        self.joined.add(topic)
+
+    def owned(self, topic: str) -> list[MessageQueue]:
+        return sorted(queue for queue, held in self.table.items() if queue.topic == topic and not held.dropped)
+
+    def queue_acquired(self, process_queue: ProcessQueue) -> None:
+        """RocketMQ forgets an offset that was set before the queue was acquired (removeDirtyOffset)."""
+        offset = self.updated.get(process_queue.queue)
+        if offset is not None:
+            self.offsets.update(process_queue.queue, offset)
+
+    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+        """The rebalance stores its offset after this; later ones are the next owner's."""
+        self.updated.pop(process_queue.queue, None)
+
+    async def queues_changed(self, topic: str) -> None:
+        self._on_changed(topic)
+        await super().queues_changed(topic)
+
+    async def _persist_all(self) -> None:
+        """The user may set offsets of queues that it does not own."""
+        self.offsets.persist(self.updated, lambda _queue, _offset: None)
+
+
+class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
     """RocketMQ's DefaultMQPullConsumer: its user says which queue is pulled, from which offset, and what is done.
 
     Members of a group share the queues of their topics (`fetch_message_queues_in_balance`), but nothing keeps one from
@@ -43,35 +83,10 @@ class PullConsumer(Lifecycle):
     NoRouteError when no name server does.
     """
 
-    error = ConsumerError
+    _config_class = PullConsumerConfig
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        name_server: str | None = None,
-        namespace: str | None = None,
-        config: PullConsumerConfig | None = None,
-        message_model: MessageModel = MessageModel.CLUSTERING,
-        strategy: AllocateMessageQueueStrategy = allocate_averagely,
-        runtime: Runtime | None = None,
-        log: EventLog | None = None,
-    ) -> None:
-        check_group(group)
-        self._tenant = NamesOfTenant(namespace)
-        self.group = self._tenant.wrap(group)
-        check_group(self.group)
-        self.config = config or PullConsumerConfig()
-        self.message_model = message_model
-        self._name_servers = name_server_addresses(name_server, self.config)
-        self._strategy = strategy
-        self._given_runtime = runtime
-        self._log = log or StdlibLog("lockstep.client")
-        self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
-        self._subscriptions: dict[str, SubscriptionData] = {}
+    def _set_up(self) -> None:
         self._listeners: dict[str, MessageQueueListener] = {}
-        self._updated: dict[MessageQueue, int] = {}  # the offsets that the user set
-        self._member: PullMember | None = None
 
     # Topics --------------------------------------------------------------------------------------------------
 
@@ -93,10 +108,6 @@ class PullConsumer(Lifecycle):
         """Called before and after each pull's messages are handed out, which as in RocketMQ counts as consumed."""
         self._hooks.add_consume(hook)
 
-    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
-        """Called with what each pull brought, after its tags were looked at."""
-        self._hooks.add_filter(hook)
-
     async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
         """All readable queues of a topic, sorted, as the name server knows them now. Raises TopicNotFoundError."""
         return self._bare(await self._running().queries.queues(self._tenant.wrap(topic)))
@@ -104,14 +115,7 @@ class PullConsumer(Lifecycle):
     async def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that are this member's, sorted; as the last round of the rebalance left it."""
         topic = self._tenant.wrap(topic)
-        return self._mine(await self._joined(topic), topic)
-
-    def _mine(self, member: PullMember, topic: str) -> list[MessageQueue]:
-        mine = [queue for queue, held in member.table.items() if queue.topic == topic and not held.dropped]
-        return self._bare(sorted(mine))
-
-    def _bare(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        return [self._tenant.bare_queue(queue) for queue in queues]
+        return self._bare((await self._joined(topic)).owned(topic))
 
     # Pulls ---------------------------------------------------------------------------------------------------
 
@@ -174,20 +178,21 @@ class PullConsumer(Lifecycle):
         member, queue = self._running(), self._tenant.wrap_queue(queue)
         kind = ReadOffsetType.READ_FROM_STORE if from_store else ReadOffsetType.MEMORY_FIRST_THEN_STORE
         offset = await member.offsets.read(queue, kind)
-        if queue in self._updated:  # before, or while the answer was on its way
-            member.offsets.update(queue, self._updated[queue])  # what was read is not what is to be stored
+        if queue in member.updated:  # the offset that was read must not be stored in its place
+            member.offsets.update(queue, member.updated[queue])
         return offset
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
         """In memory; it is stored every 5 s, when the queue is given away, and at the shutdown."""
-        queue = self._tenant.wrap_queue(queue)
-        self._running().offsets.update(queue, offset)
-        self._updated[queue] = offset
+        member, queue = self._running(), self._tenant.wrap_queue(queue)
+        member.offsets.update(queue, offset)
+        member.updated[queue] = offset
 
     async def persist(self, *queues: MessageQueue) -> None:
         """Store the offsets of these queues, or of all that were updated, and return when it is done."""
         wrapped = [self._tenant.wrap_queue(queue) for queue in queues]
-        await self._running().store_now(wrapped or tuple(self._updated))
+        member = self._running()
+        await member.store_now(wrapped or tuple(member.updated))
 
     # Questions -----------------------------------------------------------------------------------------------
 
@@ -220,46 +225,10 @@ class PullConsumer(Lifecycle):
         if not await send_back.send(process_queue, message, delay_level):
             raise ConsumerError(f"no broker took message {message.msg_id} back; the log says why")
 
-    @property
-    def client_id(self) -> str:
-        if self._member is None:
-            raise self.wrong_state()
-        return self._member.instance.client_id
-
     # Life ----------------------------------------------------------------------------------------------------
 
-    async def _start(self) -> None:
-        options = MemberOptions(
-            group=self.group,
-            name_servers=self._name_servers,
-            config=self.config,
-            message_model=self.message_model,
-            strategy=self._strategy,
-            hooks=self._hooks,
-            tenant=self._tenant,
-        )
-        self._member = member = PullMember(
-            self._given_runtime or AsyncioRuntime(),
-            options,
-            self._log,
-            self._subscriptions,
-            on_acquired=self._gained,
-            on_dropped=self._lost,
-            on_changed=self._tell,
-            to_persist=lambda: self._updated,
-        )
-        await member.start()
-
-    async def _shutdown(self) -> None:
-        """Store the offsets and leave the group."""
-        assert self._member is not None
-        await self._member.stop()
-        await self._member.leave()
-
-    def _running(self) -> PullMember:
-        if self._member is None or self.state is not ServiceState.RUNNING:
-            raise self.wrong_state()
-        return self._member
+    def _new_member(self, settings: MemberSettings) -> PullMember:
+        return PullMember(settings, self._subscriptions, self._tell)
 
     async def _joined(self, topic: str) -> PullMember:
         member = self._running()
@@ -274,16 +243,6 @@ class PullConsumer(Lifecycle):
     def _queries(self) -> QueueQueries:
         return self._running().queries
 
-    def _gained(self, process_queue: ProcessQueue) -> None:
-        """RocketMQ forgets an offset that was set before the queue was its own (removeDirtyOffset)."""
-        offset, member = self._updated.get(process_queue.queue), self._member
-        if offset is not None and member is not None:
-            member.offsets.update(process_queue.queue, offset)
-
-    def _lost(self, process_queue: ProcessQueue) -> None:
-        """The rebalance stores its offset with that; from then on it is its new owner's."""
-        self._updated.pop(process_queue.queue, None)
-
     def _tell(self, topic: str) -> None:
         listener, member = self._listeners.get(topic), self._member
         if listener is None or member is None:
@@ -291,6 +250,6 @@ class PullConsumer(Lifecycle):
         route = member.instance.routes.known(topic)
         everything = self._bare(route.readable_queues(topic)) if route is not None else []
         try:
-            listener(self._tenant.bare(topic), everything, self._mine(member, topic))
+            listener(self._tenant.bare(topic), everything, self._bare(member.owned(topic)))
         except Exception as error:
             log_exception(self._log, "queue listener failed", error, topic=topic)

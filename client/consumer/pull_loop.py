@@ -1,105 +1,234 @@
-"""The pull loop of one process queue: a long poll after the other, while the queue is locked (wire.md 12.6)."""
+"""The pull loop of a queue: one long poll after the other while its lock holds and its cache has room (wire.md 12.6).
+
+FlowControl decides when the cache of a queue is full. It is synchronous. PullLoop asks it before each pull, and does
+what every consumer does with the answer; a PullOwner does the rest.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
-from lockstep.client.consumer.flow_control import FlowControl
-from lockstep.client.consumer.offsets.store import OffsetStore
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_request import PullCalls, PullRequest, PullResult, PullSource, PullStatus
+from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import ClientError
-from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.instance.client import MQClientInstance
-from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import PullSysFlag, ResponseCode
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError, RequestRefused
 from lockstep.remoting.logs import log_exception
 
-__all__ = ["PullLoop"]
+__all__ = ["FlowControl", "FlowLimits", "PullLoop", "PullOwner", "most_bytes"]
 
-_COMMIT, _SUSPEND, _SUBSCRIPTION = (
-    int(flag) for flag in (PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUSPEND, PullSysFlag.SUBSCRIPTION)
-)
+OFF: Final = -1
+_LOG_EVERY: Final = 1000  # throttled pulls for the same reason
+_MIB: Final = 1024 * 1024
+_COMMIT, _LITE = int(PullSysFlag.COMMIT_OFFSET), int(PullSysFlag.LITE_PULL)
+
+
+# Flow control -----------------------------------------------------------------------------------------------------
+
+
+def most_bytes(limit: int) -> int:
+    """Return the most bytes that do not exceed `limit`, a number of bytes.
+
+    RocketMQ compares whole MiB, rounded down: 100 MiB are exceeded by 101 MiB and not by one byte less. A limit that
+    cannot be set in RocketMQ, such as 2000 bytes, is exact.
+
+    Source: article 3, wire.md 12.6.
+    """
+    return limit + _MIB - 1 if limit % _MIB == 0 else limit
+
+
+def _share(limit: int, queues: int) -> int:
+    """The part of a topic's bytes for each queue: in whole MiB where the limit is, and at least one."""
+    unit = _MIB if limit % _MIB == 0 else 1
+    return max(limit // unit // queues, 1) * unit
+
+
+class FlowLimits(NamedTuple):
+    """The most that one queue may have in its cache. OFF: no limit.
+
+    Args:
+        span: from the first offset to the last one.
+    """
+
+    message_count: int
+    message_bytes: int
+    span: int
+
+
+class FlowControl:
+    """Decides whether a queue may be pulled.
+
+    Args:
+        usual: the limits of each queue.
+        topic_count: messages of a topic in all its queues together; OFF: no limit.
+        topic_bytes: the same in bytes.
+    """
+
+    def __init__(self, usual: FlowLimits, topic_count: int = OFF, topic_bytes: int = OFF) -> None:
+        self._usual = usual
+        self._topic_count = topic_count
+        self._topic_bytes = topic_bytes
+        self._by_topic: dict[str, FlowLimits] = {}
+        self._times = {"count": 0, "bytes": 0, "span": 0, "key span": 0}
+
+    @classmethod
+    def of_push(cls, config: ConsumerConfig, *, checks_span: bool) -> "FlowControl":
+        """Return the flow control of a push consumer.
+
+        Args:
+            checks_span: for consumption without order, where one slow message holds back the offset of all behind it.
+        """
+        usual = FlowLimits(
+            config.pull_threshold_for_queue,
+            config.pull_threshold_bytes_for_queue,
+            config.consume_concurrently_max_span if checks_span else OFF,
+        )
+        return cls(usual, config.pull_threshold_for_topic, config.pull_threshold_bytes_for_topic)
+
+    def share_out(self, topic: str, owned: Iterable[MessageQueue]) -> None:
+        """Share the limits of a topic among its queues of this client; at least 1 a queue (wire.md 12.6).
+
+        To be called after each rebalance.
+
+        Args:
+            owned: all queues of this client, of any topic.
+        """
+        queues = sum(queue.topic == topic for queue in owned)
+        if queues:
+            self._by_topic[topic] = FlowLimits(
+                self._usual.message_count if self._topic_count == OFF else max(self._topic_count // queues, 1),
+                self._usual.message_bytes if self._topic_bytes == OFF else _share(self._topic_bytes, queues),
+                self._usual.span,
+            )
+
+    def limits(self, topic: str) -> FlowLimits:
+        return self._by_topic.get(topic, self._usual)
+
+    def reached(self, process_queue: ProcessQueue) -> str | None:
+        """Return the limit that the queue exceeds: "count", "bytes", "span" or, by key, "key span"; None: pull."""
+        limits = self._by_topic.get(process_queue.queue.topic, self._usual)
+        if process_queue.message_count > limits.message_count:
+            return "count"
+        if process_queue.message_bytes > most_bytes(limits.message_bytes):
+            return "bytes"
+        if limits.span != OFF and process_queue.max_span > limits.span:
+            return "span"
+        return "key span" if process_queue.is_full else None
+
+    def must_log(self, reason: str) -> bool:
+        """Count a throttled pull. Returns True for the first one and each 1,000th after it."""
+        times = self._times[reason]
+        self._times[reason] = times + 1
+        return times % _LOG_EVERY == 0
+
+
+# The loop ---------------------------------------------------------------------------------------------------------
+
+
+class PullOwner(Protocol):
+    """The consumer that a pull loop works for."""
+
+    @property
+    def pull_flags(self) -> int:
+        """The bits of PullSysFlag that each pull has."""
+
+    def pause_ms(self, process_queue: ProcessQueue) -> int:
+        """Return how long not to pull, because the user says so; 0: pull."""
+
+    def retry_ms(self, process_queue: ProcessQueue) -> int:
+        """Return how long to wait after a failure."""
+
+    def subscription(self, topic: str) -> SubscriptionData | None:
+        """Return the present subscription; None: the user unsubscribed."""
+
+    async def first_offset(self, process_queue: ProcessQueue) -> int:
+        """Return the offset that the first pull of a queue begins at."""
+
+    def take(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        """Put pulled messages into the queue's cache."""
+
+    def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        """No message of the answer is left after the filters, or it had none."""
+
+    async def offset_illegal(self, process_queue: ProcessQueue) -> None:
+        """The queue has no such offset; `next_offset` is the one that the broker proposes."""
 
 
 class PullLoop:
-    """`subscription(topic)` is the present one; `submit` takes what was pulled, `offset_illegal` a queue out."""
+    """The pull loops of a consumer's queues.
+
+    Args:
+        dead_letters: for messages that cannot be read; None: the user gets them.
+    """
 
     def __init__(
         self,
-        instance: MQClientInstance,
-        group: str,
-        config: ConsumerConfig,
-        offsets: OffsetStore,
-        *,
-        subscription: Callable[[str], SubscriptionData | None],
-        first_offset: Callable[[ProcessQueue], Awaitable[int]],
-        submit: Callable[[ProcessQueue, list[MessageExt]], None],
-        offset_illegal: Callable[[ProcessQueue], Awaitable[None]],
+        member: Membership,
+        owner: PullOwner,
+        calls: PullCalls,
         flow: FlowControl,
         stats: ConsumeStats,
-        trace: TraceWriter | None,
-        hooks: ConsumeHooks | None = None,
         dead_letters: DeadLetters | None = None,
     ) -> None:
-        self.suspended = False  # what is in hand is consumed, and nothing more is pulled
+        self._member = member
+        self._owner = owner
+        self._calls = calls
         self._flow = flow
-        self._instance = instance
-        self._runtime = instance.runtime
-        self._calls = PullCalls(instance, group, hooks)
-        self._config = config
-        self._flags = _SUSPEND | _SUBSCRIPTION if config.post_subscription_when_pull else _SUSPEND
-        self._offsets = offsets
-        self._subscription = subscription
-        self._first_offset = first_offset
-        self._submit = submit
-        self._offset_illegal = offset_illegal
         self._stats = stats
-        self._trace = trace
-        self._dead_letters = dead_letters  # for messages that cannot be read; None: they are handed out
+        self._dead_letters = dead_letters
+        self._runtime = member.runtime
+        self._config = member.config
+        self._log = member.log
+        self._tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
+
+    def start(self, process_queue: ProcessQueue) -> None:
+        """Pull the queue, from its `next_offset` if it is positioned. A pull under way is forgotten."""
+        self.stop(process_queue)
+        task = self._runtime.create_task(self.run(process_queue), name=f"pull {process_queue.queue}")
+        self._tasks[process_queue] = task
+        task.add_done_callback(lambda _: self._ended(process_queue, task))
+
+    def _ended(self, process_queue: ProcessQueue, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(process_queue) is task:
+            del self._tasks[process_queue]
+
+    def stop(self, process_queue: ProcessQueue) -> None:
+        task = self._tasks.pop(process_queue, None)
+        if task is not None:
+            task.cancel()
+
+    def stop_all(self) -> None:
+        for process_queue in list(self._tasks):
+            self.stop(process_queue)
 
     async def run(self, process_queue: ProcessQueue) -> None:
-        """Until the process queue is dropped."""
-        config = self._config
+        """Pull until the process queue is dropped."""
         while not process_queue.dropped:
             process_queue.last_pull_ms = self._runtime.now_ms()
-            if self.suspended:
-                await asyncio.sleep(config.pull_delay_when_suspended_ms / 1000)
-                continue
-            if await self._flow_controlled(process_queue):
-                continue
-            try:
-                source = self._calls.source(process_queue.queue)
-                # A new connection renews the lock, or learns that it is lost.
-                endpoint = await self._calls.endpoint(process_queue.queue, source)
-                if not await self._positioned(process_queue):
-                    await asyncio.sleep(config.pull_delay_when_exception_ms / 1000)
+            delay_ms = self._owner.pause_ms(process_queue)
+            if not delay_ms:
+                if await self._throttled(process_queue):
                     continue
-                subscription = self._subscribed(process_queue.queue.topic)
-                result = await self._pull(process_queue, subscription, source, endpoint)
-                # What was asked for under another expression may have passed over what is wanted now.
-                if self._asks_for(subscription):
-                    await self._take(process_queue, result)
-            except Exception as error:  # of the network, or of a trace that cannot be written: the queue goes on
-                await self._after_failure(process_queue, error)
-                continue
-            if config.pull_interval_ms:
-                await asyncio.sleep(config.pull_interval_ms / 1000)
+                delay_ms = await self._pull_once(process_queue)
+            if delay_ms:
+                await asyncio.sleep(delay_ms / 1000)
 
-    async def _flow_controlled(self, process_queue: ProcessQueue) -> bool:
-        """Wait while enough is cached: 50 ms as RocketMQ does, or until half of it is consumed, if that is sooner."""
+    async def _throttled(self, process_queue: ProcessQueue) -> bool:
+        """Wait while the cache is full: 50 ms as RocketMQ does, or until half of it is consumed, if that is sooner."""
         reason = self._flow.reached(process_queue)
         if reason is None:
             return False
-        if self._flow.is_news(reason):
-            self._instance.log.warning(
+        if self._flow.must_log(reason):
+            self._log.warning(
                 "pull_throttled",
                 queue=str(process_queue.queue),
                 over=reason,
@@ -111,86 +240,101 @@ class PullLoop:
         await process_queue.room_below(max(enough // 2, 1), self._config.pull_delay_when_flow_control_ms)
         return True
 
-    async def _positioned(self, process_queue: ProcessQueue) -> bool:
-        """May this queue be pulled? Only while locked, and from the offset the broker names under that lock."""
-        if not process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):
-            return False
-        if process_queue.positioned:
-            return True
-        offset = await self._first_offset(process_queue)
-        if self._trace is not None:
-            self._trace.queue_event("positioned", process_queue.queue, period=process_queue.period, offset=offset)
+    async def _pull_once(self, process_queue: ProcessQueue) -> int:
+        """Make one pull. Returns how long to wait after it, in ms."""
+        queue, config = process_queue.queue, self._config
+        try:
+            if not process_queue.positioned and self._owner.pull_flags & _LITE:
+                await self._member.instance.routes.get(queue.topic)  # the topic of an assigned queue may be new
+            source = self._calls.source(queue)
+            # Connecting renews the lock, or shows that it is lost: so the lock is checked after it.
+            endpoint = await self._calls.endpoint(queue, source)
+            if not self._member.holds_lock(process_queue):
+                return config.pull_delay_when_exception_ms
+            if not process_queue.positioned:
+                await self._position(process_queue)
+            subscription = self._subscribed(queue.topic)
+            result = await self._pull(process_queue, subscription, source, endpoint)
+            # A pull with an earlier expression may have passed over messages that match the present one.
+            if self._is_current(subscription):
+                await self._take(process_queue, result)
+        except Exception as error:  # of the network, or of a trace on a full disk: the queue is tried again
+            return self._failed(process_queue, error)
+        return config.pull_interval_ms
+
+    async def _position(self, process_queue: ProcessQueue) -> None:
+        offset = await self._owner.first_offset(process_queue)
+        self._member.record("positioned", process_queue, offset=offset)
         process_queue.next_offset = offset
         process_queue.positioned = True
-        return True
 
     def _subscribed(self, topic: str) -> SubscriptionData:
         """Raises ClientError."""
-        subscription = self._subscription(topic)
+        subscription = self._owner.subscription(topic)
         if subscription is None:
             raise ClientError(f"topic {topic!r} is not subscribed any more")
         return subscription
 
-    def _asks_for(self, earlier: SubscriptionData) -> bool:
-        now = self._subscription(earlier.topic)
-        if now is None or now is earlier:
-            return now is earlier
-        return (now.sub_string, now.expression_type) == (earlier.sub_string, earlier.expression_type)
+    def _is_current(self, asked: SubscriptionData) -> bool:
+        now = self._owner.subscription(asked.topic)
+        if now is None or now is asked:
+            return now is asked
+        return (now.sub_string, now.expression_type) == (asked.sub_string, asked.expression_type)
 
     async def _pull(
         self, process_queue: ProcessQueue, subscription: SubscriptionData, source: PullSource, endpoint: Endpoint
     ) -> PullResult:
         """Raises RemotingError, ProtocolError."""
-        queue, config = process_queue.queue, self._config
-        commit_offset = self._offsets.in_memory(queue)
-        commits = commit_offset > 0 and self._offsets.on_broker and not source.is_slave
+        queue, config, flags = process_queue.queue, self._config, self._owner.pull_flags
+        offsets, lite = self._member.offsets, bool(flags & _LITE)  # a lite pull has no offset to commit and no version
+        commit_offset = offsets.in_memory(queue)
+        commits = commit_offset > 0 and offsets.on_broker and not (source.is_slave or lite)
         request = PullRequest(
             queue,
             subscription,
             process_queue.next_offset,
             config.pull_batch_size,
-            self._flags | _COMMIT if commits else self._flags,
+            flags | _COMMIT if commits else flags,
             commit_offset if commits else 0,
-            subscription.sub_version,
+            0 if lite else subscription.sub_version,
             config.pull_suspend_ms,
             config.pull_timeout_ms,
         )
-        if commits and self._trace is not None:
-            self._trace.queue_event("committed", queue, period=process_queue.period, offset=commit_offset)
+        if commits:
+            self._member.record("committed", process_queue, offset=commit_offset)
         return await self._calls.call(request, source, endpoint)
 
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
         if self._dead_letters is not None:
             result = await self._without_unreadable(self._dead_letters, process_queue, result)
         if process_queue.dropped:
-            return  # what came belongs to a later owner
+            return  # these messages belong to the next owner
         self._check_offsets(process_queue, result)
         process_queue.next_offset = result.next_begin_offset
-        if result.status is PullStatus.FOUND:  # of what its filter left nothing of, too
+        if result.status is PullStatus.FOUND:  # an answer whose messages the filter took out counts too
             waited_ms = self._runtime.now_ms() - process_queue.last_pull_ms
             self._stats.pulled(process_queue.queue.topic, len(result.messages), waited_ms)
         if result.messages:
             behind = result.max_offset - result.messages[-1].queue_offset
             if behind > 0:
                 process_queue.message_accumulation = behind
-            self._submit(process_queue, result.messages)
+            self._owner.take(process_queue, result.messages)
         elif result.status is PullStatus.OFFSET_ILLEGAL:
-            process_queue.dropped = True
-            self._instance.log.warning(
-                "offset illegal: queue taken out",
+            self._log.warning(
+                "offset_illegal",
                 queue=str(process_queue.queue),
                 next_offset=result.next_begin_offset,
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,
             )
-            await self._offset_illegal(process_queue)
-        elif result.status is not PullStatus.FOUND and process_queue.is_empty:
-            self._offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
+            await self._owner.offset_illegal(process_queue)
+        else:
+            self._owner.nothing_found(process_queue, result)
 
     async def _without_unreadable(
         self, dead_letters: DeadLetters, process_queue: ProcessQueue, result: PullResult
     ) -> PullResult:
-        """What cannot be read becomes dead letters; the rest. Raises SendError: the pull is then made again."""
+        """Make dead letters of unreadable messages, and return the others. Raises SendError: the pull is repeated."""
         readable = []
         for message in result.messages:
             if message.body_error is None:
@@ -198,13 +342,11 @@ class PullLoop:
             elif not process_queue.dropped:
                 await dead_letters.send(process_queue, message, message.reconsume_times)
         if result.messages and not readable and process_queue.is_empty and not process_queue.dropped:
-            self._offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
+            self._member.offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
         return result._replace(messages=readable)
 
     def _check_offsets(self, process_queue: ProcessQueue, result: PullResult) -> None:
-        """A broker must not answer with what lies before the offset that was asked for.
-
-        It is logged, and its answer is taken as it is, as RocketMQ's client does.
+        """Log an answer with messages from before the offset that was asked for; it is used, as in RocketMQ's client.
 
         Source: article 3, "pull message result maybe data wrong".
         """
@@ -213,7 +355,7 @@ class PullLoop:
         asked = process_queue.next_offset
         first = result.messages[0].queue_offset if result.messages else None
         if result.next_begin_offset < asked or (first is not None and first < asked):
-            self._instance.log.warning(
+            self._log.warning(
                 "pull_result_before_request",
                 queue=str(process_queue.queue),
                 asked_offset=asked,
@@ -221,16 +363,18 @@ class PullLoop:
                 first_offset=first,
             )
 
-    async def _after_failure(self, process_queue: ProcessQueue, error: Exception) -> None:
+    def _failed(self, process_queue: ProcessQueue, error: Exception) -> int:
+        """Log a failure. Returns how long to wait, in ms."""
         if process_queue.dropped:
-            return
-        busy = isinstance(error, RequestRefused) and error.code == ResponseCode.FLOW_CONTROL
+            return 0
+        event, queue = "pull_failed", str(process_queue.queue)
         if isinstance(error, RemotingError | ClientError):
-            self._instance.log.info("pull failed", queue=str(process_queue.queue), error=str(error))
-        elif isinstance(error, ProtocolError):  # it will say so again and again: nobody mends that but a person
-            self._instance.log.error("pull failed", queue=str(process_queue.queue), error=str(error))
+            self._log.info(event, queue=queue, error=str(error))
+        elif isinstance(error, ProtocolError):  # it stays until a person changes something
+            self._log.error(event, queue=queue, error=str(error))
         else:
-            log_exception(self._instance.log, "pull failed", error, queue=str(process_queue.queue))
-        config = self._config
-        delay_ms = config.pull_delay_when_broker_flow_control_ms if busy else config.pull_delay_when_exception_ms
-        await asyncio.sleep(delay_ms / 1000)
+            log_exception(self._log, event, error, queue=queue)
+        busy = isinstance(error, RequestRefused) and error.code == ResponseCode.FLOW_CONTROL
+        if busy and process_queue.positioned:
+            return self._config.pull_delay_when_broker_flow_control_ms
+        return self._owner.retry_ms(process_queue)

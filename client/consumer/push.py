@@ -1,31 +1,28 @@
 """PushConsumer: pulls by itself and calls the listener, message after message or without order (wire.md 12.2)."""
 
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
+from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.dispatch.message_key import MessageKey, key_function
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
 from lockstep.client.consumer.listener import AnyListener
+from lockstep.client.consumer.member import MemberSettings
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
-from lockstep.client.consumer.push_member import PushEngine, PushOptions
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.push_member import Consumption, PushMember
 from lockstep.client.errors import ConsumerError
-from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.hooks import ConsumeMessageHook, FilterMessageHook
-from lockstep.client.instance.client import MQClientInstance, name_server_addresses
-from lockstep.client.instance.registry import claim_group
-from lockstep.client.lifecycle import Lifecycle, ServiceState
-from lockstep.client.message_selector import Expression, check_at_brokers, subscription_of
-from lockstep.order.trace import TraceWriter
-from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from lockstep.client.hooks import ConsumeMessageHook
+from lockstep.client.lifecycle import ServiceState
+from lockstep.client.message_selector import Expression
+from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import check_group, check_topic, retry_topic
-from lockstep.protocol.namespace import NamesOfTenant
-from lockstep.remoting.endpoint import Endpoint
-from lockstep.remoting.logs import EventLog, StdlibLog
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.protocol.names import retry_topic
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import Runtime
 
 __all__ = ["PushConsumer"]
 
 
-class PushConsumer(Lifecycle):
+class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
     """Subscribe, register a listener, `start()`; or all of it in `async with`.
 
     The listener is `listener(messages, context) -> status`, `async def` or plain; plain ones run on threads of the
@@ -37,7 +34,7 @@ class PushConsumer(Lifecycle):
     gets a JSON line for everything that matters to order.
     """
 
-    error = ConsumerError
+    _config_class = ConsumerConfig
 
     def __init__(
         self,
@@ -55,29 +52,25 @@ class PushConsumer(Lifecycle):
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
-        check_group(group)
         if ordering not in ORDERINGS:
             raise ConsumerError(f"ordering must be one of {', '.join(map(repr, ORDERINGS))}, not {ordering!r}")
-        self._tenant = NamesOfTenant(namespace)
-        self.group = self._tenant.wrap(group)
-        check_group(self.group)
-        self.config = config or ConsumerConfig()
-        self.ordering = ordering
         if key is not None and ordering != "key":
             raise ConsumerError(f"key is for ordering='key', not {ordering!r}")
-        self._log = log or StdlibLog("lockstep.client")
-        self._key_of = key_function(key, self._log)
-        self.message_model = message_model or self.config.message_model
-        self._name_servers = name_server_addresses(name_server, self.config)
+        config = config or ConsumerConfig()
+        super().__init__(
+            group,
+            name_server=name_server,
+            namespace=namespace,
+            config=config,
+            message_model=message_model or config.message_model,
+            strategy=strategy,
+            runtime=runtime,
+            log=log,
+        )
+        self.ordering = ordering
         self._listener = listener
-        self._strategy = strategy
+        self._key_of = key_function(key, self._log)
         self._trace_path = trace
-        self._given_runtime = runtime
-        self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
-        self._subscriptions: dict[str, SubscriptionData] = {}
-        self._trace: TraceWriter | None = None
-        self._instance: MQClientInstance | None = None
-        self._engine: PushEngine | None = None
 
     # Subscriptions -------------------------------------------------------------------------------------------
 
@@ -89,25 +82,17 @@ class PushConsumer(Lifecycle):
         LocalProtocolError, ConsumerError when the consumer is shut down.
         """
         self._check_not_over()
-        topic = self._tenant.wrap(topic)
-        check_topic(topic)
-        version_ms = 0 if self._instance is None else self._instance.runtime.now_ms()
-        self._subscriptions[topic] = subscription_of(topic, expression, version_ms)
-        self._subscriptions_changed()
+        self._subscribe(topic, expression)
 
     def unsubscribe(self, topic: str) -> None:
         """While the consumer runs: the topic's queues are dropped, their offsets stored and their locks freed."""
         self._check_not_over()
-        if self._subscriptions.pop(self._tenant.wrap(topic), None) is not None:
-            self._subscriptions_changed()
+        if self._subscriptions.pop(self._tenant.wrap(topic), None) is not None and self._member is not None:
+            self._member.subscriptions_changed()
 
     def _check_not_over(self) -> None:
         if self.state is ServiceState.SHUTDOWN_ALREADY:
             raise self.wrong_state()
-
-    def _subscriptions_changed(self) -> None:
-        if self._engine is not None:
-            self._engine.subscriptions_changed()
 
     def register_listener(self, listener: AnyListener) -> None:
         self._listener = listener
@@ -115,10 +100,6 @@ class PushConsumer(Lifecycle):
     def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
         """Called before and after each listener call."""
         self._hooks.add_consume(hook)
-
-    def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
-        """Called with what each pull brought, after its tags were looked at."""
-        self._hooks.add_filter(hook)
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -129,131 +110,48 @@ class PushConsumer(Lifecycle):
             raise ConsumerError("no subscription: call subscribe(topic) before start()")
 
     async def _start(self) -> None:
-        """Raises ConsumerError, NoRouteError when no name server answers. A broker may refuse an expression."""
-        assert self._listener is not None
-        runtime = self._given_runtime or AsyncioRuntime()
-        now_ms = runtime.now_ms()
-        for topic, data in self._subscriptions.items():
-            self._subscriptions[topic] = data._replace(sub_version=now_ms)
         if self.message_model is MessageModel.CLUSTERING:  # a broadcasting consumer sends nothing back
             retry = retry_topic(self.group)
-            self._subscriptions[retry] = SubscriptionData.parse(retry, "*", now_ms)
-        self._instance = instance = MQClientInstance(
-            runtime,
-            self._name_servers,
-            self.config,
-            self._log,
-            consumer_data=self._consumer_data,
-            # Its offset file is found by the name, at the next start too.
-            instance_name=self.config.instance_name if self.message_model is MessageModel.BROADCASTING else None,
-            on_ids_changed=lambda _group: self._rebalance_soon(),
-            on_broker_connected=self._broker_connected,
-        )
-        self._claim = claim_group(instance, "consumer", self.group)
-        try:
-            if self._trace_path is not None:
-                self._trace = TraceWriter(runtime, self._trace_path, instance.client_id, self.group)
-            options = PushOptions(
-                group=self.group,
-                config=self.config,
-                listener=self._listener,
-                ordering=ORDERINGS[self.ordering],
-                key_of=self._key_of,
-                message_model=self.message_model,
-                strategy=self._strategy,
-                hooks=self._hooks,
-                tenant=self._tenant,
-            )
-            self._engine = PushEngine(instance, options, self._subscriptions, self._trace)
-            await self._engine.load_offsets()
-            for topic in list(self._subscriptions):
-                await instance.routes.fetch(topic)
-            await check_at_brokers(instance, self.group, list(self._subscriptions.values()))
-            await instance.heartbeat_all()
-        except BaseException:
-            await self._shutdown()  # `async with` does not, when it was never entered
-            raise
-        self._engine.start()
+            self._subscriptions[retry] = SubscriptionData.parse(retry, "*")
+        await super()._start()
 
-    async def _shutdown(self) -> None:
-        """Let running listeners end, store offsets, unlock, unregister.
-
-        A listener that does not return within `await_termination_ms` is named in the log; its queue stays locked
-        until the lock expires, because it may still be at work.
-        """
-        instance, engine = self._instance, self._engine
-        assert instance is not None
-        stuck = await engine.stop() if engine is not None else []
-        await instance.shutdown(self.group)
-        self._claim.release()
-        if engine is not None:
-            engine.close()
-        if self._trace is not None and not stuck:  # a stuck listener that returns after all leaves its record
-            self._trace.close()
+    def _new_member(self, settings: MemberSettings) -> PushMember:
+        assert self._listener is not None
+        consumption = Consumption(self._listener, ORDERINGS[self.ordering], self._key_of, self._trace_path)
+        return PushMember(settings, self._subscriptions, consumption)
 
     # While it runs -------------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
         """Pull nothing more until `resume()`, each queue within a second; what is in hand is still consumed."""
-        self._running_engine().suspend()
+        self._running().suspend()
 
     def resume(self) -> None:
-        self._running_engine().resume()
+        self._running().resume()
 
     def set_consume_thread_count(self, count: int) -> None:
         """From 1 to 1000 listener calls at a time from now on, instead of the setting's. Raises ConsumerError."""
         if not 1 <= count <= CONSUME_THREADS_MAX:
             raise ConsumerError(f"consume_thread_count must be from 1 to {CONSUME_THREADS_MAX}, not {count}")
-        self._running_engine().set_consume_thread_count(count)
+        self._running().set_consume_thread_count(count)
 
-    def _running_engine(self) -> PushEngine:
-        if self._engine is None or self.state is not ServiceState.RUNNING:
-            raise self.wrong_state()
-        return self._engine
+    @property
+    def _owned(self) -> list[ProcessQueue]:
+        table = {} if self._member is None else self._member.table
+        return [table[queue] for queue in sorted(table) if not table[queue].dropped]
 
     @property
     def message_accumulation(self) -> int:
-        """How many messages lay on the brokers behind the last pulled ones, in all queues of this client together."""
-        table = {} if self._engine is None else self._engine.table
-        return sum(process_queue.message_accumulation for process_queue in table.values() if not process_queue.dropped)
-
-    @property
-    def client_id(self) -> str:
-        if self._instance is None:
-            raise self.wrong_state()
-        return self._instance.client_id
+        """The number of messages on the brokers behind the last pulled ones, in all queues of this client together."""
+        return sum(process_queue.message_accumulation for process_queue in self._owned)
 
     @property
     def assigned_queues(self) -> list[MessageQueue]:
-        """The queues this consumer owns now, sorted; the retry topic's among them."""
-        table = {} if self._engine is None else self._engine.table
-        bare = self._tenant.bare_queue
-        return sorted(bare(queue) for queue, process_queue in table.items() if not process_queue.dropped)
+        """The queues that this consumer owns now, sorted; those of the retry topic too."""
+        return sorted(self._bare(process_queue.queue for process_queue in self._owned))
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
         """The first offset that is not handled yet, of each queue of `assigned_queues` that is being pulled."""
-        table = {} if self._engine is None else self._engine.table
         bare = self._tenant.bare_queue
-        owned = [(queue, table[queue]) for queue in sorted(table) if not table[queue].dropped]
-        return {bare(queue): held.position for queue, held in owned if held.positioned}
-
-    # Callbacks of the instance -------------------------------------------------------------------------------
-
-    def _consumer_data(self) -> ConsumerData:
-        return ConsumerData(
-            self.group,
-            ConsumeType.CONSUME_PASSIVELY,
-            self.message_model,
-            self.config.consume_from_where,
-            tuple(self._subscriptions.values()),
-            self.config.unit_mode,
-        )
-
-    def _rebalance_soon(self) -> None:
-        if self._engine is not None:
-            self._engine.rebalance_soon()
-
-    async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:
-        if self._engine is not None:
-            await self._engine.broker_connected(address, endpoint)
+        return {bare(held.queue): held.position for held in self._owned if held.positioned}

@@ -1,299 +1,174 @@
-"""What a started PushConsumer runs on: its parts, put together, and the work that goes from one to another."""
+"""PushMember: a running PushConsumer, which pulls, locks queues and calls the listener (wire.md 12.2)."""
 
-import asyncio
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.around_listener import AroundListener
-from lockstep.client.consumer.broker_requests import BrokerCalls
-from lockstep.client.consumer.dead_letters import DeadLetters
-from lockstep.client.consumer.dispatch.base import ConsumeService, ServiceParts
+from lockstep.client.consumer.broker_requests import Listening
+from lockstep.client.consumer.dispatch.base import ServiceParts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
-from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
 from lockstep.client.consumer.dispatch.table import OrderingRow
-from lockstep.client.consumer.flow_control import FlowControl
-from lockstep.client.consumer.listener import AnyListener, ListenerCall
-from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.listener import AnyListener, AroundListener, ListenerCall
+from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.offsets.initial import FirstOffset
-from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
-from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
-from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
 from lockstep.client.consumer.ownership.locks import Locks, NoLocks, QueueLocks
-from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_loop import PullLoop
-from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.instance.client import MQClientInstance
-from lockstep.order.trace import TraceWriter
-from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
-from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.client.consumer.pull_loop import FlowControl, PullLoop
+from lockstep.client.consumer.pull_request import PullCalls, PullResult, PullStatus
+from lockstep.client.consumer.send_back import DeadLetters
+from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData
+from lockstep.protocol.codes import PullSysFlag
+from lockstep.protocol.message import MessageExt
 from lockstep.protocol.selector import KeyOf
 from lockstep.remoting.endpoint import Endpoint
-from lockstep.remoting.logs import log_exception
 
-__all__ = ["PushEngine", "PushOptions"]
+__all__ = ["Consumption", "PushMember"]
 
-_STUCK: Final = {
-    True: "listener stuck: left running, its queue stays locked until the lock expires",
-    False: "listener stuck: left running, its messages come again",
+_SUSPEND = int(PullSysFlag.SUSPEND)
+_SUSPEND_AND_TEXT = _SUSPEND | int(PullSysFlag.SUBSCRIPTION)
+_CONSEQUENCE: Final = {
+    True: "the queue stays locked until its lock expires",
+    False: "its messages are delivered again",
 }
 
 
-class PushOptions(NamedTuple):
-    """What the user chose."""
+class Consumption(NamedTuple):
+    """The listener of a consumer, and the order it is called in. `key_of` counts with ordering "key" alone."""
 
-    group: str
-    config: ConsumerConfig
     listener: AnyListener
     ordering: OrderingRow
-    key_of: KeyOf  # counts with ordering "key" alone
-    message_model: MessageModel
-    strategy: AllocateMessageQueueStrategy
-    hooks: ConsumeHooks
-    tenant: NamesOfTenant
+    key_of: KeyOf
+    trace_path: str | None
 
 
-class PushEngine:
-    """`subscriptions` is the consumer's own, by topic."""
+class PushMember(GroupMember):
+    """A member that hands messages to a listener."""
+
+    consume_type = ConsumeType.CONSUME_PASSIVELY
 
     def __init__(
-        self,
-        instance: MQClientInstance,
-        options: PushOptions,
-        subscriptions: dict[str, SubscriptionData],
-        trace: TraceWriter | None,
+        self, settings: MemberSettings, subscriptions: dict[str, SubscriptionData], consumption: Consumption
     ) -> None:
-        group, config, runtime = options.group, options.config, instance.runtime
-        self._instance = instance
-        self._runtime = runtime
-        self._log = instance.log
-        self._config = config
-        self._subscriptions = subscriptions
-        self._trace = trace
-        self._offsets = self._new_offset_store(options)
-        self._member = Membership(
-            instance=instance,
-            group=group,
-            config=config,
-            offsets=self._offsets,
-            message_model=options.message_model,
-            trace=trace,
-        )
-        self.table = self._member.table
-        self.new_process_queue = options.ordering.process_queues(config, options.key_of)
-        self._wake = asyncio.Event()
-        self._rebalancing: asyncio.Task[None] | None = None
-        self._pulling: dict[ProcessQueue, asyncio.Task[None]] = {}
-        self._stopping = False
+        self._ordering = ordering = consumption.ordering
+        super().__init__(settings, subscriptions, consumption.trace_path)
+        config, member = self.config, self.membership
+        self.new_process_queue = ordering.process_queues(config, consumption.key_of)  # type: ignore[method-assign]
+        self._suspended = False
+        self._pool = self.runtime.new_worker_pool(f"{settings.group} listener", config.consume_threads)
+        around = AroundListener(settings.hooks, settings.tenant, config, self.runtime)
+        call = ListenerCall(consumption.listener, self._pool, self.log, ordering.contract, around)
+        parts = ServiceParts(member=member, call=call, pool=self._pool, locks=self._locks, stats=self.stats)
+        self.service = ordering.new_service(parts)
+        self._flow = FlowControl.of_push(config, checks_span=ordering.checks_span)
+        calls = PullCalls(self.instance, settings.group, settings.hooks)
+        self._pulls = PullLoop(member, self, calls, self._flow, self.stats, self._new_dead_letters())
+        self.first_offset = FirstOffset(self.instance, config, self.offsets)
+        self._reset = OffsetReset(member, self._locks, self._rebalance, done=self.rebalance_soon)
+        directly = ConsumeDirectly(self.runtime, settings.group, call, self.service.between_runs)
+        self._listening: Listening = Listening(ordering.needs_lock, config.consume_threads, directly, self._reset.start)
 
-        self._pool = runtime.new_worker_pool(f"{group} listener", config.consume_threads)
-        self._locks = self._new_locks(options)
-        self._stats = ConsumeStats(runtime.now_ms())
-        around = AroundListener(options.hooks, options.tenant, config, runtime)
-        call = ListenerCall(options.listener, self._pool, self._log, options.ordering.contract, around)
-        self.service = self._new_service(options, call)
-        self._flow = FlowControl(config, checks_span=options.ordering.checks_span)
-        self._pulls = self._new_pulls(options)
-        strategy = None if options.message_model is MessageModel.BROADCASTING else options.strategy
-        self._rebalance = Rebalance(self._member, self._locks, self, strategy)
-        self._reset = OffsetReset(self._member, self._locks, self._rebalance, done=self._wake.set)
-        self._calls = self._new_calls(options, call)
-        instance.serve(self._calls.handlers)
-
-    def _new_service(self, options: PushOptions, call: ListenerCall[Any]) -> ConsumeService:
-        parts = ServiceParts(member=self._member, call=call, pool=self._pool, locks=self._locks, stats=self._stats)
-        return options.ordering.new_service(parts)
-
-    def _new_pulls(self, options: PushOptions) -> PullLoop:
-        return PullLoop(
-            self._instance,
-            options.group,
-            self._config,
-            self._offsets,
-            subscription=self._subscriptions.get,
-            first_offset=FirstOffset(self._instance, self._config, self._offsets),
-            submit=self.service.submit,
-            offset_illegal=self._offset_illegal,
-            flow=self._flow,
-            stats=self._stats,
-            trace=self._trace,
-            hooks=options.hooks,
-            dead_letters=self._new_dead_letters(options),
-        )
-
-    def _new_dead_letters(self, options: PushOptions) -> DeadLetters | None:
+    def _new_dead_letters(self) -> DeadLetters | None:
         """For messages that cannot be read; a broadcasting consumer sends nothing back."""
-        if not self._config.unreadable_to_dead_letters or options.message_model is MessageModel.BROADCASTING:
+        if not self.config.unreadable_to_dead_letters or self._settings.broadcasting:
             return None
-        return DeadLetters(self._instance, options.group, self._config, self._trace)
+        return DeadLetters(self.instance, self._settings.group, self.config, self.membership.trace)
 
-    def _new_calls(self, options: PushOptions, call: ListenerCall[Any]) -> BrokerCalls:
-        return BrokerCalls(
-            self._instance,
-            options.group,
-            self._config,
-            self.table,
-            offsets=self._offsets,
-            stats=self._stats,
-            directly=ConsumeDirectly(self._runtime, options.group, call, self.service.between_runs),
-            subscriptions=lambda: list(self._subscriptions.values()),
-            orderly=options.ordering.needs_lock,
-            message_model=options.message_model,
-            reset=self._reset.start,
-        )
-
-    def _new_offset_store(self, options: PushOptions) -> OffsetStore:
-        if options.message_model is MessageModel.CLUSTERING:
-            return RemoteBrokerOffsetStore(self._instance, options.group)
-        folder = offset_folder(self._config.local_offset_folder)
-        return LocalFileOffsetStore(self._runtime, folder, self._instance.client_id, options.group, self._log)
-
-    def _new_locks(self, options: PushOptions) -> Locks:
-        """A broadcasting consumer shares its queues with nobody of its group: it needs no lock, in any order."""
-        if options.ordering.needs_lock and options.message_model is MessageModel.CLUSTERING:
-            return QueueLocks(self._member, on_reacquired=self._lock_reacquired)
-        return NoLocks(self._runtime)
+    def _new_locks(self) -> Locks:
+        """A broadcasting consumer shares its queues with no other member: it needs no lock, in any order."""
+        if self._ordering.needs_lock and not self._settings.broadcasting:
+            return QueueLocks(self.membership, on_reacquired=self._lock_reacquired)
+        return NoLocks(self.runtime)
 
     # Life ----------------------------------------------------------------------------------------------------
 
-    async def load_offsets(self) -> None:
-        """Raises ConsumerError."""
-        await self._offsets.load()
-
-    def start(self) -> None:
-        config, schedule = self._config, self._instance.schedule
-        self._instance.start()
+    async def start(self) -> None:
+        await super().start()
+        config, locks = self.config, self._locks
         self.service.start()
-        if self._locks.needed:
-            schedule.every(
-                config.lock_interval_ms, self._locks.lock_all, first_ms=config.lock_first_delay_ms, name="lock all"
-            )
-        persist_ms = config.persist_consumer_offset_interval_ms
-        schedule.every(
-            persist_ms, self._persist_all, first_ms=config.persist_consumer_offset_first_ms, name="persist offsets"
-        )
-        schedule.every(SAMPLE_INTERVAL_MS, self._sample, first_ms=SAMPLE_INTERVAL_MS, name="statistics")
-        self._rebalancing = self._runtime.create_task(self._rebalance_forever(), name="rebalance")
+        if locks.needed:
+            interval_ms, first_ms = config.lock_interval_ms, config.lock_first_delay_ms
+            self.instance.schedule.every(interval_ms, locks.lock_all, first_ms=first_ms, name="lock all")
 
     async def stop(self) -> list[ProcessQueue]:
-        """Let running listeners end, store offsets, unlock; the queues whose listener is stuck.
+        """A listener that does not return within `await_termination_ms` is logged.
 
-        Offsets are stored before the locks go, so that the next owner starts where this one ended.
+        Its queue stays locked until the lock expires, because the listener may still be at work.
         """
-        self._stopping = True
         self._reset.stop()
-        if self._rebalancing is not None:
-            self._wake.set()
-            await self._rebalancing  # to the end of its round: a lock on its way must come into the table, to be freed
-        await self._instance.schedule.stop()
-        stuck = await self.service.stop(self._config.await_termination_ms)
-        for process_queue in stuck:
-            self._log.error(
-                _STUCK[self._locks.needed],
-                queue=str(process_queue.queue),
-                waited_ms=self._config.await_termination_ms,
-            )
-        held = [queue for queue, process_queue in self.table.items() if process_queue not in stuck]
-        try:
-            await self._persist_all()
-            for process_queue in self.table.values():
-                self._rebalance.drop(process_queue, "shutdown")
-        except OSError as error:  # of the trace: what it cannot record is not committed, and the locks go all the same
-            self._log.error("trace not written", error=str(error))
-        for process_queue in self.table.values():
-            process_queue.dropped = True
-        for task in list(self._pulling.values()):
-            task.cancel()
-        await self._offsets.close()
-        await self._locks.unlock_all(held)
+        stuck = await super().stop()
+        self._pool.close()
+        if self.membership.trace is not None and not stuck:  # a stuck listener that returns later is still recorded
+            self.membership.trace.close()
         return stuck
 
-    def close(self) -> None:
-        self._pool.close()
+    async def _end_consumption(self) -> list[ProcessQueue]:
+        timeout_ms = self.config.await_termination_ms
+        stuck = await self.service.stop(timeout_ms)
+        for process_queue in stuck:
+            consequence = _CONSEQUENCE[self._locks.needed]
+            self.log.error(
+                "listener_stuck", queue=str(process_queue.queue), waited_ms=timeout_ms, consequence=consequence
+            )
+        self._pulls.stop_all()
+        return stuck
 
-    def rebalance_soon(self) -> None:
-        self._wake.set()
-
-    def subscriptions_changed(self) -> None:
-        if not self._stopping:
-            self._runtime.create_task(self._announce_subscriptions(), name="announce subscriptions")
-
-    async def _announce_subscriptions(self) -> None:
-        """The brokers of all topics hear of it, those of a new topic too; then queues are taken and left."""
-        routes = self._instance.routes
-        try:
-            for topic in [topic for topic in self._subscriptions if routes.known(topic) is None]:
-                await routes.fetch(topic)
-            await self._instance.heartbeat_all()
-        except Exception as error:  # the rebalance asks for the route again, and the next heartbeat tells the same
-            self._log.warning("subscriptions not announced", error=f"{type(error).__name__}: {error}")
-        self._wake.set()
+    # Calls of the user ---------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        self._pulls.suspended = True
+        self._suspended = True
 
     def resume(self) -> None:
-        self._pulls.suspended = False
-        self._wake.set()
+        self._suspended = False
+        self.rebalance_soon()
 
     def set_consume_thread_count(self, count: int) -> None:
         self.service.set_consume_thread_count(count)
-        self._calls.consume_thread_count = count
+        self._listening.consume_thread_count = count
 
-    async def broker_connected(self, address: str, endpoint: Endpoint) -> None:
-        """A broker that restarted has no locks: renew at once what we hold, before somebody else takes it."""
-        if self.table and not self._stopping:
-            await self._locks.lock_all_over(address, endpoint)
-            self._wake.set()
-
-    # Work ----------------------------------------------------------------------------------------------------
-
-    async def _rebalance_forever(self) -> None:
-        """At the start, every 20 s, and at once when the group's members changed."""
-        while not self._stopping:
-            self._wake.clear()
-            try:
-                await self._rebalance.run()
-            except Exception as error:
-                log_exception(self._log, "rebalance failed", error)
-            try:
-                await asyncio.wait_for(self._wake.wait(), self._config.rebalance_interval_ms / 1000)
-            except TimeoutError:
-                pass
-
-    def topics(self) -> Iterable[str]:
-        return self._subscriptions
+    # Queues --------------------------------------------------------------------------------------------------
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
-        task = self._runtime.create_task(self._pulls.run(process_queue), name=f"pull {process_queue.queue}")
-        self._pulling[process_queue] = task
-        task.add_done_callback(lambda _: self._pulling.pop(process_queue, None))
+        self._pulls.start(process_queue)
 
     def queue_dropped(self, process_queue: ProcessQueue) -> None:
         pass  # the consume service sets the offset after each listener call
 
     async def queues_changed(self, topic: str) -> None:
-        """The topic's subscription gets a new version and the brokers hear of it at once (wire.md 12.3)."""
         self._flow.share_out(topic, [queue for queue, process_queue in self.table.items() if not process_queue.dropped])
-        data = self._subscriptions.get(topic)
-        if data is not None:  # else it was left meanwhile
-            self._subscriptions[topic] = data._replace(sub_version=self._runtime.now_ms())
-        await self._instance.heartbeat_all()
+        await super().queues_changed(topic)
+
+    async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:
+        """A broker that restarted has no locks: renew the held ones before another client takes them."""
+        if self.table and not self._stopping:
+            await self._locks.lock_all_over(address, endpoint)
+            self.rebalance_soon()
 
     def _lock_reacquired(self, process_queue: ProcessQueue) -> None:
         self._rebalance.drop(process_queue, "its lock had run out: it begins anew")
-        self._wake.set()
+        self.rebalance_soon()
 
-    async def _persist_all(self) -> None:
-        """Offsets of queues that this client still owns; a stale owner's must not overwrite its successor's."""
-        owned = [pq for pq in self.table.values() if not pq.dropped and self._member.holds_lock(pq)]
-        self._rebalance.persist(owned)
+    # Pulls (PullOwner) ---------------------------------------------------------------------------------------
 
-    async def _offset_illegal(self, process_queue: ProcessQueue) -> None:
-        """10 s later the broker's offset is taken and stored, and the queue may be acquired again (wire.md 12.6)."""
-        await self._reset.correct(process_queue, self._config.offset_illegal_delay_ms)
+    @property
+    def pull_flags(self) -> int:
+        return _SUSPEND_AND_TEXT if self.config.post_subscription_when_pull else _SUSPEND
 
-    async def _sample(self) -> None:
-        self._stats.sample(self._runtime.now_ms())
+    def pause_ms(self, process_queue: ProcessQueue) -> int:
+        return self.config.pull_delay_when_suspended_ms if self._suspended else 0
+
+    def retry_ms(self, process_queue: ProcessQueue) -> int:
+        return self.config.pull_delay_when_exception_ms
+
+    def subscription(self, topic: str) -> SubscriptionData | None:
+        return self._subscriptions.get(topic)
+
+    def take(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        self.service.submit(process_queue, messages)
+
+    def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        if result.status is not PullStatus.FOUND and process_queue.is_empty:
+            self.offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
+
+    async def offset_illegal(self, process_queue: ProcessQueue) -> None:
+        """10 s later the broker's offset is stored, and the queue may be acquired again (wire.md 12.6)."""
+        process_queue.dropped = True
+        await self._reset.correct(process_queue, self.config.offset_illegal_delay_ms)

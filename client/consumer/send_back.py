@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lockstep.client.config import ConsumerConfig
+from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError, SendError
 from lockstep.client.instance.client import MQClientInstance
@@ -13,7 +13,7 @@ from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.message import MessageExt
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
-__all__ = ["SendBack"]
+__all__ = ["DeadLetters", "SendBack"]
 
 _TIMEOUT_MS: Final = 5000
 _DEFAULT_MAX_RECONSUME_TIMES: Final = 16
@@ -81,3 +81,31 @@ class SendBack:
             msg_id=message.msg_id,
             error=str(error),
         )
+
+
+class DeadLetters:
+    def __init__(self, instance: MQClientInstance, group: str, config: ClientConfig, trace: TraceWriter | None) -> None:
+        self._log = instance.log
+        self._trace = trace
+        self._producer = InnerProducer(instance, group, config)
+
+    async def send(self, process_queue: ProcessQueue, message: MessageExt, limit: int) -> None:
+        """Raises SendError when the broker did not take it; the message then stays where it is."""
+        outgoing = self._producer.retry(message, message.reconsume_times, limit)
+        await self._producer.send_to(process_queue.queue.broker_name, outgoing)
+        self._log.warning(
+            "message given up: sent to the dead letters",
+            queue=str(process_queue.queue),
+            offset=message.queue_offset,
+            msg_id=message.msg_id,
+            reconsume_times=message.reconsume_times,
+        )
+        if self._trace is not None:
+            self._trace.queue_event(
+                "dead_lettered",
+                process_queue.queue,
+                period=process_queue.period,
+                offset=message.queue_offset,
+                key=message.sharding_key,
+                msg_id=message.msg_id,
+            )

@@ -80,8 +80,8 @@ def is_not_read(it: Command) -> None:
 @pytest.mark.parametrize(
     ("trouble", "said"),
     [
-        (refuses_pulls, ["pull failed queue=Aircraft@broker-a:0 error=", "PULL_MESSAGE (11) with SYSTEM_ERROR (1)"]),
-        (refuses_offsets, ["pull failed queue=Aircraft@broker-a:0 error=", "QUERY_CONSUMER_OFFSET (14)"]),
+        (refuses_pulls, ["pull_failed queue=Aircraft@broker-a:0 error=", "PULL_MESSAGE (11) with SYSTEM_ERROR (1)"]),
+        (refuses_offsets, ["pull_failed queue=Aircraft@broker-a:0 error=", "QUERY_CONSUMER_OFFSET (14)"]),
         (has_nothing, ["Aircraft has nothing that its group has not consumed, in 1 queue"]),
         (is_not_read, ["stdout is full: its reader does not read"]),
         (lambda _: None, ["1 of 1 queue pulled, 3 messages to come, none failed yet"]),
@@ -134,8 +134,8 @@ def test_flow_control_is_told_with_verbose_alone(verbose: bool, capsys: pytest.C
     async def play(stage: Stage) -> None:
         log = ConsumeLog(stage.client, verbose=verbose)
         log.warning("pull_throttled", queue="q", over="count")
-        log.info("pull failed", queue="q", error="no")
-        assert log.failure_since(stage.client.now_ms()) == "pull failed queue=q error=no"
+        log.info("pull_failed", queue="q", error="no")
+        assert log.failure_since(stage.client.now_ms()) == "pull_failed queue=q error=no"
         assert log.failure_since(stage.client.now_ms() + 1) is None
         log.error("rebalance failed", error="why")
 

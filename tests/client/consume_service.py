@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, ConsumerConfig, MessageExt, MessageQueue
-from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import ORDERLY
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError, SendOutcome
 from lockstep.order.trace import TraceWriter
 from lockstep.simulation import SimRuntime

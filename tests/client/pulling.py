@@ -1,68 +1,97 @@
-"""A pull loop over one locked queue, on a stage whose broker answers as the test says."""
+"""The pull loop of a push consumer over one locked queue, on a stage whose broker answers as the test says."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
-from lockstep.client import ConsumerConfig
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
-from lockstep.client.consumer.flow_control import FlowControl
-from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
+from lockstep.client import ConsumerConfig, allocate_averagely
+from lockstep.client.consumer.dispatch.base import ConsumeService
+from lockstep.client.consumer.dispatch.table import ORDERINGS
+from lockstep.client.consumer.member import MemberSettings
+from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_loop import PullLoop
-from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.client.consumer.push_member import Consumption, PushMember
+from lockstep.client.hook_calls import ConsumeHooks
+from lockstep.client.instance.client import name_server_addresses
+from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
 from lockstep.protocol.message import MessageExt
+from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.selector import SHARDING_KEY_OF
 from tests.client.messages import stored_bytes
 from tests.client.stage import TOPIC, FakeBroker, Stage, queue_at
 
-__all__ = ["PULL", "Answer", "Pulling", "found", "in_turn", "pulling", "says"]
+__all__ = ["PULL", "Answer", "Pulling", "found", "in_turn", "pulling", "push_member", "says"]
 
 PULL = RequestCode.PULL_MESSAGE
 Answer = RemotingCommand | None
 
 
+def push_member(
+    stage: Stage,
+    config: ConsumerConfig,
+    subscriptions: dict[str, SubscriptionData],
+    *,
+    checks_span: bool = False,
+    trace_path: str | None = None,
+) -> PushMember:
+    """A member of the group "tower" that is not started, and ends with the stage."""
+    settings = MemberSettings(
+        runtime=stage.client,
+        log=stage.log,
+        group="tower",
+        tenant=NamesOfTenant(None),
+        name_servers=name_server_addresses(stage.name_server, config),
+        config=config,
+        message_model=MessageModel.CLUSTERING,
+        strategy=allocate_averagely,
+        hooks=ConsumeHooks("tower", stage.log, NamesOfTenant(None)),
+    )
+    ordering = ORDERINGS["queue"]._replace(checks_span=checks_span)
+    consumption = Consumption(lambda _messages, _context: None, ordering, SHARDING_KEY_OF, trace_path)
+    member = PushMember(settings, subscriptions, consumption)
+
+    async def close() -> None:
+        await member.instance.schedule.stop()
+        member.instance.dialer.close()
+
+    stage.on_close.append(close)
+    return member
+
+
 class Pulling:
-    """A pull loop over one locked queue; `answer(header, command)` is the broker."""
+    """A push consumer's pull loop over one locked queue whose first offset is 5.
+
+    Its consume service and its reset are played here: `submitted` and `corrected` say what they were given.
+    """
 
     def __init__(
         self, stage: Stage, broker: FakeBroker, config: ConsumerConfig, expression: str, checks_span: bool = False
     ) -> None:
         self.stage, self.broker = stage, broker
-        self.instance = stage.instance()
-        self.offsets = RemoteBrokerOffsetStore(self.instance, "tower")
-        self.subscription: SubscriptionData | None = SubscriptionData.parse(TOPIC, expression, 77)
-        self.first_offset: Callable[[ProcessQueue], Awaitable[int]] = self._begin_at_5
+        self.subscriptions = {TOPIC: SubscriptionData.parse(TOPIC, expression, 77)}
+        self.member = member = push_member(stage, config, self.subscriptions, checks_span=checks_span)
+        member.service = cast("ConsumeService", self)
+        member._reset = cast("OffsetReset", self)
+        member.first_offset = self._begin_at_5  # type: ignore[assignment]  # a test's own
+        self.instance, self.offsets = member.instance, member.offsets
+        self.loop, self.flow = member._pulls, member._flow
         self.submitted: list[ProcessQueue] = []
-        self.illegal: list[int] = []
+        self.corrected: list[tuple[int, int]] = []
         now_ms = stage.client.now_ms()
         self.queue = ProcessQueue(queue_at(0), 1, now_ms, locked_ms=now_ms)
-        self.flow = FlowControl(config, checks_span=checks_span)
-        self.loop = PullLoop(
-            self.instance,
-            "tower",
-            config,
-            self.offsets,
-            subscription=lambda _topic: self.subscription,
-            first_offset=lambda process_queue: self.first_offset(process_queue),
-            submit=self._submit,
-            offset_illegal=self._illegal,
-            flow=self.flow,
-            stats=ConsumeStats(0),
-            trace=None,
-        )
 
     async def _begin_at_5(self, _: ProcessQueue) -> int:
         return 5
 
-    def _submit(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+    def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
         if process_queue.put_messages(messages):
             self.submitted.append(process_queue)
 
-    async def _illegal(self, process_queue: ProcessQueue) -> None:
-        self.illegal.append(process_queue.next_offset)
+    async def correct(self, process_queue: ProcessQueue, delay_ms: int) -> None:
+        self.corrected.append((process_queue.next_offset, delay_ms))
 
     @property
     def pulls(self) -> list[PullMessageRequestHeader]:

@@ -6,9 +6,10 @@ from typing import Any, cast
 import pytest
 
 from lockstep.client import ConsumerConfig, MessageQueue
-from lockstep.client.consumer.broker_requests import BrokerCalls
+from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.protocol.bodies.client import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from lockstep.protocol.bodies.codec import decode_body, encode_body
@@ -34,17 +35,10 @@ class Asked:
     def __init__(self, stage: Stage) -> None:
         self.resets: list[tuple[str, Mapping[MessageQueue, int]]] = []
         instance = stage.instance()
-        calls = BrokerCalls(
-            instance,
-            "tower",
-            ConsumerConfig(),
-            {},
-            offsets=RemoteBrokerOffsetStore(instance, "tower"),
-            stats=ConsumeStats(0),
-            directly=cast("ConsumeDirectly", None),
-            subscriptions=list,
-            reset=lambda topic, offsets: self.resets.append((topic, offsets)),
-        )
+        config, offsets = ConsumerConfig(), RemoteBrokerOffsetStore(instance, "tower")
+        member = Membership(instance=instance, group="tower", config=config, offsets=offsets)
+        reset = cast("ConsumeDirectly", None), lambda topic, offsets: self.resets.append((topic, offsets))
+        calls = BrokerCalls(member, config, ConsumeStats(0), {}, Listening(True, 1, *reset))
         self._handlers = calls.handlers
 
     def __call__(self, code: int, header: tuple[Any, ...], body: bytes = b"") -> RemotingCommand | None:

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
-from lockstep.client.consumer.around_listener import AroundListener
 from lockstep.client.consumer.dispatch.call_start import CallStarts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
-from lockstep.client.consumer.listener import ORDERLY, ListenerCall
+from lockstep.client.consumer.listener import ORDERLY, AroundListener, ListenerCall
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeMessageContext, ConsumeReturnType

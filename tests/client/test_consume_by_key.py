@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
-from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
 from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQueue
 from lockstep.client.consumer.listener import BY_KEY
+from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.properties import SHARDING_KEY
 from lockstep.protocol.selector import KeyOf

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from lockstep.client import ConsumerConfig, SendError, SendOutcome
-from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumerConfig
-from lockstep.client.consumer.flow_control import FlowControl, FlowLimits
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_loop import FlowControl, FlowLimits
 from tests.client.messages import message_at
 from tests.client.stage import queue_at
 
@@ -20,7 +20,7 @@ def holding(*offsets: int, body_bytes: int = 1) -> ProcessQueue:
 
 
 def control(*, checks_span: bool = True, **settings: Any) -> FlowControl:
-    return FlowControl(ConsumerConfig(**settings), checks_span=checks_span)
+    return FlowControl.of_push(ConsumerConfig(**settings), checks_span=checks_span)
 
 
 @pytest.mark.rule("article-3/flow-control/cached-bytes")
@@ -96,6 +96,6 @@ def test_shares_change_with_the_queues() -> None:
 def test_the_log_is_told_each_1_000_times() -> None:
     """Of each reason by itself."""
     flow = control()
-    told = [time for time in range(2001) if flow.is_news("span")]
+    told = [time for time in range(2001) if flow.must_log("span")]
     assert told == [0, 1000, 2000]
-    assert flow.is_news("count")
+    assert flow.must_log("count")

@@ -6,20 +6,19 @@ from typing import Any
 import pytest
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
-from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
-from lockstep.client.consumer.dispatch.stats import ConsumeStats
-from lockstep.client.consumer.flow_control import FlowControl
 from lockstep.client.consumer.listener import ORDERLY
 from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.pull_loop import PullLoop
+from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.headers.messaging import OffsetResponseHeader
 from tests.client.messages import messages_at
+from tests.client.pulling import push_member
 from tests.client.service_parts import service_parts
-from tests.client.stage import Stage, on_stage, queue_at
+from tests.client.stage import TOPIC, Stage, on_stage, queue_at
 
 PULL = RequestCode.PULL_MESSAGE
 
@@ -43,30 +42,14 @@ async def test_a_trace_that_cannot_be_written_delays_the_pulls_and_does_not_end_
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     broker.answers(PULL, None)
-    instance = stage.instance()
-    await instance.routes.fetch(queue_at(0).topic)
+    broker.answers(RequestCode.QUERY_CONSUMER_OFFSET, OffsetResponseHeader(5))
+    config, subscriptions = ConsumerConfig(), {TOPIC: SubscriptionData.parse(TOPIC, "*")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lockstep.client.consumer.member.TraceWriter", FullDisk)
+        member = push_member(stage, config, subscriptions, trace_path="trace")
+    await member.instance.routes.fetch(TOPIC)
     process_queue = ProcessQueue(queue_at(0), 1, stage.client.now_ms(), locked_ms=stage.client.now_ms())
-
-    async def first_offset(_: ProcessQueue) -> int:
-        return 5
-
-    async def offset_illegal(_: ProcessQueue) -> None:
-        raise AssertionError("the offset was legal")
-
-    loop = PullLoop(
-        instance,
-        "tower",
-        ConsumerConfig(),
-        RemoteBrokerOffsetStore(instance, "tower"),
-        subscription=lambda topic: SubscriptionData.parse(topic, "*"),
-        first_offset=first_offset,
-        submit=lambda _queue, _messages: None,
-        offset_illegal=offset_illegal,
-        flow=FlowControl(ConsumerConfig(), checks_span=False),
-        stats=ConsumeStats(0),
-        trace=FullDisk(stage.client, "trace", instance.client_id, "tower"),
-    )
-    task = stage.client.create_task(loop.run(process_queue), name="pull")
+    task = stage.client.create_task(member._pulls.run(process_queue), name="pull")
     await stage.world.sleep_ms(2_900)
     assert broker.requests(PULL) == []
     assert [fields["error"] for _, _, fields in stage.log.events if "error" in fields] == [

@@ -126,7 +126,7 @@ async def test_a_topic_joined_at_the_last_moment(stage: Stage) -> None:
     await ending
     await stage.world.sleep_ms(5000)
     assert it.pulls == []
-    assert "pull failed" not in stage.events("warning")
+    assert "pull_failed" not in stage.events()
 
 
 @on_stage
@@ -139,7 +139,7 @@ async def test_a_topic_that_nobody_can_name(stage: Stage) -> None:
     it.broker.answers(R.GET_ROUTEINFO_BY_TOPIC, None)
     it.consumer.subscribe(TOPIC)
     await stage.world.sleep_ms(600)
-    assert stage.events("warning").count("topic not joined yet") == 1
+    assert stage.events("warning").count("subscriptions_not_announced") == 1
     it.broker.on[R.GET_ROUTEINFO_BY_TOPIC] = answer
     await stage.world.until(lambda: it.pulled() != [], timeout_ms=3000)
     assert await it.poll() == list(range(10))
@@ -268,7 +268,7 @@ async def test_an_illegal_offset_is_corrected(stage: Stage) -> None:
     it.broker.on[R.PULL_MESSAGE] = correct
     await it.assigned(0)
     assert await it.poll() == list(range(40, 50))
-    assert "offset illegal: pulled from where the broker says" in stage.events("warning")
+    assert "offset_illegal" in stage.events("warning")
     await it.consumer.shutdown()
 
 

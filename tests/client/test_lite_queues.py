@@ -55,7 +55,7 @@ def test_a_seek_forgets_what_waits_and_what_was_handed_out() -> None:
     queues.put(second, messages_at(5))
     take(queues, 1)
     queues.seek(first, 40)
-    assert (first.pull_offset, first.position, first.handled) == (40, 40, 40)
+    assert (first.process_queue.next_offset, first.position, first.handled) == (40, 40, 40)
     assert first.process_queue.is_empty
     assert take(queues) == [5]
     assert first.handled == 40

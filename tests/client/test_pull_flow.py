@@ -80,7 +80,7 @@ async def test_a_suspended_loop_looks_again_after_1_000_ms(stage: Stage) -> None
     it.broker.on[PULL] = lambda command: held.append(command)
     running = stage.client.create_task(it.loop.run(it.queue), name="pull")
     await stage.world.until(lambda: held)
-    it.loop.suspended = True
+    it.member.suspend()
     reply = found(5)(held[0])
     assert reply is not None
     it.broker.endpoints[-1].reply(reply)
@@ -88,7 +88,7 @@ async def test_a_suspended_loop_looks_again_after_1_000_ms(stage: Stage) -> None
     began_ms = stage.world.elapsed_ms
     await stage.world.sleep_ms(4_500)
     assert len(it.pulls) == 1
-    it.loop.suspended = False
+    it.member.resume()
     await stage.world.until(lambda: len(it.pulls) == 2)
     assert 5_000 <= stage.world.elapsed_ms - began_ms <= 5_005
     running.cancel()

@@ -74,7 +74,8 @@ async def test_a_start_that_fails_leaves_nothing_running(stage: Stage) -> None:
     with pytest.raises(NoRouteError, match="no name server answered"):
         async with consumer:
             raise AssertionError("it must not start")
-    trace = consumer._trace
+    assert consumer._member is not None
+    trace = consumer._member.membership.trace
     assert trace is not None
     with pytest.raises(ValueError, match="closed file"):
         trace._file.write(b"x")

@@ -11,7 +11,7 @@ BESIDE_ORDER: Final = (
     Protection(
         "hook-success-of-commit",
         "A consume hook is told that COMMIT was no success.",
-        "client/consumer/around_listener.py",
+        "client/consumer/listener.py",
         '_DONE = frozenset({"SUCCESS", "COMMIT", "CONSUME_SUCCESS"})',
         '_DONE = frozenset({"SUCCESS", "CONSUME_SUCCESS"})',
         ("tests/scenarios/test_consume_hooks.py",),
@@ -19,18 +19,10 @@ BESIDE_ORDER: Final = (
     Protection(
         "message-model-of-heartbeat",
         "A heartbeat says clustering for a broadcasting consumer.",
-        "client/consumer/push.py",
-        "            self.message_model,\n",
+        "client/consumer/member.py",
+        "            self._settings.message_model,\n",
         "            MessageModel.CLUSTERING,\n",
         ("tests/scenarios/test_broadcasting.py",),
-    ),
-    Protection(
-        "message-model-of-pull-heartbeat",
-        "A heartbeat of a pull consumer says clustering for a broadcasting one.",
-        "client/consumer/pull_member.py",
-        "            self._options.message_model,\n",
-        "            MessageModel.CLUSTERING,\n",
-        ("tests/scenarios/test_pull_consumers.py::test_brokers_are_told_how_a_puller_consumes",),
     ),
     Protection(
         "flag-of-retry",

@@ -70,7 +70,7 @@ async def test_offsets_beyond_the_emptied_store_are_reset(cluster: Cluster) -> N
     await cluster.at(31_000)
     await cluster.broker(queues=2)
     await cluster.at(36_000)
-    assert len(cluster.events("offset illegal: queue taken out", host="c1")) == 2
+    assert len(cluster.events("offset_illegal", host="c1")) == 2
     await cluster.send(4)  # fewer than were there before: their offsets are below what the consumer asks for
     await cluster.all_seen()
     assert cluster.seen.all[-1].begin_ms <= 36_000 + ILLEGAL_MS + ROUND_MS

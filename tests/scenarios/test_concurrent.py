@@ -290,8 +290,8 @@ async def test_a_topics_limit_is_shared_out_at_each_rebalance(cluster: Cluster) 
 
 
 def _process_queues(consumer: PushConsumer) -> dict[int, ProcessQueue]:
-    assert consumer._engine is not None
-    table = consumer._engine.table
+    assert consumer._member is not None
+    table = consumer._member.table
     return {queue.queue_id: table[queue] for queue in consumer.assigned_queues if queue.topic == TOPIC}
 
 

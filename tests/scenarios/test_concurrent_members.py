@@ -53,7 +53,7 @@ async def test_a_stuck_listener_does_not_keep_its_consumer(cluster: Cluster) -> 
     began_ms = cluster.world.elapsed_ms
     await cluster.leave("c1")
     assert 5000 <= cluster.world.elapsed_ms - began_ms <= 5100
-    assert len(cluster.events("listener stuck: left running, its messages come again")) == 1
+    assert len(cluster.events("listener_stuck")) == 1
     assert cluster.committed() == 0
     await cluster.consumer("c2", ordering="none", **FIRST)
     await cluster.world.until(lambda: sorted(cluster.seen.texts("c2")) == list("012"))

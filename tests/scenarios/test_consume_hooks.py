@@ -21,8 +21,7 @@ from lockstep.client import (
     ProducerConfig,
     PushConsumer,
 )
-from lockstep.client.consumer.around_listener import return_type
-from lockstep.client.consumer.listener import Outcome
+from lockstep.client.consumer.listener import Outcome, return_type
 from lockstep.remoting.logs import EventLog
 from lockstep.simulation import SimRuntime
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster

@@ -48,8 +48,8 @@ def _asked_of(cluster: Cluster, client: str) -> str:
     """The name server that a client keeps to."""
     consumer = cluster.client(client)
     assert isinstance(consumer, PushConsumer)
-    assert consumer._instance is not None
-    chosen = consumer._instance.name_servers._chosen
+    assert consumer._member is not None
+    chosen = consumer._member.instance.name_servers._chosen
     return NAMES[0] if chosen == f"{NAMES[0]}:9876" else NAMES[1]
 
 

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.base import ServiceParts
 from lockstep.client.consumer.dispatch.key_queues import Lane
 from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQueue
 from lockstep.client.consumer.dispatch.queue_mutex import QueueGate
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.dispatch.workers import LaneWorkers
-from lockstep.client.consumer.flow_control import most_bytes
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.pull_loop import most_bytes
+from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol import properties as names

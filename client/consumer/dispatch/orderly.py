@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.base import ServiceParts
 from lockstep.client.consumer.dispatch.call_start import CallStart
 from lockstep.client.consumer.dispatch.stats import TopicTotals
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
 from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError
 from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt

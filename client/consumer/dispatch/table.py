@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from lockstep.client.config import ConsumerConfig
-from lockstep.client.consumer.dead_letters import DeadLetters
 from lockstep.client.consumer.dispatch.base import ConsumeService, ServiceParts
 from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
 from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurrentlyService
@@ -13,7 +12,7 @@ from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQu
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
 from lockstep.client.consumer.process_queue import ProcessQueue
-from lockstep.client.consumer.send_back import SendBack
+from lockstep.client.consumer.send_back import DeadLetters, SendBack
 from lockstep.protocol.selector import KeyOf
 
 __all__ = ["ORDERINGS", "OrderingName", "OrderingRow"]

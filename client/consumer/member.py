@@ -1,0 +1,307 @@
+"""GroupMember: the part of a running consumer that push, lite pull and pull consumers share (wire.md 12.1 to 12.3).
+
+It owns the client instance, the consume offsets, the queues and the rebalance that gives and takes them, and the order
+of start and shutdown. A subclass is one kind of consumer: it says what happens to a queue that is acquired or dropped.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from lockstep.client.admin.queues import QueueQueries
+from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.broker_requests import BrokerCalls, Listening
+from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeStats
+from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
+from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
+from lockstep.client.consumer.ownership.locks import Locks, NoLocks
+from lockstep.client.consumer.ownership.rebalance import Rebalance
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.hook_calls import ConsumeHooks
+from lockstep.client.instance.client import MQClientInstance
+from lockstep.client.instance.registry import claim_group
+from lockstep.client.message_selector import check_at_brokers
+from lockstep.client.pull_config import PullConsumerConfig, member_config
+from lockstep.order.trace import TraceWriter
+from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.errors import RequestRefused
+from lockstep.remoting.logs import EventLog, log_exception
+from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.settings import Address
+
+__all__ = ["GroupMember", "MemberSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """The choices of a user, for every kind of consumer.
+
+    Args:
+        group: with its namespace, as brokers know it.
+        config: the settings of the user's kind of consumer.
+    """
+
+    runtime: Runtime
+    log: EventLog
+    group: str
+    tenant: NamesOfTenant
+    name_servers: tuple[Address, ...]
+    config: ConsumerConfig | PullConsumerConfig
+    message_model: MessageModel
+    strategy: AllocateMessageQueueStrategy
+    hooks: ConsumeHooks
+
+    @property
+    def broadcasting(self) -> bool:
+        return self.message_model is MessageModel.BROADCASTING
+
+
+class GroupMember(ABC):
+    """A member of a consumer group, from its start to its shutdown.
+
+    Args:
+        settings: the choices of the user.
+        subscriptions: by topic. The dictionary belongs to the consumer, which may change it at any time.
+        trace_path: the file for the records that order is judged by.
+
+    Raises:
+        DuplicateConsumerGroupError: another consumer of this process has the same group and client id.
+    """
+
+    consume_type: ClassVar[ConsumeType] = ConsumeType.CONSUME_ACTIVELY
+    _listening: Listening | None = None
+
+    def __init__(
+        self, settings: MemberSettings, subscriptions: dict[str, SubscriptionData], trace_path: str | None = None
+    ) -> None:
+        config = settings.config
+        self.runtime = settings.runtime
+        self.log = settings.log
+        self.config = config if isinstance(config, ConsumerConfig) else member_config(config)
+        self.balances = True  # False: the user assigns the queues, and no rebalance changes them
+        self._settings = settings
+        self._subscriptions = subscriptions
+        self._wake = asyncio.Event()
+        self._round = asyncio.Lock()
+        self._rebalancing: asyncio.Task[None] | None = None
+        self._stopping = False
+        self.instance = MQClientInstance(
+            settings.runtime,
+            settings.name_servers,
+            config,
+            settings.log,
+            consumer_data=self._consumer_data,
+            # The offset file of a broadcasting member is found by this name, after a restart too.
+            instance_name=config.instance_name if settings.broadcasting else None,
+            on_ids_changed=lambda _group: self.rebalance_soon(),
+            on_broker_connected=self._broker_connected,
+        )
+        self._claim = claim_group(self.instance, "consumer", settings.group)
+        try:
+            self.membership = self._new_membership(trace_path)
+        except OSError:
+            self._claim.release()
+            raise
+        self.table = self.membership.table
+        self.offsets = self.membership.offsets
+        self.queries = QueueQueries(self.instance)
+        self.stats = ConsumeStats(settings.runtime.now_ms())
+        self._locks = self._new_locks()
+        strategy = None if settings.broadcasting else settings.strategy
+        self._rebalance = Rebalance(self.membership, self._locks, self, strategy)
+
+    def _new_membership(self, trace_path: str | None) -> Membership:
+        settings, client_id = self._settings, self.instance.client_id
+        trace = None if trace_path is None else TraceWriter(self.runtime, trace_path, client_id, settings.group)
+        return Membership(
+            instance=self.instance,
+            group=settings.group,
+            config=self.config,
+            offsets=self._new_offset_store(),
+            message_model=settings.message_model,
+            trace=trace,
+        )
+
+    def _new_offset_store(self) -> OffsetStore:
+        group = self._settings.group
+        if not self._settings.broadcasting:
+            return RemoteBrokerOffsetStore(self.instance, group)
+        folder = offset_folder(self.config.local_offset_folder)
+        return LocalFileOffsetStore(self.runtime, folder, self.instance.client_id, group, self.log)
+
+    # A kind of consumer fills these in -----------------------------------------------------------------------
+
+    @abstractmethod
+    def queue_acquired(self, process_queue: ProcessQueue) -> None:
+        """A queue is in the table now."""
+
+    @abstractmethod
+    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+        """A queue is given up; its offset in memory is stored after this call."""
+
+    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
+        return ProcessQueue(queue, period, now_ms, **lock)
+
+    def _new_locks(self) -> Locks:
+        return NoLocks(self.runtime)
+
+    async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:  # noqa: B027 - most do nothing
+        """A new connection has sent its heartbeat and is not in general use yet."""
+
+    async def _end_consumption(self) -> list[ProcessQueue]:
+        """Pull and handle nothing more. Returns the queues whose listener still runs."""
+        return []
+
+    # Life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the group. A start that fails leaves nothing behind.
+
+        Raises:
+            ConsumerError: the stored offsets cannot be read, or a broker cannot filter by a subscription.
+            NoRouteError: no name server answers.
+        """
+        settings, subscriptions = self._settings, self._subscriptions
+        calls = BrokerCalls(self.membership, settings.config, self.stats, subscriptions, self._listening)
+        self.instance.serve(calls.handlers)
+        try:
+            await self.offsets.load()
+            for topic in list(subscriptions):
+                await self.instance.routes.fetch(topic)
+            await check_at_brokers(self.instance, settings.group, list(subscriptions.values()))
+            await self.instance.heartbeat_all()
+        except BaseException:
+            await self.stop()
+            raise
+        schedule, config = self.instance.schedule, self.config
+        interval_ms, first_ms = config.persist_consumer_offset_interval_ms, config.persist_consumer_offset_first_ms
+        self.instance.start()
+        schedule.every(interval_ms, self._persist_all, first_ms=first_ms, name="persist offsets")
+        schedule.every(SAMPLE_INTERVAL_MS, self._sample, first_ms=SAMPLE_INTERVAL_MS, name="statistics")
+        self._rebalancing = self.runtime.create_task(self._rebalance_forever(), name="rebalance")
+
+    async def stop(self) -> list[ProcessQueue]:
+        """Leave the group. Returns the queues whose listener still runs.
+
+        Offsets are stored before locks are released, so that the next owner begins where this one ended.
+        """
+        self._stopping = True
+        if self._rebalancing is not None:
+            self._wake.set()
+            await self._rebalancing  # the whole round: a lock on its way must reach the table to be released
+        async with self._round:  # a round that a new topic began
+            pass
+        await self.instance.schedule.stop()
+        stuck = await self._end_consumption()
+        held = [queue for queue, process_queue in self.table.items() if process_queue not in stuck]
+        try:
+            await self._persist_all()
+            for process_queue in self.table.values():
+                self._rebalance.drop(process_queue, "shutdown")
+        except OSError as error:  # of the trace: offsets without a record are not stored, but locks are released
+            self.log.error("trace_not_written", error=str(error))
+        for process_queue in self.table.values():
+            process_queue.dropped = True
+        await self.offsets.close()
+        await self._locks.unlock_all(held)
+        await self.instance.shutdown(self._settings.group)
+        self._claim.release()
+        return stuck
+
+    # Subscriptions -------------------------------------------------------------------------------------------
+
+    def topics(self) -> Iterable[str]:
+        return self._subscriptions
+
+    def _consumer_data(self) -> ConsumerData:
+        return ConsumerData(
+            self._settings.group,
+            self.consume_type,
+            self._settings.message_model,
+            self.config.consume_from_where,
+            tuple(self._subscriptions.values()),
+            self.config.unit_mode,
+        )
+
+    def subscriptions_changed(self) -> None:
+        """Tell the brokers of all topics, those of new topics too, and rebalance; does not wait for it."""
+        if not self._stopping:
+            self.runtime.create_task(self._announce_subscriptions(), name="announce subscriptions")
+
+    async def _announce_subscriptions(self) -> None:
+        try:
+            for topic in [topic for topic in self._subscriptions if self.instance.routes.known(topic) is None]:
+                await self.instance.routes.fetch(topic)
+            await self.instance.heartbeat_all()
+        except Exception as error:  # the next rebalance fetches the route, and the next heartbeat announces the same
+            self.log.warning("subscriptions_not_announced", error=f"{type(error).__name__}: {error}")
+        self._wake.set()
+
+    # Rebalance -----------------------------------------------------------------------------------------------
+
+    def rebalance_soon(self) -> None:
+        self._wake.set()
+
+    async def rebalance_now(self) -> None:
+        """Run one round; the table holds its result when this returns."""
+        async with self._round:
+            if self.balances and not self._stopping:
+                await self._rebalance.run()
+
+    async def _rebalance_forever(self) -> None:
+        """At the start, every 20 s, and at once when the members of the group change."""
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                await self.rebalance_now()
+            except Exception as error:
+                log_exception(self.log, "rebalance_failed", error)
+            try:
+                await asyncio.wait_for(self._wake.wait(), self.config.rebalance_interval_ms / 1000)
+            except TimeoutError:
+                pass
+
+    async def queues_changed(self, topic: str) -> None:
+        """The subscription gets a new version, and the brokers get it at once (wire.md 12.3)."""
+        subscription = self._subscriptions.get(topic)
+        if subscription is not None:  # None: the user unsubscribed meanwhile
+            self._subscriptions[topic] = subscription._replace(sub_version=self.runtime.now_ms())
+        await self.instance.heartbeat_all()
+
+    # Offsets and statistics ----------------------------------------------------------------------------------
+
+    async def store_now(self, queues: Iterable[MessageQueue]) -> None:
+        """Store the offsets of these queues, as far as they are known, and return when that is done.
+
+        Raises:
+            RemotingError, NoRouteError: a broker did not store one.
+            ConsumerError: the file of a broadcasting member cannot be written.
+        """
+        known = [(queue, offset) for queue in queues if (offset := self.offsets.in_memory(queue)) >= 0]
+        if self._settings.broadcasting:
+            self.offsets.persist([queue for queue, _ in known], lambda _queue, _offset: None)
+            await self.offsets.flush()
+            return
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        for queue, offset in known:
+            header = UpdateConsumerOffsetRequestHeader(self._settings.group, queue.topic, queue.queue_id, offset)
+            reply = await self.instance.call(queue.broker_name, code, header)
+            if reply.code != ResponseCode.SUCCESS:
+                raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
+
+    async def _persist_all(self) -> None:
+        """Store the offsets of owned queues. One whose lock may be lost is left out: its new owner stores them."""
+        owned = [pq for pq in self.table.values() if not pq.dropped and self.membership.holds_lock(pq)]
+        self._rebalance.persist(owned)
+
+    async def _sample(self) -> None:
+        self.stats.sample(self.runtime.now_ms())
