@@ -137,9 +137,9 @@ def test_flow_control_is_told_with_verbose_alone(verbose: bool, capsys: pytest.C
         log.info("pull_failed", queue="q", error="no")
         assert log.failure_since(stage.client.now_ms()) == "pull_failed queue=q error=no"
         assert log.failure_since(stage.client.now_ms() + 1) is None
-        log.error("rebalance failed", error="why")
+        log.error("rebalance_failed", error="why")
 
     play()
     said = capsys.readouterr().err.splitlines()
-    shown = ["lockstep: pull_throttled queue=q over=count", "lockstep: pull failed queue=q error=no"] if verbose else []
-    assert said == [*shown, "lockstep: rebalance failed error=why"]
+    shown = ["lockstep: pull_throttled queue=q over=count", "lockstep: pull_failed queue=q error=no"] if verbose else []
+    assert said == [*shown, "lockstep: rebalance_failed error=why"]
