@@ -4,6 +4,7 @@
 
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
+unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes: none should compile what another has compiled
 .DEFAULT_GOAL := help
 .PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows coverage-page lint interop fidelity bench hostile docs lock clean
 

@@ -8,6 +8,7 @@ What shares something that takes long to start runs in one worker: see `Together
 """
 
 import asyncio
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ settings.load_profile("lockstep")
 
 TESTS = Path(__file__).parent
 RUN_ONCE = (TESTS / "integration", TESTS / "interop")
-TOGETHER = "tests/pipeline/"  # one Spark
+TOGETHER = ("tests/pipeline/", "tests/tidy/")  # one Spark; the sources parsed once
 MODULES_TOGETHER = "tests/interop/"  # servers of their own
 
 
@@ -35,6 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell without job control starts what runs in the background with SIGINT ignored, and the programs that tests
+    # start would inherit that: none of them would end when a test interrupts it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--tier") == Tier.QUICK.value:
         settings.load_profile("dev")
 
@@ -59,7 +64,7 @@ class TogetherScheduling(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(MODULES_TOGETHER):
             return nodeid.partition("::")[0]
-        return TOGETHER if nodeid.startswith(TOGETHER) else nodeid
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

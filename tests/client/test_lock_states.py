@@ -68,7 +68,9 @@ def explore_all(budgets: Iterable[Budget]) -> None:
         explore(budget)
 
 
-@pytest.mark.parametrize("budget", [*SMALL, *LARGE], ids=str)
+@pytest.mark.parametrize(
+    "budget", [*SMALL, *(pytest.param(budget, marks=pytest.mark.long) for budget in LARGE)], ids=str
+)
 def test_every_interleaving_of_two_brokers(budget: Budget) -> None:
     """No belief in a lock that is gone, none that stays when all is settled, and every world can settle."""
     assert explore(budget) > 5000

@@ -170,6 +170,7 @@ def test_options_come_from_the_ini_file_and_the_command_line(project: Project) -
     assert report.counts() == {"passed": 1}, report.text
 
 
+@pytest.mark.long
 def test_calls_that_are_interrupted_or_made_at_once_get_their_own_answers(project: Project) -> None:
     """As a timeout interrupts them, in the middle of one that takes long; and from several threads."""
     project.write("test_it.py", """

@@ -1,4 +1,4 @@
-"""The tree as data for the tidy tests: every source file parsed once, every module under its import name."""
+"""The tree as data for the tidy tests: every source file, parsed at first use, and every module by its import name."""
 
 import ast
 import os
@@ -32,8 +32,11 @@ class Source:
     def __init__(self, path: Path) -> None:
         self.path = path.relative_to(ROOT)
         self.text = path.read_text(encoding="utf-8")
-        self.tree = ast.parse(self.text, str(path))
         self.top = self.path.parts[0]
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, str(self.path))
 
     @property
     def module(self) -> str:
