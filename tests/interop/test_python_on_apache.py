@@ -42,7 +42,7 @@ async def test_the_demo_on_their_broker(story: PythonStory, drivers: Drivers) ->
     row = story.row("the demo, a consumer killed")
     options = ["--flights", str(DEMO_FLIGHTS), "--seconds", "20", "--name-server", story.server.name_server]
     demo = drivers.start(
-        "demo", [sys.executable, str(ROOT / "scripts" / "demo.py"), *options], {"PYTHONUNBUFFERED": "1"}
+        "demo", [sys.executable, "-m", "scripts.demo", *options], {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
     )
     status = await demo.ended(120)
     said = demo.output.read_text(encoding="utf-8")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from demo_producer import Stories, body_of
-from flights import FLIGHTS_ZIP, read_flights
-from pipeline_flights import flight_events, unpack
 
 from lockstep.pipeline.errors import ColumnError
 from lockstep.pipeline.jobs.publish import EventColumns, InputFormat, read_raw, transform
+from scripts.demo.producer import Stories, body_of
+from scripts.flights import FLIGHTS_ZIP, read_flights
+from scripts.pipeline.events import flight_events, unpack
 from tests.scripts.test_flights import ROWS, archive
 
 if TYPE_CHECKING:

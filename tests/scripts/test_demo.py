@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from demo_producer import Stories, body_of, summary
-from demo_report import Outcome, faults, print_report
-from demo_settings import CONSUMER_CONFIG, LOCK_LIFE_MS, NOTICE, TOPIC
-from demo_table import Board
-from demo_watch import QueueRow, Snapshot, TraceOwners, Watch, pid_of
-from flights import FlightEvent, flights_of
 from rich.console import Console
 
 from lockstep.client import MessageQueue, SendResult
 from lockstep.order import Handover, Kind, OrderReport
 from lockstep.protocol.bodies.broker import LockTableRow, QueueData, TopicRouteData
+from scripts.demo.board import Board
+from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, TOPIC
+from scripts.demo.producer import Stories, body_of, summary
+from scripts.demo.report import Outcome, faults, print_report
+from scripts.demo.scenario import NOTICE
+from scripts.demo.watch import QueueRow, Snapshot, TraceOwners, Watch, pid_of
+from scripts.flights import FlightEvent, flights_of
 
 EVENT = FlightEvent(22_616_000, 7, 1, "departed", "N14228", "UA1545", "EWR", "IAH")
 

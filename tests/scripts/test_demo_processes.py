@@ -13,7 +13,7 @@ from tests.scripts.test_flights import ROWS, archive
 
 pytestmark = pytest.mark.long
 
-DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -22,7 +22,8 @@ def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     data = archive(tmp_path, *ROWS)
     (tmp_path / "folders").mkdir()
     process = subprocess.Popen(
-        [sys.executable, str(DEMO), "--data", str(data)],
+        [sys.executable, "-m", "scripts.demo", "--data", str(data)],
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -4,7 +4,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from flights import FLIGHTS_ZIP, FlightCounts, read_flights
+
+from scripts.flights import FLIGHTS_ZIP, FlightCounts, read_flights
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,origin,"

@@ -5,11 +5,10 @@ import contextlib
 import os
 import signal
 
-import hostile
-from hostile_peer import Target, json_request
-from hostile_run import Attack, run_attack
-
 from lockstep.protocol.codes import RequestCode
+from scripts.hostile import __main__ as hostile
+from scripts.hostile.peer import Target, json_request
+from scripts.hostile.run import Attack, run_attack
 
 STALL_MS = 300.0
 

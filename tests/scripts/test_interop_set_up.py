@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from interop import set_up
+
+from scripts.interop import set_up
 
 
 @pytest.fixture

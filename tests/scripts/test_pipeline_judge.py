@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from pipeline_judge import Expected, Verdict, faults, print_verdict
 from rich.console import Console
 
 from lockstep.pipeline.report import Spoilt
+from scripts.pipeline.judge import Expected, Verdict, faults, print_verdict
 from tests.pipeline.report_findings import clean
 
 EXPECTED = Expected(1200, 77, 1200)

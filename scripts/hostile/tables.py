@@ -2,10 +2,9 @@
 
 import json
 
-from hostile_peer import Target, json_request, outcome_of
-from hostile_run import Attack
-
 from lockstep.protocol.codes import RequestCode
+from scripts.hostile.peer import Target, json_request, outcome_of
+from scripts.hostile.run import Attack
 
 __all__ = ["TABLE_ATTACKS"]
 

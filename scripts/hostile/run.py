@@ -3,26 +3,24 @@
 import asyncio
 import json
 import re
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from broker_process import end_process
-from hostile_peer import Target
+from lockstep.testing.process import BrokerProcess, ChildProcess
+from scripts.hostile.peer import Target
 
 __all__ = ["Attack", "Findings", "run_attack"]
 
 MIB = 1024 * 1024
-_LISTENING = re.compile(rb"listening broker=\S+:(\d+) name-server=\S+:(\d+)\n")
-_PROBE = Path(__file__).with_name("hostile_probe.py")
+_ROOT = Path(__file__).parents[2]
+_PROBE = (sys.executable, "-m", "scripts.hostile.probe")
 _QUIET_S = 0.5  # the probe alone, before an attack
 _AFTER_S = 1.5  # the probe after an attack, which sees what its end costs
 _PROBE_END_S = 130.0  # its last request may wait for its whole timeout
-_START_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -62,17 +60,21 @@ class Findings:
 
 async def run_attack(attack: Attack) -> Findings:
     """Starts a broker and the probe, lets the attack run, ends both."""
-    with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
-        log = Path(folder) / "stderr"
-        async with _broker(log, tuple(option.format(folder=folder) for option in attack.options)) as (pid, ports):
-            idle = _memory(pid, "VmRSS")
-            async with _probe(ports[0], pid) as probe:
+    with tempfile.TemporaryDirectory(prefix="hostile-") as name:
+        folder = Path(name)
+        with BrokerProcess(*(option.format(folder=folder) for option in attack.options), folder=folder) as broker:
+            idle = _memory(broker.pid, "VmRSS")
+            command = [*_PROBE, str(broker.port), str(broker.pid)]
+            with ChildProcess("probe", command, folder, stdin=subprocess.PIPE, cwd=_ROOT) as probe:
+                probe.wait_until(probe.stdout, "its first answer")
                 await asyncio.sleep(_QUIET_S)
-                outcome = await _attack(attack, Target(pid, *ports))
+                outcome = await _attack(attack, Target(broker.pid, broker.port, broker.name_server_port))
                 await asyncio.sleep(_AFTER_S)
-                found = await probe()
-            after, peak = _memory(pid, "VmRSS"), _memory(pid, "VmHWM")
-        said = log.read_bytes()
+                probe.ask_to_end()
+                probe.wait_until(lambda: probe.status is not None, "its end", _PROBE_END_S)
+                found = json.loads(probe.stdout().splitlines()[-1])
+            after, peak = _memory(broker.pid, "VmRSS"), _memory(broker.pid, "VmHWM")
+        said = (folder / "broker.err").read_bytes()
     return Findings(
         name=attack.name, point=attack.point, sends=attack.sends, outcome=outcome, p50_ms=found["p50_ms"],
         worst_ms=found["worst_ms"], worst_cpu_ms=found["worst_cpu_ms"], idle_mib=idle, peak_mib=peak, after_mib=after,
@@ -89,47 +91,6 @@ async def _attack(attack: Attack, target: Target) -> str:
             return f"not done in {attack.seconds:g} s"
         except OSError as error:
             return f"{type(error).__name__}: {error}"
-
-
-@asynccontextmanager
-async def _broker(log: Path, options: tuple[str, ...]) -> AsyncIterator[tuple[int, tuple[int, int]]]:
-    command = (sys.executable, "-m", "lockstep.broker", "--port", "0", "--name-server-port", "0", *options)
-    with log.open("wb") as stderr:
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=stderr)
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(_START_S):
-            line = await process.stdout.readline()
-        found = _LISTENING.search(line)
-        if found is None:
-            raise RuntimeError("the broker did not start")
-        yield process.pid, (int(found[1]), int(found[2]))
-    finally:
-        await end_process(process)
-
-
-@asynccontextmanager
-async def _probe(port: int, pid: int) -> AsyncIterator[Callable[[], Awaitable[dict[str, Any]]]]:
-    """Gives a function that ends the probe and returns its findings."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(_PROBE), str(port), str(pid), stdin=pipe, stdout=pipe
-    )
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        async with asyncio.timeout(_START_S):
-            await process.stdout.readline()
-
-        async def findings() -> dict[str, Any]:
-            async with asyncio.timeout(_PROBE_END_S):
-                said, _ = await process.communicate(b"")  # which closes its stdin
-            result: dict[str, Any] = json.loads(said)
-            return result
-
-        yield findings
-    finally:
-        await end_process(process)
 
 
 def _memory(pid: int, field: str) -> float:

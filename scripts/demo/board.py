@@ -7,12 +7,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from demo_settings import LOCK_LIFE_MS, TOPIC
-from demo_watch import QueueRow, Snapshot
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from scripts.demo.consumer import LOCK_LIFE_MS, TOPIC
+from scripts.demo.watch import QueueRow, Snapshot
 
 __all__ = ["Board"]
 

@@ -1,4 +1,4 @@
-"""A quiet client beside an attack: `hostile_probe.py PORT PID` asks a cheap request every few milliseconds.
+"""A quiet client beside an attack: `python -m scripts.hostile.probe PORT PID` sends a cheap request every 3 ms.
 
 A process of its own, so that the work of an attack does not delay its clock. It reads the broker's CPU time around
 each request: on a shared machine the wall clock also counts other programs, the CPU time of the broker does not. It
@@ -14,10 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from hostile_peer import json_request
-
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.frame import FrameDecoder
+from scripts.hostile.peer import json_request
 
 PAUSE_S = 0.003
 ANSWER_TIMEOUT_S = 120.0

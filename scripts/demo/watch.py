@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo_settings import GROUP, QUEUES, TOPIC
-
 from lockstep.client import AdminClient, MessageQueue
+from scripts.demo.consumer import GROUP, QUEUES, TOPIC
 
 __all__ = ["QueueRow", "Snapshot", "TraceOwners", "Watch"]
 

@@ -5,10 +5,10 @@ import json
 import struct
 
 import msgpack
-from hostile_peer import Peer, Target, frame, json_request
-from hostile_run import Attack
 
 from lockstep.protocol.codes import FRAME_BYTES_MAX, RequestCode, SerializeType
+from scripts.hostile.peer import Peer, Target, frame, json_request
+from scripts.hostile.run import Attack
 
 __all__ = ["FRAME_ATTACKS"]
 

@@ -18,20 +18,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import bench_cases as cases
-import bench_key_order as key_order
-import bench_store as store
 import uvloop
-from bench_echo import EchoClient, echo_process
-from bench_sizes import CountingRuntime, Sizes
-from broker_process import broker_process
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from lockstep.protocol.codes import SerializeType
+from lockstep.testing.process import BrokerProcess
+from scripts.bench import cases, key_order, store
+from scripts.bench.echo import CountingRuntime, EchoClient, Sizes, echo_process
 
-OUTPUT = Path(__file__).resolve().parent.parent / "build" / "bench.json"
+OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench.json"
 ENCODINGS = {"": SerializeType.MSGPACK, "_json": SerializeType.JSON}
 FLOORS = {"send_1": 0.5, "send_64": 0.4}  # of the echo's rate, with MSGPACK
 START_SECONDS_MAX, START_RSS_MB_MAX = 0.3, 45.0
@@ -143,31 +140,16 @@ def _percentile(sample: cases.Sample, share: float) -> float:
 
 
 def measure_start(rounds: int) -> dict[str, float]:
-    """From the start of the process to the first accepted connection, and what it then occupies."""
+    """From the start of the process to the first accepted connection, and the memory that it then has."""
     seconds, rss_mb = [], []
     for _ in range(rounds):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        options = ("--port", str(port), "--name-server-port", "0", "--log-level", "warning")
         begin = time.perf_counter()
-        process = subprocess.Popen([sys.executable, "-m", "lockstep.broker", *options], stdout=subprocess.DEVNULL)
-        try:
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                    break
-                except ConnectionRefusedError:
-                    if process.poll() is not None:
-                        raise RuntimeError(f"the broker exited with {process.returncode}") from None
-                    time.sleep(0.002)
+        with BrokerProcess("--log-level=warning") as broker:
+            socket.create_connection(("127.0.0.1", broker.port), timeout=1).close()
             seconds.append(time.perf_counter() - begin)
             time.sleep(0.5)  # let it finish starting before its memory is read
-            kilobytes = subprocess.check_output(["ps", "-o", "rss=", "-p", str(process.pid)])
+            kilobytes = subprocess.check_output(["ps", "-o", "rss=", "-p", str(broker.pid)])
             rss_mb.append(int(kilobytes) / 1024)
-        finally:
-            process.terminate()
-            process.wait()
     return {"seconds": round(statistics.median(seconds), 3), "rss_mb": round(statistics.median(rss_mb), 1)}
 
 
@@ -176,15 +158,18 @@ async def measure_all(options: Options, console: Console) -> dict[str, dict[str,
     names = [name for name in cases.NAMES if not options.only or name in options.only]
     if not options.only or "start" in options.only:
         results["start"] = measure_start(options.rounds)
-    async with echo_process() as echo_port, broker_process(*cases.TOPICS) as broker:
-        with Progress(console=console, transient=True) as progress:
-            task = progress.add_task("preparing", total=len(names) * options.rounds * len(ENCODINGS))
-            await cases.preload(broker.name_server, cases.PULL_TOPIC, 50_000, 1)
-            await cases.preload(broker.name_server, cases.DRAIN_TOPIC, options.messages, 4)
-            bench = Bench(options, broker.name_server, echo_port)
-            for name in names:
-                progress.update(task, description=name)
-                results |= await bench.measure(name, lambda: progress.advance(task))
+    with (
+        echo_process() as echo_port,
+        BrokerProcess("--log-level=warning", *cases.TOPICS) as broker,
+        Progress(console=console, transient=True) as progress,
+    ):
+        task = progress.add_task("preparing", total=len(names) * options.rounds * len(ENCODINGS))
+        await cases.preload(broker.name_server, cases.PULL_TOPIC, 50_000, 1)
+        await cases.preload(broker.name_server, cases.DRAIN_TOPIC, options.messages, 4)
+        bench = Bench(options, broker.name_server, echo_port)
+        for name in names:
+            progress.update(task, description=name)
+            results |= await bench.measure(name, lambda: progress.advance(task))
     return results
 
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
-from demo_settings import TOPIC
-from flights import FLIGHTS_ZIP, FlightEvent, Flights, read_flights
 
 from lockstep.client import Message, Producer, SendResult
+from scripts.demo.consumer import TOPIC
+from scripts.flights import FLIGHTS_ZIP, FlightEvent, Flights, read_flights
 
 __all__ = ["Stories", "body_of", "main"]
 

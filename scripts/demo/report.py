@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from demo_settings import TOPIC
 from rich.console import Console
 
 from lockstep.order import Handover, OrderChecker, OrderReport, TimedRecord, TraceFile, merge_traces
+from scripts.demo.consumer import TOPIC
 
 __all__ = ["Outcome", "check", "print_report"]
 
@@ -17,7 +17,7 @@ TELL_EVERY = 20_000
 class Outcome(NamedTuple):
     """What the demo knows without the traces: the producer's own words, and who is who."""
 
-    read: Mapping[str, Any]  # what the producer read: see demo_producer.summary
+    read: Mapping[str, Any]  # what the producer read: see producer.summary
     misplaced: int  # events stored out of their aircraft's order
     names: Mapping[int, str]
     seconds: float

@@ -13,16 +13,16 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from hostile_answers import ANSWER_ATTACKS
-from hostile_frames import FRAME_ATTACKS
-from hostile_groups import GROUP_ATTACKS
-from hostile_run import Attack, Findings, run_attack
-from hostile_tables import TABLE_ATTACKS
+from scripts.hostile.answers import ANSWER_ATTACKS
+from scripts.hostile.frames import FRAME_ATTACKS
+from scripts.hostile.groups import GROUP_ATTACKS
+from scripts.hostile.run import Attack, Findings, run_attack
+from scripts.hostile.tables import TABLE_ATTACKS
 
 ATTACKS: tuple[Attack, ...] = tuple(
     sorted((*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS), key=lambda attack: attack.point)
 )
-OUTPUT = Path(__file__).resolve().parent.parent / "build" / "hostile.json"
+OUTPUT = Path(__file__).resolve().parents[2] / "build" / "hostile.json"
 WORST_CPU_MS_MAX = 50.0  # of the broker's own work, between a request of the probe and its answer
 TITLES = ("attack", "sends", "answer", "p50 ms", "worst ms", "CPU ms", "idle MiB", "peak MiB", "after MiB", "log lines")
 

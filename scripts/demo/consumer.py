@@ -1,6 +1,9 @@
-"""One consumer of the demo, in a process of its own: keeps a board with the last event of each aircraft.
+"""One consumer of the demo as a process: keeps a board with the last event of each aircraft.
 
-It ends by SIGTERM, in order: offsets stored, queues unlocked. The demo kills one of its kind without warning.
+It ends on SIGTERM: it commits its offsets and unlocks its queues. The demo kills one such process without warning.
+
+RocketMQ's defaults are 60 s until the broker expires a lock, 30 s until the client stops using a lock that it could not
+renew, and 20 s between renewals. The demo divides them by six: a person sees a lock expire without waiting a minute.
 """
 
 import argparse
@@ -11,11 +14,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import uvloop
-from demo_settings import CONSUMER_CONFIG, GROUP, TOPIC
 
-from lockstep.client import ConsumeOrderlyContext, MessageExt, PushConsumer
+from lockstep.client import ConsumeFromWhere, ConsumeOrderlyContext, ConsumerConfig, MessageExt, PushConsumer
 
-__all__ = ["main"]
+__all__ = ["CONSUMER_CONFIG", "GROUP", "LOCK_LIFE_MS", "QUEUES", "TOPIC", "main"]
+
+TOPIC = "flights"
+GROUP = "flight-board"
+QUEUES = 8
+LOCK_LIFE_MS = 10_000  # of the broker
+CONSUMER_CONFIG = ConsumerConfig(
+    consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    lock_max_live_time_ms=5_000,
+    lock_interval_ms=3_300,
+    unlock_delay_ms=3_300,
+    rebalance_interval_ms=1_000,
+    heartbeat_broker_interval_ms=5_000,
+    persist_consumer_offset_interval_ms=1_000,
+    pull_interval_ms=5,  # fewer, larger pulls: with 0 two cores are busy with a pull for every message
+)
 
 
 async def consume(name_server: str, trace: str) -> None:
@@ -36,7 +53,7 @@ async def consume(name_server: str, trace: str) -> None:
 
 
 def main() -> None:
-    """Run until told to stop."""
+    """Run until a signal."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name-server", required=True)
     parser.add_argument("--trace", required=True, help="file for the JSON lines of what it did")

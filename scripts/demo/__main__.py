@@ -13,26 +13,26 @@ import argparse
 import asyncio
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
-from types import FrameType
 
-from demo_processes import ProcessDied
-from demo_report import Outcome, check, print_report
-from demo_settings import NOTICE, NOTICE_OUTSIDE
-from demo_story import Plan, Story
-from flights import FLIGHTS_ZIP
 from rich.console import Console
 
 from lockstep.client import ClientError
 from lockstep.remoting.errors import RemotingError
+from lockstep.testing.process import ProcessFailed
+from scripts.demo.consumer import LOCK_LIFE_MS
+from scripts.demo.report import Outcome, check, print_report
+from scripts.demo.scenario import NOTICE, Plan, Scenario, run_until_signal
+from scripts.flights import FLIGHTS_ZIP, SMALL_FLIGHTS
 
-SMALL_FLIGHTS = 20_000
 FULL_SECONDS, SMALL_SECONDS = 40.0, 24.0  # how long the sending is spread, so that a lock's life fits into its half
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NOTICE_OUTSIDE = (
+    "The brokers are not the demo's own: a lock lives there as long as they let it live (RocketMQ's default is 60 s; "
+    f"less than {LOCK_LIFE_MS // 1000} s would be too short for the consumers of the demo)."
+)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -64,12 +64,12 @@ def main() -> int:
         console.print(
             NOTICE_OUTSIDE if given.name_server else NOTICE, highlight=False, soft_wrap=not console.is_terminal
         )
-        story = Story(plan, console, begin)
-        asyncio.run(told(story))
-        report = check(story.traces, console)
-        outcome = Outcome(story.read, story.misplaced, story.names, time.monotonic() - begin)
+        scenario = Scenario(plan, console, begin)
+        asyncio.run(run_until_signal(scenario.run()))
+        report = check(scenario.traces, console)
+        outcome = Outcome(scenario.read, scenario.misplaced, scenario.names, time.monotonic() - begin)
         return 0 if print_report(report, outcome, console) else 1
-    except (ProcessDied, RemotingError, ClientError, TimeoutError) as error:
+    except (ProcessFailed, RemotingError, ClientError, TimeoutError) as error:
         console.print(f"demo: {error}", style="red", markup=False, highlight=False)
         return 1
     except KeyboardInterrupt:
@@ -80,34 +80,6 @@ def main() -> int:
             console.print(f"traces and logs are in {folder}", highlight=False)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-async def told(story: Story) -> None:
-    """The story, or KeyboardInterrupt once everything is ended when one of STOPPING came.
-
-    A terminal sends Ctrl-C to every process of the demo, so some may be gone before this one hears of it. What the
-    caller ignores, as `nohup` does SIGHUP, stays ignored.
-    """
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    received: list[int] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if not received:
-            loop.call_soon_threadsafe(task.cancel)
-        received.append(number)
-
-    heard = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in heard}
-    try:
-        await story.tell()
-    except (Exception, asyncio.CancelledError):
-        if received:
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast Spark reads a topic: rows a second of 128 B bodies, from a broker of its own process, on local[2].
 
-    python scripts/bench_source.py [--messages 2000000] [--queues 2] [--body-bytes 128] [--runs 3] [--stream]
+    python -m scripts.bench.source [--messages 2000000] [--queues 2] [--body-bytes 128] [--runs 3] [--stream]
 
 The first run is cold (JVM and workers start); a run's figure is of the whole query, planning included. With --stream
 the topic is read by a stream in one micro-batch. Columns: all of them, then offset and value alone.
@@ -9,13 +9,9 @@ the topic is read by a stream in one micro-batch. Columns: all of them, then off
 import argparse
 import asyncio
 import os
-import re
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +19,12 @@ from lockstep.client import AdminClient
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.spark.session import end_session, spark_session
 from lockstep.protocol.message import BatchRecord
+from lockstep.testing.process import BrokerProcess
 
 TOPIC = "bench"
 BATCH = 1_000
 SCHEMAS = {"all columns": None, "offset, value": "offset bigint, value binary"}
-LISTENING = re.compile(r"name-server=(\S+)")
 TOUCH = ("count(1) rows", "sum(length(value)) bytes", "max(offset) top")
-
-
-@contextmanager
-def broker() -> Iterator[tuple[str, int]]:
-    """(name server, process id) of a broker in memory with room for all messages."""
-    arguments = ["-m", "lockstep.broker", "--port", "0", "--name-server-port", "0", "--memory-limit", "4GiB"]
-    process = subprocess.Popen(
-        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert process.stdout is not None
-        found = LISTENING.search(process.stdout.readline())
-        assert found, "the broker did not start"
-        yield found[1], process.pid
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 async def create(name_server: str, queues: int) -> None:
@@ -101,16 +80,15 @@ def cpu_s(pid: int) -> float:
     return sum(stats[child][1] for child in below if child in stats) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(read: Callable[..., int], spark: Any, name_server: str, pid: int, given: argparse.Namespace) -> None:
+def measure(read: Callable[..., int], spark: Any, broker: BrokerProcess, given: argparse.Namespace) -> None:
     for name, schema in SCHEMAS.items():
         for run in range(given.runs):
-            began, all_before, broker_before = time.perf_counter(), cpu_s(os.getpid()), cpu_s(pid)
-            rows = read(spark, name_server, schema)
+            began, all_before, broker_before = time.perf_counter(), cpu_s(os.getpid()), cpu_s(broker.pid)
+            rows = read(spark, broker.name_server, schema)
             took_s = time.perf_counter() - began
             assert rows == given.messages, f"{rows} rows of {given.messages} messages"
-            all_us, broker_us = (
-                (cpu_s(of) - before) / rows * 1e6 for of, before in ((os.getpid(), all_before), (pid, broker_before))
-            )
+            all_us = (cpu_s(os.getpid()) - all_before) / rows * 1e6
+            broker_us = (cpu_s(broker.pid) - broker_before) / rows * 1e6
             print(
                 f"{name:14} run {run + 1}: {rows / took_s:9,.0f} rows/s in {took_s:5.2f} s; processor time a row:"
                 f" {all_us:.2f} us, of it the broker {broker_us:.2f} us",
@@ -126,12 +104,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--stream", action="store_true")
     given = parser.parse_args()
-    with broker() as (name_server, pid):
+    with BrokerProcess("--memory-limit", "4GiB") as broker:
         print(f"sending {given.messages:,} messages of {given.body_bytes} B", flush=True)
-        fill(name_server, given.messages, given.queues, given.body_bytes)
+        fill(broker.name_server, given.messages, given.queues, given.body_bytes)
         spark = spark_session("bench", master="local[2]", driver_memory="1g")
         try:
-            measure(stream if given.stream else batch, spark, name_server, pid, given)
+            measure(stream if given.stream else batch, spark, broker, given)
         finally:
             end_session(spark)
 

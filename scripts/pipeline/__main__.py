@@ -17,14 +17,6 @@ import sys
 import time
 from pathlib import Path
 
-from demo import SMALL_FLIGHTS, told
-from demo_processes import ProcessDied
-from demo_settings import NOTICE
-from demo_story import Plan
-from flights import FLIGHTS_ZIP
-from pipeline_flights import flight_events, unpack
-from pipeline_judge import Expected, Ran, judge, print_verdict
-from pipeline_story import PipelineStory
 from rich.console import Console
 
 from lockstep.client import ClientError
@@ -33,8 +25,14 @@ from lockstep.pipeline.errors import PipelineError
 from lockstep.pipeline.spark.progress import JobProgress
 from lockstep.pipeline.spark.session import end_session, spark_session
 from lockstep.remoting.errors import RemotingError
+from lockstep.testing.process import ProcessFailed
+from scripts.demo.scenario import NOTICE, Plan, run_until_signal
+from scripts.flights import FLIGHTS_ZIP, SMALL_FLIGHTS
+from scripts.pipeline.events import flight_events, unpack
+from scripts.pipeline.judge import Expected, Ran, judge, print_verdict
+from scripts.pipeline.scenario import PipelineScenario
 
-FOLDER = Path(__file__).parents[1] / "build" / "pipeline"
+FOLDER = Path(__file__).parents[2] / "build" / "pipeline"
 SMALL_SETTINGS = {  # so few rows cost less than what Spark does to be fast with many
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -67,7 +65,7 @@ def main() -> int:
     given.folder.mkdir(parents=True)
     try:
         return 0 if run(given, console) else 1
-    except (ProcessDied, PipelineError, RemotingError, ClientError, TimeoutError, SparkFailed) as error:
+    except (ProcessFailed, PipelineError, RemotingError, ClientError, TimeoutError, SparkFailed) as error:
         console.print(f"pipeline: {error}", style="red", markup=False, highlight=False)
         return 1
     except KeyboardInterrupt:
@@ -91,11 +89,11 @@ def run(given: argparse.Namespace, console: Console) -> bool:
             total, keys = events.count(), events.select("shardingKey").distinct().count()
         console.print(NOTICE, highlight=False, soft_wrap=not console.is_terminal)
         plan = Plan(given.folder, given.data, given.flights, 0.0, None)
-        story = PipelineStory(plan, console, begin, spark, events, total)
-        asyncio.run(told(story))
+        scenario = PipelineScenario(plan, console, begin, spark, events, total)
+        asyncio.run(run_until_signal(scenario.run()))
         events.unpersist()
-        verdict = judge(spark, Ran(story.traces, story.content, story.lag), given.folder, console)
-        return print_verdict(verdict, Expected(total, keys, story.sent), time.monotonic() - begin, console)
+        verdict = judge(spark, Ran(scenario.traces, scenario.content, scenario.lag), given.folder, console)
+        return print_verdict(verdict, Expected(total, keys, scenario.sent), time.monotonic() - begin, console)
     except Exception as error:
         if is_of_spark(error):
             raise SparkFailed(one_line(error)) from error  # while the JVM is there to be asked for the text

@@ -3,22 +3,21 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from demo_processes import Children
-from demo_settings import GROUP, TOPIC
-from demo_story import Plan, Story
-from demo_watch import Snapshot
 from rich.console import Console
 
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.jobs.lag import Watched, lag_stream, start
 from lockstep.pipeline.jobs.publish import publish
 from lockstep.pipeline.spark.session import use_here
+from scripts.demo.consumer import GROUP, TOPIC
+from scripts.demo.scenario import Children, Plan, Scenario
+from scripts.demo.watch import Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["PipelineStory"]
+__all__ = ["PipelineScenario"]
 
 LAG_EVERY_MS = 1_000
 TOPIC_COLUMNS = (
@@ -27,7 +26,7 @@ TOPIC_COLUMNS = (
 )
 
 
-class PipelineStory(Story):
+class PipelineScenario(Scenario):
     """As the demo's, with Spark as the producer. Traces, the lag and what the topic holds stay in the plan's folder."""
 
     def __init__(
@@ -44,12 +43,9 @@ class PipelineStory(Story):
 
     async def _run(self, children: Children) -> None:
         total = self.read["events"]
-        consumers = [await self._start_consumer(children, name) for name in "ABC"]
-        await self._until(
-            children, lambda seen: all(seen.queues_of(child.pid) for child in consumers), "queues shared out"
-        )
+        consumers = await self._start_consumers(children)
         query = await asyncio.to_thread(self._follow_lag)
-        self._tell(
+        self._show(
             f"{self._share(consumers)} have shared out the queues; Spark sends {total:,} events, keyed and in order"
         )
         sending = asyncio.create_task(asyncio.to_thread(self._send))
@@ -61,20 +57,15 @@ class PipelineStory(Story):
 
         try:
             await self._until(children, lambda seen: handled(total // 2, seen), "half of the events handled")
-            await self._kill(children, consumers[1])
-            replacement = await self._start_consumer(children, "D")
-            self._tell(f"{self._name(replacement)} is started in its place")
-            await self._until(
-                children, lambda seen: bool(seen.queues_of(replacement.pid)), "the replacement has queues"
-            )
+            await self._replace(children, consumers)
             self.sent = await sending
-            self._tell(f"{self.sent:,} events are sent")
+            self._show(f"{self.sent:,} events are sent")
             await self._until(children, lambda seen: handled(total, seen), "all events handled")
         finally:
             await asyncio.to_thread(self._stop, query)
-        self._tell("everything is handled; Spark reads the topic")
+        self._show("everything is handled; Spark reads the topic")
         await asyncio.to_thread(self._keep_content)
-        await children.end(*(child for child in children if child.pid in self.names))
+        self._end_consumers(children)
 
     def _send(self) -> int:
         use_here(self._spark)

@@ -3,10 +3,9 @@
 import asyncio
 import json
 
-from hostile_peer import Peer, Target, json_request, outcome_of
-from hostile_run import Attack
-
 from lockstep.protocol.codes import RemotingFlag, RequestCode
+from scripts.hostile.peer import Peer, Target, json_request, outcome_of
+from scripts.hostile.run import Attack
 
 __all__ = ["ANSWER_ATTACKS"]
 

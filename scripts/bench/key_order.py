@@ -19,7 +19,6 @@ from time import perf_counter
 from typing import Any, Final
 
 import uvloop
-from broker_process import broker_process
 from rich.console import Console
 
 from lockstep.client import (
@@ -34,6 +33,7 @@ from lockstep.client import (
     select_by_hash,
 )
 from lockstep.client.consumer.dispatch.table import OrderingName
+from lockstep.testing.process import BrokerProcess
 
 __all__ = ["FLOOR", "NAME", "measure_key_order", "show_key_order"]
 
@@ -126,7 +126,7 @@ async def measure_key_order(
     by_queue: list[float] = []
     by_key: list[float] = []
     served = f"maxTransferCountOnMessageInMemory={PULL_BATCH_SIZE}"
-    async with broker_process(f"--topic={TOPIC}:{QUEUES}", "-D", served) as broker:
+    with BrokerProcess("--log-level=warning", f"--topic={TOPIC}:{QUEUES}", "-D", served) as broker:
         sent = await preload(broker.name_server, messages)
         with calm_collector():
             for _ in range(rounds):

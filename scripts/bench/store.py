@@ -8,19 +8,20 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import bench_cases as cases
-from broker_process import BrokerProcess, broker_process
 from rich.console import Console
 from rich.table import Table
 
 from lockstep.client import Message, Producer
 from lockstep.protocol.codes import SerializeType
+from lockstep.testing.process import BrokerProcess
+from scripts.bench import cases
 
 __all__ = ["ASYNC_FLOOR", "NAMES", "measure_store", "show_store"]
 
 ASYNC_FLOOR = 0.8  # the processor time of a send in memory, of that with --flush async
 NAMES = ("store_sends", "store_recovery")
 IN_FLIGHT = 64
+QUIET = ("--log-level", "warning")
 FSYNC_BYTES = 16 * 1024
 PLAIN_WRITES = 50_000
 BODY_BYTES = 1024
@@ -51,7 +52,7 @@ async def _sends(scratch: Path, rounds: int, seconds: float) -> Figures:
     for turn in range(rounds):
         for name in rates:
             data_dir = ("--data-dir", str(scratch / f"{name}-{turn}"), "--flush", name)
-            async with broker_process(*cases.TOPICS, *(data_dir if name != "memory" else ())) as broker:
+            with BrokerProcess(*QUIET, *cases.TOPICS, *(data_dir if name != "memory" else ())) as broker:
                 rate, cpu = await _rate(broker, seconds)
                 rates[name].append(rate)
                 cpu_us[name].append(cpu)
@@ -94,14 +95,14 @@ async def _rate(broker: BrokerProcess, seconds: float) -> tuple[float, float]:
 
 def _processor_s(broker: BrokerProcess) -> float:
     """What all its threads have used, also in the system. Raises OSError where there is no /proc."""
-    fields = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()
     user, system = int(fields[11]), int(fields[12])
     return (user + system) / os.sysconf("SC_CLK_TCK")
 
 
 async def _stored_bytes(broker: BrokerProcess) -> int:
     """A message in the log."""
-    table = await cases.runtime_info(broker.name_server, broker.broker)
+    table = await cases.runtime_info(broker.name_server, broker.address)
     return int(table["commitLogMaxOffset"]) // max(1, int(table["putMessageTimesTotal"]))
 
 
@@ -116,7 +117,7 @@ def _plain_write_us(path: Path, size_bytes: int) -> float:
 
 
 async def _messages_per_sync(broker: BrokerProcess) -> float:
-    table = await cases.runtime_info(broker.name_server, broker.broker)
+    table = await cases.runtime_info(broker.name_server, broker.address)
     return int(table["putMessageTimesTotal"]) / max(1, int(table["commitLogSyncCount"]))
 
 
@@ -140,12 +141,11 @@ async def _recovery(scratch: Path, megabytes: int) -> Figures:
     data_dir = scratch / "recovery"
     # A checkpoint would spare the next start the reading; here it is to read everything.
     options = ("--data-dir", str(data_dir), "-D", "checkpoint_interval_ms=86400000", f"--topic={cases.PULL_TOPIC}:1")
-    async with broker_process(*options) as broker:
+    with BrokerProcess(*QUIET, *options) as broker:
         await _fill(broker, megabytes)
-        broker.process.kill()
-        await broker.process.wait()
+        broker.kill()
     began = time.perf_counter()
-    async with broker_process(*options, log_level="error") as broker:
+    with BrokerProcess(*QUIET, *options) as broker:
         recovery_s = time.perf_counter() - began
         _forget_cached(data_dir)
         client, pull = await cases.CALLS["pull_32"].open(broker.name_server, _MSGPACK, None)

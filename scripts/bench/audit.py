@@ -1,6 +1,6 @@
 """The audit at scale: traces and a topic of 1, 3 and 10 million messages, made from a seed and audited on local[2].
 
-    python scripts/bench_audit.py [--millions 1,3,10] [--driver-memory 2200m] [--folder FOLDER]
+    python -m scripts.bench.audit [--millions 1,3,10] [--driver-memory 2200m] [--folder FOLDER]
 
 Prints a row a size: seconds, of the clock and of processors, per million, and the most memory that the JVM and all
 Python processes had together. The first size pays for what the JVM compiles once.
