@@ -2,7 +2,7 @@
 
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
 from lockstep.client.consumer.consumer import GroupConsumer
-from lockstep.client.consumer.dispatch.message_key import MessageKey, key_function
+from lockstep.client.consumer.dispatch.key_queues import MessageKey, key_function
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
 from lockstep.client.consumer.listener import AnyListener
 from lockstep.client.consumer.member import MemberSettings

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from lockstep.client import ConsumeOrderlyContext, ConsumerConfig, MessageExt, MessageQueue
 from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
-from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQueue
+from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
 from lockstep.client.consumer.listener import BY_KEY
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.trace import TraceWriter
@@ -103,7 +103,7 @@ class Service:
 
 @on_stage
 async def test_a_plain_listener_has_as_many_calls_as_threads(stage: Stage) -> None:
-    """Lanes take turns at consume_thread_count calls: one that waited for a thread might have lost its lock."""
+    """Key queues take turns at consume_thread_count calls: one that waited for a thread might have lost its lock."""
     service = Service(stage, plain=True, threads=2)
     service.put(*range(12))
     await service.quiet()
@@ -204,13 +204,13 @@ async def test_generations_of_a_queue_never_meet(stage: Stage) -> None:
     assert service.handled == [0, 1, 0, 1, 2]
     assert min(begin for _, _, begin, _ in service.calls[2:]) == 1000
     assert service.offsets == [1, 2, 3]  # of the new period alone: a dropped queue commits nothing
-    assert list(service.service._works) == [again]
+    assert list(service.service._states) == [again]
     await service.end()
 
 
 @on_stage
 async def test_a_lock_that_ran_out_is_asked_for_and_lanes_go_on(stage: Stage) -> None:
-    """Refused it is asked for again after 3 s, granted every lane goes on where it was."""
+    """Refused it is asked for again after 3 s, granted every key queue goes on where it was."""
     service = Service(stage, lambda m, _: SUSPEND if m.queue_offset == 0 and stage.world.elapsed_ms < 5000 else None)
     service.lock_answers = [False, True]
     service.put(0, 1)
@@ -237,7 +237,7 @@ async def test_a_trace_that_cannot_be_written_commits_nothing(stage: Stage) -> N
             return 0, 0
 
         def handled(self, *_: object, ordering: str, key_of: KeyOf) -> None:
-            assert (ordering, key_of(keyed(9, "other"))) == ("key", "a")  # the lane's
+            assert (ordering, key_of(keyed(9, "other"))) == ("key", "a")  # the key queue's
             if self.broken:
                 raise OSError("disk full")
 

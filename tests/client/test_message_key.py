@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from lockstep.client import MessageExt, PushConsumer
-from lockstep.client.consumer.dispatch.key_queues import KeyLanes
-from lockstep.client.consumer.dispatch.message_key import key_function
+from lockstep.client.consumer.dispatch.key_queues import KeyQueues, key_function
 from lockstep.client.errors import ConsumerError
 from lockstep.remoting.logs import StdlibLog
 from tests.client.messages import message_at
@@ -43,12 +42,12 @@ def test_a_function_that_fails_stops_no_queue(body: bytes, caplog: pytest.LogCap
     assert record.exc_info
 
 
-def test_lanes_are_by_the_key() -> None:
-    """Messages of different sharding keys share a lane where the key is the same."""
-    lanes = KeyLanes(100, key_function("KEYS", LOG))
+def test_key_queues_are_by_the_key() -> None:
+    """Messages of different sharding keys share a key queue where the key is the same."""
+    key_queues = KeyQueues(100, key_function("KEYS", LOG))
     properties = [{"KEYS": "a", "__SHARDINGKEY": "1"}, {"KEYS": "b"}, {"KEYS": "a", "__SHARDINGKEY": "2"}, {}]
-    started = lanes.put([message_at(offset, None, **own) for offset, own in enumerate(properties)])
-    found = {lane.key: [message.queue_offset for message in lane.waiting] for lane in started}
+    started = key_queues.put([message_at(offset, None, **own) for offset, own in enumerate(properties)])
+    found = {key_queue.key: [message.queue_offset for message in key_queue.waiting] for key_queue in started}
     assert found == {"a": [0, 2], "b": [1], None: [3]}
 
 

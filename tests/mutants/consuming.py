@@ -16,8 +16,8 @@ CONSUMING: Final = (
         "one-generation-at-a-time",
         "The listener runs for two generations of one queue at once.",
         "client/consumer/dispatch/orderly.py",
-        "            async with gate:\n                if process_queue.dropped:",
-        "            if True:\n                if process_queue.dropped:",
+        "            if not mutex.is_free_for(process_queue):",
+        "            if False:",
         OWNERSHIP,
     ),
     Protection(
@@ -52,17 +52,18 @@ CONSUMING: Final = (
         "suspended-message-comes-again",
         "A message whose listener suspended its queue is skipped.",
         "client/consumer/dispatch/orderly.py",
-        "        process_queue.make_messages_to_consume_again(messages)\n        self._suspend_queue",
-        "        self._suspend_queue",
+        "        process_queue.make_messages_to_consume_again(messages)\n        self._start_later",
+        "        self._start_later",
         ("tests/client/test_consume_orderly.py",),
     ),
     Protection(
         "suspended-without-lock-comes-again",
         "A message is skipped when its lock was lost while its listener suspended the queue.",
         "client/consumer/dispatch/orderly.py",
-        "        process_queue.make_messages_to_consume_again(messages)\n        self._suspend_queue",
-        "        if self._holds(process_queue):\n            process_queue.make_messages_to_consume_again(messages)\n"
-        "        self._suspend_queue",
+        "        process_queue.make_messages_to_consume_again(messages)\n        self._start_later",
+        "        if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_max_live_time_ms):\n"
+        "            process_queue.make_messages_to_consume_again(messages)\n"
+        "        self._start_later",
         OWNERSHIP,
     ),
     # Offsets

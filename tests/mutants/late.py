@@ -63,7 +63,7 @@ LATE: Final = (
         "given-back-comes-again-by-key",
         "By key, a message whose call was not begun is skipped.",
         "client/consumer/dispatch/key_queues.py",
-        "        self.running -= 1\n        lane.waiting.extendleft(reversed(lane.taken))\n",
+        "        self.running -= 1\n        key_queue.waiting.extendleft(reversed(key_queue.taken))\n",
         "        self.running -= 1\n",
         WAITED,
     ),

@@ -7,7 +7,7 @@ from tests.mutants.protection import Protection
 __all__ = ["SENDING"]
 
 SENDS: Final = ("tests/client/test_send_lane.py", "tests/broker/test_send_lanes.py", "tests/scenarios/test_sends.py")
-KEYS: Final = ("tests/client/test_key_lanes.py", "tests/client/test_consume_by_key.py")
+KEYS: Final = ("tests/client/test_key_queues.py", "tests/client/test_consume_by_key.py")
 
 SENDING: Final = (
     # Order by key
@@ -15,7 +15,7 @@ SENDING: Final = (
         "one-call-a-key",
         "Two calls work on one key at once.",
         "client/consumer/dispatch/key_queues.py",
-        "            if not lane.is_started:\n",
+        "            if not key_queue.is_started:\n",
         "            if True:\n",
         KEYS,
     ),
@@ -28,12 +28,12 @@ SENDING: Final = (
         KEYS,
     ),
     Protection(
-        "gate-between-generations-by-key",
+        "mutex-between-generations-by-key",
         "By key, a new generation begins while calls of the old one run.",
         "client/consumer/dispatch/queue_mutex.py",
-        "return not self.wanted and (self.user is process_queue or self.user is None)",
-        "return not self.wanted",
-        ("tests/client/test_queue_gate.py", "tests/client/test_consume_by_key.py", "tests/scenarios/test_key_order.py"),
+        "return not self.reserved and (self.user is process_queue or self.user is None)",
+        "return not self.reserved",
+        ("tests/client/test_queue_mutex.py", *KEYS, "tests/scenarios/test_key_order.py"),
     ),
     # Sending
     Protection(

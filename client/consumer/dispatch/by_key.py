@@ -1,371 +1,296 @@
-"""Consumption by key: the messages of one queue at once, those of one key in order (docs/order.md 4).
+"""ConsumeByKeyService: many listener calls at a time for a queue, one at a time for a key (docs/order.md 4).
 
-Beyond RocketMQ. As with ConsumeMessageOrderlyService the broker's lock guards a queue, the calls of two generations of
-a process queue never meet (`QueueGate`), and a rebalance waits for running calls (`listener_running`). Unlike there,
-what is committed is the lowest offset that is not handled, and a listener's failure parks its key alone.
-
-No task, timer or log line is made for a message, and few objects: they are what a busy consumer's time goes into.
+RocketMQ does not have this. Unlike its orderly service, it commits the lowest offset that is not handled, and a failure
+of the listener parks only the key of the message. It makes no task, no timer and no log line for a message, and few
+objects, because these would take most of a busy consumer's time.
 """
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from lockstep.client.consumer.dispatch.base import ServiceParts
-from lockstep.client.consumer.dispatch.key_queues import Lane
-from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQueue
-from lockstep.client.consumer.dispatch.queue_mutex import QueueGate
+from lockstep.client.consumer.dispatch.base import YIELD_AFTER, OrderedService, ServiceParts, restore_topics
+from lockstep.client.consumer.dispatch.call_start import CallStart
+from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue, KeyQueue
+from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
-from lockstep.client.consumer.dispatch.workers import LaneWorkers
-from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus, ListenerCall
+from lockstep.client.consumer.dispatch.workers import Workers
+from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import most_bytes
 from lockstep.client.consumer.send_back import DeadLetters
-from lockstep.client.errors import SendError
-from lockstep.order.trace import TraceWriter
-from lockstep.protocol import properties as names
 from lockstep.protocol.message import MessageExt
-from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
 from lockstep.remoting.logs import log_exception
 
 __all__ = ["ConsumeByKeyService"]
 
-_SUSPEND_MIN_MS: Final = 10  # as in queue order (wire.md 12.7)
-_SUSPEND_MAX_MS: Final = 30_000
-_LOCK_RETRY_MS, _LOCK_GRANTED_MS, _LOCK_REFUSED_MS = 10, 10, 3000
-_YIELD_AFTER: Final = 64  # listener calls, after which the loop serves others even if none of them waited
-_UNLIMITED: Final = 2**31 - 1
+_LOCK_RETRY_MS: Final = 10
 
 _SUCCESS = ConsumeOrderlyStatus.SUCCESS
 _SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
 
-class _Work:
-    """One process queue as the service sees it."""
+class _QueueState:
+    """What the service knows of one process queue."""
 
     __slots__ = (
-        "asks_for_lock", "committed", "gate", "held", "is_retry", "lanes", "process_queue", "queue", "says_stopped",
-        "totals",
+        "asks_for_lock", "committed", "is_blocked", "is_retry", "key_queues", "mutex", "process_queue", "queue",
+        "totals", "without_lock",
     )  # fmt: skip
 
-    def __init__(self, process_queue: KeyedProcessQueue, gate: QueueGate[Lane], stats: ConsumeStats) -> None:
+    def __init__(self, process_queue: KeyedProcessQueue, mutex: QueueMutex[KeyQueue], stats: ConsumeStats) -> None:
         self.process_queue = process_queue
-        self.lanes = process_queue.lanes
+        self.key_queues = process_queue.key_queues
         self.queue = process_queue.queue
-        self.gate = gate
+        self.mutex = mutex
         self.totals = stats.of(self.queue.topic)
         self.is_retry = is_retry_topic(self.queue.topic)
         self.committed = -1
-        self.held: list[Lane] = []  # those that wait for the lock
+        self.without_lock: list[KeyQueue] = []  # they wait for the broker's lock
         self.asks_for_lock = False
-        self.says_stopped = False
+        self.is_blocked = False  # and the log says so
 
 
-class ConsumeByKeyService:
+class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
     def __init__(self, parts: ServiceParts, dead_letters: DeadLetters) -> None:
-        member = parts.member
-        self._runtime = member.runtime
-        self._log = member.log
-        self._config = member.config
-        self._call: ListenerCall[ConsumeOrderlyStatus] = parts.call
-        self._locks = parts.locks
-        self._offsets = member.offsets
-        self._dead_letters = dead_letters
-        self._stats = parts.stats
-        self._pool = parts.pool
-        self._trace = member.trace
-        self._starts = parts.call_starts()
+        super().__init__(parts, dead_letters)
         limit = self._config.key_concurrency if self._call.is_async else self._config.consume_threads
-        self._workers = LaneWorkers[Lane](self._runtime, "consume by key", limit, self._work)
-        self._works: dict[KeyedProcessQueue, _Work] = {}
-        self._gates: dict[MessageQueue, QueueGate[Lane]] = {}
-        self._running: dict[KeyedProcessQueue, None] = {}  # with calls at work, dropped ones too
+        self._workers = Workers[KeyQueue](self._runtime, "consume by key", limit, self._work)
+        self._states: dict[KeyedProcessQueue, _QueueState] = {}
         self._calls = 0
         self._warned = False
-        self._stopped = False
-
-    # The outside ---------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        pass
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
         assert isinstance(process_queue, KeyedProcessQueue)
-        if self._stopped or process_queue.dropped:
+        if self._starts.stopped or process_queue.dropped:
             return
-        work = self._works.get(process_queue)
-        if work is None:
-            work = self._new_work(process_queue)
-        self._start(work, process_queue.put_in_lanes(messages))
-        if not work.says_stopped:
-            self._say_when_stopped(work)
+        state = self._states.get(process_queue)
+        if state is None:
+            state = self._new_state(process_queue)
+        self._start_all(state, process_queue.put_by_key(messages))
+        if not state.is_blocked:
+            self._log_if_blocked(state)
 
-    def _start(self, work: _Work, lanes: Sequence[Lane]) -> None:
-        for lane in lanes:
-            lane.work = work
-            self._workers.start(lane)
+    def _start(self, item: KeyQueue) -> None:
+        self._workers.start(item)
 
-    def _new_work(self, process_queue: KeyedProcessQueue) -> _Work:
-        for old in [old for old in self._works if old.dropped and old not in self._running]:
-            del self._works[old]
-        gate = self._gate(process_queue.queue)
-        work = self._works[process_queue] = _Work(process_queue, gate, self._stats)
-        return work
+    def _start_all(self, state: _QueueState, key_queues: Sequence[KeyQueue]) -> None:
+        for key_queue in key_queues:
+            key_queue.state = state
+            self._workers.start(key_queue)
 
-    def _gate(self, queue: MessageQueue) -> QueueGate[Lane]:
-        gate = self._gates.get(queue)
-        if gate is None:
-            gate = self._gates[queue] = QueueGate(self._workers.start)
-        return gate
-
-    def between_runs(self, queue: MessageQueue) -> AbstractAsyncContextManager[None]:
-        return self._gate(queue).closed()
+    def _new_state(self, process_queue: KeyedProcessQueue) -> _QueueState:
+        for old in [old for old in self._states if old.dropped and old not in self._running]:
+            del self._states[old]
+        mutex = self._mutex(process_queue.queue)
+        state = self._states[process_queue] = _QueueState(process_queue, mutex, self._stats)
+        return state
 
     def set_consume_thread_count(self, count: int) -> None:
-        self._pool.resize(count)
+        super().set_consume_thread_count(count)
         if not self._call.is_async:
             self._workers.set_limit(count)
 
     async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
-        """Take no more messages; the queues that still have a listener at work after `timeout_ms`."""
-        self._stopped = self._starts.stopped = True
         self._workers.stop()
-        deadline_ms = self._runtime.now_ms() + timeout_ms
-        for process_queue in list(self._running):
-            await process_queue.listener_idle(max(deadline_ms - self._runtime.now_ms(), 0))
-        return list(self._running)
+        return await super().stop(timeout_ms)
 
     # Workers -------------------------------------------------------------------------------------------------
 
-    async def _work(self, first: Lane) -> None:
-        """A worker's life: lane after lane, and of each call after call, until it is empty or parked, may not go on, or
-        others wait for the worker."""
-        runtime, trace, workers = self._runtime, self._trace, self._workers
-        lane: Lane | None = first
-        start = self._starts.new()
+    async def _work(self, first: KeyQueue) -> None:
+        """Run one worker: handle one key queue after the other."""
+        workers, start = self._workers, self._starts.new()
+        key_queue: KeyQueue | None = first
         try:
-            while lane is not None:
-                work: _Work = lane.work
+            while key_queue is not None:
                 try:
-                    now_ms, has_more = runtime.now_ms(), True
-                    while has_more and self._may_start(lane, work, now_ms):
-                        messages = self._take(lane, work, now_ms)
-                        context = ConsumeOrderlyContext(work.queue)
-                        start.asked(work.process_queue, now_ms)
-                        outcome = await self._call(messages.copy(), context, start)  # a listener may empty its list
-                        now_ms, status = runtime.now_ms(), outcome.status
-                        if start.notable:
-                            self._starts.ended(start, work.process_queue, lane.taken[0].queue_offset)
-                        if not outcome.begun:
-                            work.lanes.give_back(lane)
-                            self._returned(work)
-                            continue
-                        work.totals.consumed(len(messages), now_ms - start.began_ms, status is _SUSPEND)
-                        if trace is not None:
-                            self._note(trace, lane, work, messages, status, start.begin)
-                        if status is _SUCCESS and context.auto_commit:
-                            has_more = work.lanes.handled(lane)
-                        else:
-                            has_more = await self._not_success(lane, work, status, context)
-                        self._returned(work)
-                        self._calls += 1
-                        if self._calls % _YIELD_AFTER == 0:
-                            await asyncio.sleep(0)
-                            now_ms = runtime.now_ms()
-                        if has_more and workers.crowded:
-                            workers.start(lane)
-                            has_more = False
-                except Exception as error:  # a trace that cannot be written, say
-                    self._call_failed(lane, work, error)
-                lane = workers.next_now() or await workers.rest()
+                    await self._consume(key_queue, start)
+                except Exception as error:  # for example, the trace cannot be written
+                    self._call_failed(key_queue, error)
+                key_queue = workers.next_now() or await workers.rest()
         finally:
             workers.left()
 
-    def _note(
-        self,
-        trace: TraceWriter,
-        lane: Lane,
-        work: _Work,
-        messages: Sequence[MessageExt],
-        status: ConsumeOrderlyStatus,
-        begin: tuple[int, int],
-    ) -> None:
-        period, key = work.process_queue.period, lane.key
-        trace.handled(work.queue, period, messages, status.name, begin, ordering="key", key_of=lambda _: key)
+    async def _consume(self, key_queue: KeyQueue, start: CallStart) -> None:
+        """Make one call after the other, until the key queue is empty, parked or must wait, or others wait for a
+        worker."""
+        runtime, workers = self._runtime, self._workers
+        state: _QueueState = key_queue.state
+        now_ms = runtime.now_ms()
+        while self._may_start(key_queue, state, now_ms):
+            messages = self._take(key_queue, state, now_ms)
+            context = ConsumeOrderlyContext(state.queue)
+            start.asked(state.process_queue, now_ms)
+            outcome = await self._call(messages.copy(), context, start)  # a listener may empty its list
+            now_ms, status = runtime.now_ms(), outcome.status
+            if start.notable:
+                self._starts.ended(start, state.process_queue, messages[0].queue_offset)
+            if not outcome.begun:
+                state.key_queues.give_back(key_queue)
+                self._call_ended(state)
+                continue
+            state.totals.consumed(len(messages), now_ms - start.began_ms, status is _SUSPEND)
+            if self._trace is not None:
+                self._record(key_queue, status, start)
+            if status is _SUCCESS and context.auto_commit:
+                has_more = state.key_queues.handled(key_queue)
+            else:
+                has_more = await self._not_success(key_queue, status, context)
+            self._call_ended(state)
+            self._calls += 1
+            if self._calls % YIELD_AFTER == 0:
+                await asyncio.sleep(0)
+                now_ms = runtime.now_ms()
+            if not has_more:
+                return
+            if workers.crowded:
+                workers.start(key_queue)
+                return
 
-    def _may_start(self, lane: Lane, work: _Work, now_ms: int) -> bool:
-        """Without the lock or the gate the lane is kept until it can be had."""
-        process_queue = work.process_queue
-        if process_queue.dropped or self._stopped:
+    def _record(self, key_queue: KeyQueue, status: ConsumeOrderlyStatus, start: CallStart) -> None:
+        assert self._trace is not None
+        state: _QueueState = key_queue.state
+        period, messages, key = state.process_queue.period, key_queue.taken, key_queue.key
+        self._trace.handled(
+            state.queue, period, messages, status.name, start.begin, ordering="key", key_of=lambda _: key
+        )
+
+    def _may_start(self, key_queue: KeyQueue, state: _QueueState, now_ms: int) -> bool:
+        """Return whether a call may be made. Without the lock or the mutex the key queue waits for it."""
+        process_queue = state.process_queue
+        if process_queue.dropped or self._starts.stopped:
             if process_queue not in self._running:
-                self._works.pop(process_queue, None)  # what it holds is a later owner's
+                self._states.pop(process_queue, None)  # its messages belong to the next owner
             return False
         if not process_queue.holds_lock(now_ms, self._config.lock_max_live_time_ms):
-            work.held.append(lane)
-            self._try_lock_later(work)
+            state.without_lock.append(key_queue)
+            if not state.asks_for_lock:
+                state.asks_for_lock = True
+                self._lock_later(process_queue, _LOCK_RETRY_MS)
             return False
-        if not work.gate.is_open_to(process_queue):
-            work.gate.held.append(lane)
+        if not state.mutex.is_free_for(process_queue):
+            state.mutex.waiting.append(key_queue)
             return False
         return True
 
-    def _take(self, lane: Lane, work: _Work, now_ms: int) -> list[MessageExt]:
-        process_queue = work.process_queue
+    def _resume(self, process_queue: KeyedProcessQueue) -> None:
+        state = self._states.get(process_queue)
+        if state is not None:
+            state.asks_for_lock = False
+            waiting, state.without_lock = state.without_lock, []
+            self._start_all(state, waiting)
+
+    def _take(self, key_queue: KeyQueue, state: _QueueState, now_ms: int) -> list[MessageExt]:
+        process_queue = state.process_queue
         process_queue.last_consume_ms = now_ms
-        messages = work.lanes.take(lane, self._config.consume_message_batch_max_size)
-        if work.lanes.running == 1:
+        messages = state.key_queues.take(key_queue, self._config.consume_message_batch_max_size)
+        if state.key_queues.running == 1:
             self._running[process_queue] = None
             process_queue.listener_running = True
-            work.gate.user = process_queue
-        if work.is_retry:
-            for message in messages:
-                message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
+            state.mutex.user = process_queue
+        if state.is_retry:
+            restore_topics(messages)
         return messages
 
-    def _returned(self, work: _Work) -> None:
-        """A call is over and its lane accounted for: commit what is committed, and tell those who wait."""
-        process_queue, lanes = work.process_queue, work.lanes
-        process_queue.note_content()
-        offset = lanes.commit_offset
-        if offset != work.committed and not process_queue.dropped:
-            work.committed = offset
-            self._offsets.update(work.queue, offset)
-            if lanes.has_beyond:
-                self._start(work, lanes.release())
-                process_queue.note_content()
-            if work.says_stopped:
-                self._say_when_on(work)
-        if not lanes.running:
+    def _call_ended(self, state: _QueueState) -> None:
+        """After a call, when its messages are handled or back: commit, and notify waiters."""
+        process_queue, key_queues = state.process_queue, state.key_queues
+        process_queue.content_changed()
+        offset = key_queues.commit_offset
+        if offset != state.committed and not process_queue.dropped:
+            state.committed = offset
+            self._offsets.update(state.queue, offset)
+            if key_queues.has_beyond:
+                self._start_all(state, key_queues.release())
+                process_queue.content_changed()
+            if state.is_blocked:
+                self._log_if_unblocked(state)
+        if not key_queues.running:
             del self._running[process_queue]
             if process_queue.dropped:
-                self._works.pop(process_queue, None)
+                self._states.pop(process_queue, None)
             process_queue.listener_returned()
-            work.gate.leave()
-
-    def _call_failed(self, lane: Lane, work: _Work, error: Exception) -> None:
-        """Not the listener: try again rather than stop in silence."""
-        log_exception(
-            self._log, "consume_failed", error, consequence="key suspended", queue=str(work.queue), key=lane.key
-        )
-        if lane.taken:
-            work.lanes.failed(lane)
-            self._returned(work)
-        self._retry_later(lane, self._config.suspend_current_queue_time_ms)
+            state.mutex.release()
 
     # Failures ------------------------------------------------------------------------------------------------
 
+    def _call_failed(self, key_queue: KeyQueue, error: Exception) -> None:
+        """Handle an error that is not the listener's: try again later, so that the key does not stop silently."""
+        state: _QueueState = key_queue.state
+        queue = str(state.queue)
+        log_exception(self._log, "consume_failed", error, consequence="key suspended", queue=queue, key=key_queue.key)
+        if key_queue.taken:
+            state.key_queues.failed(key_queue)
+            self._call_ended(state)
+        self._retry_later(key_queue, self._config.suspend_current_queue_time_ms)
+
     async def _not_success(
-        self, lane: Lane, work: _Work, status: ConsumeOrderlyStatus, context: ConsumeOrderlyContext
+        self, key_queue: KeyQueue, status: ConsumeOrderlyStatus, context: ConsumeOrderlyContext
     ) -> bool:
-        """What a call comes to that was no plain success. Whether the lane goes on now."""
+        """Handle a result that is not a plain SUCCESS. Returns True if the key may continue."""
+        state: _QueueState = key_queue.state
         if status is not _SUSPEND:
-            self._warn_of_manual_commit(work.queue)
-            return work.lanes.handled(lane)
-        dead = await self._give_up(work.process_queue, lane.taken)
-        if len(dead) == len(lane.taken):
-            return work.lanes.handled(lane)
-        self._park(lane, work, dead)
-        wanted_ms = context.suspend_current_queue_time_ms
-        if wanted_ms < 0:
-            wanted_ms = self._config.suspend_current_queue_time_ms
-        self._retry_later(lane, min(max(wanted_ms, _SUSPEND_MIN_MS), _SUSPEND_MAX_MS))
+            self._warn_of_manual_commit(state)
+            return state.key_queues.handled(key_queue)
+        dead = await self._give_up(state.process_queue, key_queue.taken)
+        if len(dead) == len(key_queue.taken):
+            return state.key_queues.handled(key_queue)
+        self._park(key_queue, state, dead)
+        self._retry_later(key_queue, self._suspend_ms(context))
         return False
 
-    def _park(self, lane: Lane, work: _Work, dead: Sequence[MessageExt]) -> None:
-        """What was taken comes again, but for those that became dead letters."""
-        if not lane.is_parked:
-            self._log.debug("key_parked", queue=str(work.queue), key=lane.key, offset=lane.head.queue_offset)
+    def _park(self, key_queue: KeyQueue, state: _QueueState, dead: Sequence[MessageExt]) -> None:
+        """Keep the taken messages for another attempt, except those that are dead letters now."""
+        if not key_queue.is_parked:
+            queue, offset = str(state.queue), key_queue.head.queue_offset
+            self._log.debug("key_parked", queue=queue, key=key_queue.key, offset=offset)
         if dead:
-            work.lanes.handled(lane, dead)
-            work.lanes.park(lane)
+            state.key_queues.handled(key_queue, dead)
+            state.key_queues.park(key_queue)
         else:
-            work.lanes.failed(lane)
-        if not work.says_stopped:
-            self._say_when_stopped(work)
+            state.key_queues.failed(key_queue)
+        if not state.is_blocked:
+            self._log_if_blocked(state)
 
-    async def _give_up(self, process_queue: KeyedProcessQueue, messages: Sequence[MessageExt]) -> list[MessageExt]:
-        """Those that became dead letters; the others have one more attempt behind them."""
-        limit = self._config.max_reconsume_times
-        limit = _UNLIMITED if limit < 0 else limit
-        dead = []
-        for message in messages:
-            if message.reconsume_times >= limit:
-                try:
-                    await self._dead_letters.send(process_queue, message, limit)
-                    dead.append(message)
-                    continue
-                except SendError as error:
-                    self._log.warning("dead_letter_not_sent", queue=str(process_queue.queue), error=str(error))
-            message.reconsume_times += 1
-        return dead
+    def _retry_later(self, key_queue: KeyQueue, delay_ms: int) -> None:
+        self._runtime.call_later_ms(delay_ms, self._workers.start, key_queue)
 
-    def _retry_later(self, lane: Lane, delay_ms: int) -> None:
-        self._runtime.call_later_ms(delay_ms, self._workers.start, lane)
-
-    def _warn_of_manual_commit(self, queue: MessageQueue) -> None:
+    def _warn_of_manual_commit(self, state: _QueueState) -> None:
         if not self._warned:
             self._warned = True
-            self._log.warning(
-                "manual_commit_not_supported",
-                why='with ordering="key", COMMIT, ROLLBACK and auto_commit=False count as SUCCESS',
-                queue=str(queue),
-            )
+            why = 'with ordering="key", COMMIT, ROLLBACK and auto_commit=False count as SUCCESS'
+            self._log.warning("manual_commit_not_supported", queue=str(state.queue), why=why)
 
-    # A queue that stands -------------------------------------------------------------------------------------
+    # Blocked queues ------------------------------------------------------------------------------------------
 
-    def _say_when_stopped(self, work: _Work) -> None:
-        """Once for each stop: what keeps a queue from being pulled though its other keys are handled."""
-        lanes = work.lanes
-        if lanes.is_full:
-            lane = lanes.lane_at_head()
-        elif lanes.message_bytes > most_bytes(self._config.pull_threshold_bytes_for_queue):
-            lane = max(lanes.parked, key=lambda lane: len(lane.waiting), default=None)
+    def _log_if_blocked(self, state: _QueueState) -> None:
+        """Log once when a key keeps the queue from being pulled, although other keys are handled."""
+        key_queues = state.key_queues
+        if key_queues.is_full:
+            key_queue = key_queues.at_commit_offset()
+        elif self._has_too_many_bytes(state):
+            key_queue = max(key_queues.parked, key=lambda parked: len(parked.waiting), default=None)
         else:
             return
-        if lane is None:
-            return  # much in hand, and none of it parked: it is being handled
-        work.says_stopped = True
+        if key_queue is None:
+            return  # nothing is parked: the messages are being handled
+        state.is_blocked = True
         self._log.error(
             "queue_blocked_by_key",
-            queue=str(work.queue),
-            key=lane.key,
-            offset=lane.head.queue_offset,
-            reconsume_times=lane.head.reconsume_times,
-            span=lanes.span,
-            span_max=lanes.span_max,
-            bytes=lanes.message_bytes,
+            queue=str(state.queue),
+            key=key_queue.key,
+            offset=key_queue.head.queue_offset,
+            reconsume_times=key_queue.head.reconsume_times,
+            span=key_queues.span,
+            span_max=key_queues.span_max,
+            bytes=key_queues.message_bytes,
         )
 
-    def _say_when_on(self, work: _Work) -> None:
-        lanes = work.lanes
-        if not lanes.is_full and lanes.message_bytes <= most_bytes(self._config.pull_threshold_bytes_for_queue):
-            work.says_stopped = False
-            self._log.info("queue_unblocked", queue=str(work.queue), offset=lanes.commit_offset)
+    def _log_if_unblocked(self, state: _QueueState) -> None:
+        if not state.key_queues.is_full and not self._has_too_many_bytes(state):
+            state.is_blocked = False
+            self._log.info("queue_unblocked", queue=str(state.queue), offset=state.key_queues.commit_offset)
 
-    # The lock ------------------------------------------------------------------------------------------------
-
-    def _try_lock_later(self, work: _Work) -> None:
-        """Ask for the lock, and start what was held for it, granted or not: it is held again where it was not."""
-        if not work.asks_for_lock:
-            work.asks_for_lock = True
-            self._runtime.call_later_ms(_LOCK_RETRY_MS, self._try_lock, work)
-
-    def _try_lock(self, work: _Work) -> None:
-        if not self._stopped and not work.process_queue.dropped:
-            self._runtime.create_task(self._lock(work), name=f"re-lock {work.queue}")
-
-    async def _lock(self, work: _Work) -> None:
-        try:
-            granted = await self._locks.lock([work.queue])
-        except Exception as error:  # a trace that cannot be written, say
-            log_exception(self._log, "relock_failed", error, queue=str(work.queue))
-            granted = {}
-        delay_ms = _LOCK_GRANTED_MS if granted else _LOCK_REFUSED_MS
-        self._runtime.call_later_ms(delay_ms, self._start_held, work)
-
-    def _start_held(self, work: _Work) -> None:
-        work.asks_for_lock = False
-        held, work.held = work.held, []
-        self._start(work, held)
+    def _has_too_many_bytes(self, state: _QueueState) -> bool:
+        return state.key_queues.message_bytes > most_bytes(self._config.pull_threshold_bytes_for_queue)

@@ -1,7 +1,7 @@
-"""ConsumeMessageConcurrentlyService: batches of whatever came, many at a time, without order (wire.md 12.8).
+"""ConsumeMessageConcurrentlyService: many batches at a time, without order (wire.md 12.8).
 
-A message that fails is sent back to its broker, which delivers it again after a delay, from the group's retry topic.
-The offset of a queue is that of the first message in hand that is not done, so one slow message holds it up.
+A message that failed is sent back to its broker, which delivers it again later, in the group's retry topic. The
+committed offset of a queue is that of the first message that is not done, so one slow message holds it back.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-from lockstep.client.consumer.dispatch.base import ServiceParts
+from lockstep.client.consumer.dispatch.base import YIELD_AFTER, ConsumeService, ServiceParts, restore_topics
 from lockstep.client.consumer.dispatch.call_start import CallStart
-from lockstep.client.consumer.dispatch.workers import LaneWorkers
+from lockstep.client.consumer.dispatch.workers import Workers
 from lockstep.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
@@ -26,9 +26,8 @@ from lockstep.remoting.logs import log_exception
 __all__ = ["ConsumeMessageConcurrentlyService"]
 
 _RESUBMIT_MS: Final = 5000
-_CLEANED_AT_ONCE: Final = 16  # of one queue in a round
+_CLEANED_MAX: Final = 16  # stuck messages of one queue that are sent back in one round
 _CLEANED_LEVEL: Final = 3
-_YIELD_AFTER: Final = 64  # listener calls, after which the loop serves others even if none of them waited
 
 _SUCCESS, _LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
 
@@ -39,7 +38,7 @@ class _Batch(NamedTuple):
 
 
 class _Start(CallStart):
-    """Tells each message when its listener got it, for those that are stuck in it."""
+    """Notes in each message when its listener call began, so that a stuck message can be found."""
 
     __slots__ = ("messages",)
     messages: list[MessageExt]
@@ -52,38 +51,24 @@ class _Start(CallStart):
         return True
 
 
-class ConsumeMessageConcurrentlyService:
+class ConsumeMessageConcurrentlyService(ConsumeService):
     def __init__(self, parts: ServiceParts, send_back: SendBack) -> None:
-        member = parts.member
-        self._runtime = member.runtime
-        self._log = member.log
-        self._schedule = member.instance.schedule
-        self._config = member.config
-        self._broadcasting = member.message_model is MessageModel.BROADCASTING
-        self._table = member.table
-        self._call = parts.call
-        self._pool = parts.pool
-        self._offsets = member.offsets
-        self._stats = parts.stats
-        self._trace = member.trace
-        self._starts = parts.call_starts()
+        super().__init__(parts)
+        self._member = parts.member
+        self._broadcasting = parts.member.message_model is MessageModel.BROADCASTING
         self._send_back = send_back
-        self._workers = LaneWorkers[_Batch](
-            self._runtime, "consume concurrently", member.config.consume_threads, self._work
-        )
-        self._running: Counter[ProcessQueue] = Counter()  # batches at work
+        self._workers = Workers[_Batch](self._runtime, "consume concurrently", self._config.consume_threads, self._work)
+        self._running: Counter[ProcessQueue] = Counter()  # batches that are being handled
         self._idle: asyncio.Future[None] | None = None
         self._calls = 0
 
-    # The outside ---------------------------------------------------------------------------------------------
-
     def start(self) -> None:
-        """Every `consume_timeout_ms`, look for messages whose listener takes longer than that."""
-        period_ms = self._config.consume_timeout_ms
-        self._schedule.every(period_ms, self._clean_expired, first_ms=period_ms, name="clean expired messages")
+        """Every `consume_timeout_ms`, look for messages that their listener has had for longer than that."""
+        period_ms, schedule = self._config.consume_timeout_ms, self._member.instance.schedule
+        schedule.every(period_ms, self._clean_expired, first_ms=period_ms, name="clean expired messages")
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        for message in messages:  # one that was sent anew brings it from its last attempt
+        for message in messages:  # a message that was sent again still has the time of its last attempt
             message.properties.pop(names.CONSUME_START_TIME, None)
         process_queue.put_messages(messages)
         self._submit(process_queue, messages)
@@ -93,17 +78,19 @@ class ConsumeMessageConcurrentlyService:
         for first in range(0, len(messages), size):
             self._workers.start(_Batch(process_queue, list(messages[first : first + size])))
 
+    def _submit_later(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        self._runtime.call_later_ms(_RESUBMIT_MS, self._submit, process_queue, messages)
+
     @asynccontextmanager
     async def between_runs(self, queue: MessageQueue) -> AsyncIterator[None]:
-        """Nothing is kept out: calls run beside each other anyway."""
-        yield
+        yield  # without order, any call may run beside any other
 
     def set_consume_thread_count(self, count: int) -> None:
-        self._pool.resize(count)
+        super().set_consume_thread_count(count)
         self._workers.set_limit(count)
 
     async def stop(self, timeout_ms: int) -> list[ProcessQueue]:
-        """What waits for a worker is forgotten and comes again; batches at work have `timeout_ms` to end."""
+        """As ConsumeService. Batches that wait for a worker are forgotten: they are delivered again."""
         self._starts.stopped = True
         self._workers.stop()
         if self._running:
@@ -114,37 +101,34 @@ class ConsumeMessageConcurrentlyService:
                 pass
         return list(self._running)
 
-    # A batch -------------------------------------------------------------------------------------------------
+    # Batches -------------------------------------------------------------------------------------------------
 
     async def _work(self, first: _Batch) -> None:
-        """A worker's life: batch after batch."""
-        workers, batch, start = self._workers, first, _Start(self._starts, marks_running=False)
+        """Run one worker: handle one batch after the other."""
+        workers, start = self._workers, _Start(self._starts, marks_running=False)
+        batch: _Batch | None = first
         try:
-            while True:
+            while batch is not None:
                 await self._consume(batch, start)
-                more = workers.next_now() or await workers.rest()
-                if more is None:
-                    return
-                batch = more
+                batch = workers.next_now() or await workers.rest()
         finally:
             workers.left()
 
     async def _consume(self, batch: _Batch, start: _Start) -> None:
         process_queue, messages = batch
         if process_queue.dropped:
-            return  # its next owner has them
+            return  # the next owner gets them
         self._running[process_queue] += 1
         try:
             await self._consume_batch(process_queue, messages, start)
-        except Exception as error:  # a trace that cannot be written, say: try again rather than lose the batch
-            log_exception(
-                self._log, "consume_failed", error, consequence="batch consumed again", queue=str(process_queue.queue)
-            )
+        except Exception as error:  # for example, the trace cannot be written
+            queue = str(process_queue.queue)
+            log_exception(self._log, "consume_failed", error, consequence="batch consumed again", queue=queue)
             self._submit_later(process_queue, messages)
         finally:
             self._ended(process_queue)
         self._calls += 1
-        if self._calls % _YIELD_AFTER == 0:
+        if self._calls % YIELD_AFTER == 0:
             await asyncio.sleep(0)
 
     def _ended(self, process_queue: ProcessQueue) -> None:
@@ -158,45 +142,43 @@ class ConsumeMessageConcurrentlyService:
         queue = process_queue.queue
         context = ConsumeConcurrentlyContext(queue)
         if is_retry_topic(queue.topic):
-            for message in messages:
-                message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
+            restore_topics(messages)
         start.messages = messages
         start.asked(process_queue, self._runtime.now_ms())
         outcome = await self._call(messages.copy(), context, start)  # a listener may empty its list
         if start.notable:
             self._starts.ended(start, process_queue, messages[0].queue_offset)
         if not outcome.begun:
-            return  # the queue is another's, or this consumer stops: they are not committed, and come again
-        now_ms, began_ms, status = self._runtime.now_ms(), start.began_ms, outcome.status
+            return  # the queue was given away, or this consumer stops: the messages are delivered again
+        now_ms, status = self._runtime.now_ms(), outcome.status
         process_queue.last_consume_ms = now_ms
         acknowledged = min(max(context.ack_index + 1, 0), len(messages)) if status is _SUCCESS else 0
-        self._note(process_queue, messages, acknowledged, start.begin)
-        totals = self._stats.of(queue.topic)
+        self._record(process_queue, messages, acknowledged, start)
+        totals, took_ms = self._stats.of(queue.topic), now_ms - start.began_ms
         if process_queue.dropped:
-            totals.consumed_partly(0, 0, now_ms - began_ms)
+            totals.consumed_partly(0, 0, took_ms)
             self._log.warning("listener_result_ignored", queue=str(queue), why="the queue was dropped")
             return
-        totals.consumed_partly(acknowledged, len(messages) - acknowledged, now_ms - began_ms)
+        totals.consumed_partly(acknowledged, len(messages) - acknowledged, took_ms)
         await self._settle(process_queue, messages, acknowledged, context.delay_level_when_next_consume)
 
-    def _note(
-        self, process_queue: ProcessQueue, messages: list[MessageExt], acknowledged: int, begin: tuple[int, int]
+    def _record(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], acknowledged: int, start: CallStart
     ) -> None:
         if self._trace is None:
             return
-        parts = ((_SUCCESS, messages[:acknowledged]), (_LATER, messages[acknowledged:]))
-        for status, part in parts:
+        queue, period = process_queue.queue, process_queue.period
+        for status, part in ((_SUCCESS, messages[:acknowledged]), (_LATER, messages[acknowledged:])):
             if part:
-                queue, period = process_queue.queue, process_queue.period
-                self._trace.handled(queue, period, part, status.name, begin, ordering="none")
+                self._trace.handled(queue, period, part, status.name, start.begin, ordering="none")
 
     async def _settle(
         self, process_queue: ProcessQueue, messages: list[MessageExt], acknowledged: int, delay_level: int
     ) -> None:
-        """Messages that are done, or sent back, leave the queue; what could not be sent back is tried here again."""
+        """Remove messages that are done or were sent back. A message that could not be sent back is tried again."""
         done, kept = messages[:acknowledged], []
         for message in messages[acknowledged:]:
-            if await self._is_rid_of(process_queue, message, delay_level):
+            if await self._send_back_or_drop(process_queue, message, delay_level):
                 done.append(message)
             else:
                 message.reconsume_times += 1
@@ -205,7 +187,8 @@ class ConsumeMessageConcurrentlyService:
             self._submit_later(process_queue, kept)
         self._remove(process_queue, done)
 
-    async def _is_rid_of(self, process_queue: ProcessQueue, message: MessageExt, delay_level: int) -> bool:
+    async def _send_back_or_drop(self, process_queue: ProcessQueue, message: MessageExt, delay_level: int) -> bool:
+        """Return whether the message can leave its process queue."""
         if self._broadcasting:
             self._log.warning(
                 "message_dropped",
@@ -216,7 +199,7 @@ class ConsumeMessageConcurrentlyService:
             )
             return True
         if message not in process_queue:
-            return True  # it was stuck for so long that it was sent back already
+            return True  # it was stuck, and was sent back then
         return await self._send_back.send(process_queue, message, delay_level)
 
     def _remove(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
@@ -224,18 +207,15 @@ class ConsumeMessageConcurrentlyService:
         if offset >= 0 and not process_queue.dropped:
             self._offsets.update(process_queue.queue, offset, increase_only=True)
 
-    def _submit_later(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
-        self._runtime.call_later_ms(_RESUBMIT_MS, self._submit, process_queue, messages)
-
-    # Messages that are stuck ---------------------------------------------------------------------------------
+    # Stuck messages ------------------------------------------------------------------------------------------
 
     async def _clean_expired(self) -> None:
-        for process_queue in list(self._table.values()):
+        for process_queue in list(self._member.table.values()):
             await self._clean(process_queue)
 
     async def _clean(self, process_queue: ProcessQueue) -> None:
-        """Up to 16 messages from the front that a listener has had for over `consume_timeout_ms` are sent back."""
-        for _ in range(_CLEANED_AT_ONCE):
+        """Send back up to 16 messages at the head that a listener has had for over `consume_timeout_ms`."""
+        for _ in range(_CLEANED_MAX):
             message = process_queue.first_message()
             if message is None or process_queue.dropped or not self._is_stuck(message):
                 return
@@ -247,7 +227,7 @@ class ConsumeMessageConcurrentlyService:
                 msg_id=message.msg_id,
                 timeout_ms=self._config.consume_timeout_ms,
             )
-            if not await self._is_rid_of(process_queue, message, _CLEANED_LEVEL):
+            if not await self._send_back_or_drop(process_queue, message, _CLEANED_LEVEL):
                 return
             if process_queue.first_message() is message:
                 self._remove(process_queue, [message])

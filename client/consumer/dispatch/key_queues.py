@@ -1,10 +1,10 @@
-"""The messages of one owned queue, parted by key: each key in order, one key not behind another. Synchronous.
+"""Order by key: the messages of one message queue, sorted into one small queue for each key. Synchronous.
 
-A *lane* is what is in hand of one key. At most one call of the listener works on a lane, so a key stays in order; any
-number of lanes may be at work, so a slow or failing key holds up itself alone. Messages without a key share a lane of
-their own. Beyond RocketMQ, whose orderly consumption is one call at a time per queue (docs/order.md 4).
+At most one listener call works on a key queue, so a key stays in order. Any number of key queues may be worked on at
+the same time, so a slow or failing key delays only itself. Messages without a key share one key queue. RocketMQ does
+not have this: its orderly consumption makes one call at a time for a message queue (docs/order.md 4).
 
-A lane whose listener failed is *parked*: what is in it waits, and does not count in `ready_count`, until an attempt
+A key queue whose listener failed is *parked*: its messages wait, and do not count in `ready_count`, until an attempt
 succeeds.
 """
 
@@ -12,65 +12,70 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import ConsumerError
+from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
+from lockstep.remoting.logs import EventLog, log_exception
 
-__all__ = ["KeyLanes", "Lane"]
+__all__ = ["KeyQueue", "KeyQueues", "KeyedProcessQueue", "MessageKey", "key_function"]
 
-_EMPTY_LANES_MAX: Final = 1024  # so many lanes are kept when they are empty: most keys come again
+_EMPTY_MAX: Final = 1024  # empty key queues that are kept: most keys come again
 
 
-class Lane:
-    """What is in hand of one key. `taken` is at work; `waiting`, in offset order, lies behind it.
+class KeyQueue:
+    """The messages of one key that are not handled: `taken` by a listener call, and `waiting` behind it."""
 
-    `work` is whatever the one who starts it keeps with it.
-    """
-
-    __slots__ = ("is_parked", "is_started", "key", "taken", "waiting", "work")
+    __slots__ = ("is_parked", "is_started", "key", "state", "taken", "waiting")
 
     def __init__(self, key: str | None) -> None:
         self.key = key
-        self.waiting: deque[MessageExt] = deque()
+        self.waiting: deque[MessageExt] = deque()  # in offset order
         self.taken: list[MessageExt] = []
-        self.is_started = False  # on its way to a listener, in one, or parked: nobody else may start it
+        self.is_started = False  # given to a worker, or parked: it must not be started a second time
         self.is_parked = False
-        self.work: Any = None
+        self.state: Any = None  # for the consume service
 
     @property
     def head(self) -> MessageExt:
-        """The next message of the key, or the one that is at work."""
+        """The first message that is not handled."""
         return self.taken[0] if self.taken else self.waiting[0]
 
     def __repr__(self) -> str:
         state = "parked" if self.is_parked else "started" if self.is_started else "idle"
-        return f"<Lane {self.key!r} {state} {len(self.taken)} taken, {len(self.waiting)} waiting>"
+        return f"<KeyQueue {self.key!r} {state} {len(self.taken)} taken, {len(self.waiting)} waiting>"
 
 
-class KeyLanes:
-    """`key_of` names the lane of a message. `span_max`: the highest pulled offset may lie that far above the lowest
-    that is not handled, and no further.
+class KeyQueues:
+    """The key queues of one message queue. Each operation costs O(1) for each message, amortised.
 
-    What was pulled beyond it waits until the lowest is handled. Everything costs O(1) per message, amortised.
+    Args:
+        span_max: the largest distance from the lowest offset that is not handled to an offset that is given to a
+            listener. Messages beyond it wait until the lowest offset is handled.
+        key_of: returns the key of a message.
     """
 
     def __init__(self, span_max: int, key_of: KeyOf = SHARDING_KEY_OF) -> None:
         self.span_max = span_max
         self._key_of = key_of
-        self.highest = -1  # pulled
-        self.ready_count = 0  # messages not handled and not in a parked lane
-        self.message_bytes = 0  # of all that are not handled
-        self.running = 0  # lanes with messages at work
-        self._lanes: dict[str | None, Lane] = {}
-        self._unhandled: deque[int] = deque()  # ascending; its first is not handled, others may be
-        self._handled: set[int] = set()  # of those in _unhandled
-        self._beyond: deque[MessageExt] = deque()  # over the span
+        self.highest = -1  # the highest offset that was pulled
+        self.ready_count = 0  # messages that are not handled and not parked
+        self.message_bytes = 0  # of all messages that are not handled
+        self.running = 0  # key queues with a listener call
+        self._by_key: dict[str | None, KeyQueue] = {}
+        self._unhandled: deque[int] = deque()  # ascending offsets; only the first is surely not handled
+        self._handled: set[int] = set()  # those of _unhandled that are handled
+        self._beyond: deque[MessageExt] = deque()  # beyond the span
 
-    # In ------------------------------------------------------------------------------------------------------
+    # Put -----------------------------------------------------------------------------------------------------
 
-    def put(self, messages: Sequence[MessageExt]) -> list[Lane]:
-        """Take pulled messages in, in offset order; the lanes that may be started for them.
+    def put(self, messages: Sequence[MessageExt]) -> list[KeyQueue]:
+        """Add pulled messages, in offset order. Messages that were pulled before are skipped.
 
-        Offsets that were pulled before are passed over.
+        Returns:
+            The key queues that must be given to a worker now.
         """
         highest, unhandled, size = self.highest, self._unhandled, 0
         within: list[MessageExt] = []
@@ -87,63 +92,67 @@ class KeyLanes:
                 self._beyond.append(message)
         self.highest = highest
         self.message_bytes += size
-        return self._put_in_lanes(within)
+        return self._sort_in(within)
 
-    def _put_in_lanes(self, messages: Sequence[MessageExt]) -> list[Lane]:
-        lanes, key_of, ready_count = self._lanes, self._key_of, 0
-        started: list[Lane] = []
+    def _sort_in(self, messages: Sequence[MessageExt]) -> list[KeyQueue]:
+        by_key, key_of, ready_count = self._by_key, self._key_of, 0
+        started: list[KeyQueue] = []
         for message in messages:
             key = key_of(message)
-            lane = lanes.get(key)
-            if lane is None:
-                lane = lanes[key] = Lane(key)
-            lane.waiting.append(message)
-            if not lane.is_parked:
+            key_queue = by_key.get(key)
+            if key_queue is None:
+                key_queue = by_key[key] = KeyQueue(key)
+            key_queue.waiting.append(message)
+            if not key_queue.is_parked:
                 ready_count += 1
-            if not lane.is_started:
-                lane.is_started = True
-                started.append(lane)
+            if not key_queue.is_started:
+                key_queue.is_started = True
+                started.append(key_queue)
         self.ready_count += ready_count
         return started
 
-    # Work ----------------------------------------------------------------------------------------------------
+    # Handle --------------------------------------------------------------------------------------------------
 
-    def take(self, lane: Lane, count: int) -> list[MessageExt]:
-        """The next messages of a started lane, `count` at most. They are at work until `handled` or `failed`."""
-        assert lane.is_started, lane
-        assert not lane.taken, lane
-        waiting = lane.waiting
+    def take(self, key_queue: KeyQueue, count: int) -> list[MessageExt]:
+        """Take up to `count` messages of a started key queue. They stay taken until `handled` or `failed`."""
+        assert key_queue.is_started, key_queue
+        assert not key_queue.taken, key_queue
+        waiting = key_queue.waiting
         if count == 1:
-            lane.taken = [waiting.popleft()]
+            key_queue.taken = [waiting.popleft()]
         else:
-            lane.taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
+            key_queue.taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
         self.running += 1
-        return lane.taken
+        return key_queue.taken
 
-    def handled(self, lane: Lane, messages: Sequence[MessageExt] | None = None) -> bool:
-        """What was taken is done, or these of it; the rest goes back. Whether the lane has more: it stays started.
+    def handled(self, key_queue: KeyQueue, messages: Sequence[MessageExt] | None = None) -> bool:
+        """Mark the taken messages as handled.
 
-        A parked lane is one no more, unless something went back.
+        Args:
+            messages: if given, only these are handled. The others go back, and a parked key queue stays parked.
+
+        Returns:
+            Whether the key queue has more messages. Then it stays started.
         """
-        taken = lane.taken
+        taken = key_queue.taken
         done = taken if messages is None else messages
-        lane.taken = []
+        key_queue.taken = []
         self.running -= 1
         self._advance(done)
-        if lane.is_parked:
+        if key_queue.is_parked:
             if len(done) == len(taken):
-                lane.is_parked = False
-                self.ready_count += len(lane.waiting)
+                key_queue.is_parked = False
+                self.ready_count += len(key_queue.waiting)
         else:
             self.ready_count -= len(done)
         if len(done) != len(taken):
             gone = {message.queue_offset for message in done}
-            lane.waiting.extendleft(message for message in reversed(taken) if message.queue_offset not in gone)
-        if lane.waiting:
+            key_queue.waiting.extendleft(message for message in reversed(taken) if message.queue_offset not in gone)
+        if key_queue.waiting:
             return True
-        lane.is_started = False
-        if len(self._lanes) > _EMPTY_LANES_MAX:
-            del self._lanes[lane.key]
+        key_queue.is_started = False
+        if len(self._by_key) > _EMPTY_MAX:
+            del self._by_key[key_queue.key]
         return False
 
     def _advance(self, done: Sequence[MessageExt]) -> None:
@@ -158,36 +167,36 @@ class KeyLanes:
             while unhandled and unhandled[0] in handled:
                 handled.remove(unhandled.popleft())
 
-    def give_back(self, lane: Lane) -> None:
-        """What was taken goes back to the head of its lane, which stays started: nothing was done with it."""
+    def give_back(self, key_queue: KeyQueue) -> None:
+        """Put the taken messages back to the head: the listener was not called. The key queue stays started."""
         self.running -= 1
-        lane.waiting.extendleft(reversed(lane.taken))
-        lane.taken = []
+        key_queue.waiting.extendleft(reversed(key_queue.taken))
+        key_queue.taken = []
 
-    def failed(self, lane: Lane) -> None:
-        """What was taken goes back to the head of its lane, which is parked: `retry` it after a while."""
-        self.give_back(lane)
-        self.park(lane)
+    def failed(self, key_queue: KeyQueue) -> None:
+        """Put the taken messages back to the head and park the key queue: the listener failed."""
+        self.give_back(key_queue)
+        self.park(key_queue)
 
-    def park(self, lane: Lane) -> None:
-        """A lane with nothing taken waits."""
-        if not lane.is_parked:
-            lane.is_parked = True
-            self.ready_count -= len(lane.waiting)
+    def park(self, key_queue: KeyQueue) -> None:
+        """Park a key queue that has no taken messages."""
+        if not key_queue.is_parked:
+            key_queue.is_parked = True
+            self.ready_count -= len(key_queue.waiting)
 
-    def release(self) -> list[Lane]:
-        """The lanes that may be started for what was beyond the span and is within it now."""
+    def release(self) -> list[KeyQueue]:
+        """Sort in the messages that were beyond the span and are within it now; return what `put` returns."""
         beyond, unhandled = self._beyond, self._unhandled
         within: list[MessageExt] = []
         while beyond and beyond[0].queue_offset - unhandled[0] < self.span_max:
             within.append(beyond.popleft())
-        return self._put_in_lanes(within)
+        return self._sort_in(within)
 
     # State ---------------------------------------------------------------------------------------------------
 
     @property
     def commit_offset(self) -> int:
-        """The lowest offset that is not handled, or the next to come; -1 before the first message."""
+        """The lowest offset that is not handled, else the next offset to pull; -1 before the first message."""
         if self._unhandled:
             return self._unhandled[0]
         return self.highest + 1 if self.highest >= 0 else -1
@@ -202,27 +211,136 @@ class KeyLanes:
 
     @property
     def span(self) -> int:
-        """The highest pulled offset minus the lowest that is not handled."""
+        """The highest pulled offset minus the lowest offset that is not handled."""
         return self.highest - self._unhandled[0] if self._unhandled else 0
 
     @property
     def is_full(self) -> bool:
-        """Nothing more may be pulled until the lowest offset is handled."""
+        """Whether pulls must wait until the lowest offset is handled."""
         return self.span >= self.span_max
 
     @property
     def unhandled_count(self) -> int:
-        """All messages in hand, parked or not."""
         return len(self._unhandled) - len(self._handled)
 
     @property
-    def parked(self) -> list[Lane]:
-        return [lane for lane in self._lanes.values() if lane.is_parked]
+    def parked(self) -> list[KeyQueue]:
+        return [key_queue for key_queue in self._by_key.values() if key_queue.is_parked]
 
-    def lane_at_head(self) -> Lane | None:
-        """Whose message is the lowest that is not handled. O(lanes): for people, not for work."""
+    def at_commit_offset(self) -> KeyQueue | None:
+        """Return the key queue with the lowest offset that is not handled. O(keys): for logs only."""
         if not self._unhandled:
             return None
         head = self._unhandled[0]
-        started = [lane for lane in self._lanes.values() if lane.is_started]
-        return next((lane for lane in started if lane.head.queue_offset == head), None)
+        started = [key_queue for key_queue in self._by_key.values() if key_queue.is_started]
+        return next((key_queue for key_queue in started if key_queue.head.queue_offset == head), None)
+
+
+class KeyedProcessQueue(ProcessQueue):
+    """The process queue of `ordering="key"`.
+
+    `message_count` leaves out parked messages, so that a failing key does not use up `pull_threshold_for_queue`.
+    `message_bytes` includes them, because they are in memory.
+    """
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        period: int,
+        now_ms: int,
+        *,
+        locked_ms: int | None = None,
+        needs_lock: bool = True,
+        span_max: int,
+        key_of: KeyOf = SHARDING_KEY_OF,
+    ) -> None:
+        super().__init__(queue, period, now_ms, locked_ms=locked_ms, needs_lock=needs_lock)
+        self.key_queues = KeyQueues(span_max, key_of)
+
+    def put_by_key(self, messages: Sequence[MessageExt]) -> list[KeyQueue]:
+        """Add pulled messages; return the key queues that must be given to a worker now."""
+        started = self.key_queues.put(messages)
+        self.content_changed()
+        return started
+
+    def content_changed(self) -> None:
+        """Count again after the key queues changed, and wake the pull loop if it may pull."""
+        content = self.key_queues
+        self.message_count = content.ready_count
+        self.message_bytes = content.message_bytes
+        if self._room is not None and content.ready_count < self._room_below and not content.is_full:
+            self._room.set_result(None)
+            self._room = None
+
+    @property
+    def position(self) -> int:
+        """The lowest offset that is not handled; -1 before the first pull has its offset."""
+        return self.next_offset if self.key_queues.is_empty else self.key_queues.commit_offset
+
+    @property
+    def is_empty(self) -> bool:
+        return self.key_queues.is_empty
+
+    @property
+    def max_span(self) -> int:
+        return self.key_queues.span
+
+    @property
+    def is_full(self) -> bool:
+        return self.key_queues.is_full
+
+    def info(self, commit_offset: int) -> ProcessQueueInfo:
+        """As ProcessQueue.info. Parked messages count as cached."""
+        content = self.key_queues
+        low, high = (0, 0) if content.is_empty else (content.commit_offset, content.highest)
+        info = super().info(commit_offset)
+        return info._replace(
+            cached_msg_min_offset=low, cached_msg_max_offset=high, cached_msg_count=content.unhandled_count
+        )
+
+
+MessageKey = str | KeyOf
+
+
+def key_function(key: MessageKey | None, log: EventLog) -> KeyOf:
+    """Return the function that gives the key of a message.
+
+    Args:
+        key: a function of the message, or the name of a property whose whole text is the key (KEYS for example); None
+            means the sharding key. If a function raises, the error is logged and the message has no key.
+
+    Raises:
+        ConsumerError: `key` is something else.
+    """
+    if key is None:
+        return SHARDING_KEY_OF
+    if isinstance(key, str) and key:
+        return lambda message: message.properties.get(key)
+    if callable(key):
+        return _Guarded(key, log)
+    raise ConsumerError(f"key must be a function of a message or a property's name, not {key!r}")
+
+
+class _Guarded:
+    """A user's function; an error of it does not stop the queue."""
+
+    def __init__(self, function: KeyOf, log: EventLog) -> None:
+        self._function = function
+        self._log = log
+
+    def __call__(self, message: MessageExt) -> str | None:
+        try:
+            key = self._function(message)
+            if key is None or isinstance(key, str):
+                return key
+            raise TypeError(f"a key must be a str or None, not {type(key).__name__}")
+        except Exception as error:
+            log_exception(
+                self._log,
+                "key_function_failed",
+                error,
+                consequence="the message has no key",
+                queue=f"{message.topic}@{message.broker_name}:{message.queue_id}",
+                offset=message.queue_offset,
+            )
+            return None

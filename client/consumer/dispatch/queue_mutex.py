@@ -1,4 +1,4 @@
-"""Who may call the listener for one message queue: one generation of its process queue, or an administrator."""
+"""QueueMutex: at most one user of a message queue calls the listener at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -7,53 +7,53 @@ from typing import Generic, TypeVar
 
 from lockstep.client.consumer.process_queue import ProcessQueue
 
-__all__ = ["QueueGate"]
+__all__ = ["QueueMutex"]
 
 T = TypeVar("T")
 
 
-class QueueGate(Generic[T]):
-    """A process queue `enter`s it with its first call at work and `leave`s it with its last.
+class QueueMutex(Generic[T]):
+    """Excludes process queues of one message queue from each other, and from administrators' messages.
 
-    What may not enter is kept in `held`, and given to `start` again when the gate is open.
+    The consume service sets `user` when the first listener call of a process queue begins, and calls `release` when
+    the last one ended. Work that must wait is put into `waiting`; it is given to `start` when the mutex is free.
     """
 
-    __slots__ = ("_free", "_start", "_turn", "held", "user", "wanted")
+    __slots__ = ("_released", "_start", "_turn", "reserved", "user", "waiting")
 
     def __init__(self, start: Callable[[T], None]) -> None:
         self.user: ProcessQueue | None = None
-        self.wanted = 0  # by how many administrators' messages
-        self.held: list[T] = []
+        self.reserved = 0  # number of administrators' messages that hold the mutex or wait for it
+        self.waiting: list[T] = []
         self._start = start
-        self._turn = asyncio.Lock()  # among administrators
-        self._free: asyncio.Future[None] | None = None
+        self._turn = asyncio.Lock()  # between administrators' messages
+        self._released: asyncio.Future[None] | None = None
 
-    def is_open_to(self, process_queue: ProcessQueue) -> bool:
-        return not self.wanted and (self.user is process_queue or self.user is None)
+    def is_free_for(self, process_queue: ProcessQueue) -> bool:
+        return not self.reserved and (self.user is process_queue or self.user is None)
 
-    def leave(self) -> None:
-        """The user has no call at work any more."""
+    def release(self) -> None:
         self.user = None
-        if self._free is not None and not self._free.done():  # whoever waited may have been cancelled
-            self._free.set_result(None)
-        self._open()
+        if self._released is not None and not self._released.done():  # the waiter may have been cancelled
+            self._released.set_result(None)
+        self._start_waiting()
 
     @asynccontextmanager
-    async def closed(self) -> AsyncIterator[None]:
-        """In it nobody calls the listener; calls at work end first, and no other begins."""
-        self.wanted += 1
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Hold the mutex for one administrator's message: running calls end first, and no other call begins."""
+        self.reserved += 1
         try:
             async with self._turn:
                 while self.user is not None:
-                    self._free = asyncio.get_running_loop().create_future()
-                    await self._free
+                    self._released = asyncio.get_running_loop().create_future()
+                    await self._released
                 yield
         finally:
-            self.wanted -= 1
-            self._open()
+            self.reserved -= 1
+            self._start_waiting()
 
-    def _open(self) -> None:
-        if self.held and not self.wanted:
-            held, self.held = self.held, []
-            for item in held:
+    def _start_waiting(self) -> None:
+        if self.waiting and not self.reserved:
+            waiting, self.waiting = self.waiting, []
+            for item in waiting:
                 self._start(item)

@@ -1,4 +1,4 @@
-"""A consumer's `ordering`: its listeners' contract, whether it needs locks of the broker, and the service it runs."""
+"""The values of a consumer's `ordering`: the listener's contract, the need for locks, and the service."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,7 +8,7 @@ from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.base import ConsumeService, ServiceParts
 from lockstep.client.consumer.dispatch.by_key import ConsumeByKeyService
 from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurrentlyService
-from lockstep.client.consumer.dispatch.keyed_process_queue import KeyedProcessQueue
+from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue
 from lockstep.client.consumer.dispatch.orderly import ConsumeMessageOrderlyService
 from lockstep.client.consumer.listener import BY_KEY, CONCURRENT, ORDERLY, Contract
 from lockstep.client.consumer.process_queue import ProcessQueue
@@ -21,9 +21,12 @@ OrderingName = Literal["queue", "key", "none"]
 
 
 class OrderingRow(NamedTuple):
-    """`needs_lock`: a queue is consumed by the holder of its broker's lock only, but for broadcasting consumers.
-    `checks_span`: pulls wait while the first and the last offset in hand are too far apart. `process_queues` are made
-    as ProcessQueue is.
+    """One value of `ordering`.
+
+    Args:
+        needs_lock: a queue is consumed only by the holder of the broker's lock. Broadcasting consumers need no lock.
+        checks_span: pulls wait while the first and the last cached offset are too far apart.
+        process_queues: returns the factory of process queues; the factory takes the arguments of ProcessQueue.
     """
 
     contract: Contract[Any]

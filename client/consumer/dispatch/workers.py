@@ -1,4 +1,4 @@
-"""Tasks that are kept for the next piece of work: making one for each would cost more than most pieces."""
+"""A pool of tasks that are reused: one new task for each piece of work would cost more than most pieces."""
 
 import asyncio
 from collections import deque
@@ -7,17 +7,17 @@ from typing import Any, Generic, TypeVar
 
 from lockstep.remoting.runtime import Runtime
 
-__all__ = ["LaneWorkers"]
+__all__ = ["Workers"]
 
 T = TypeVar("T")
 
 
-class LaneWorkers(Generic[T]):
-    """Up to `limit` tasks that work on items; those beyond that wait, first come first served.
+class Workers(Generic[T]):
+    """Up to `limit` tasks that work on items; further items wait, first in, first out.
 
-    A worker is `work(item)`, which goes on with what `next_now` gives it, rests when that is None, and says `left` at
-    its end. `crowded`: others wait for a worker, or there is one too many; what takes long should come to an end and
-    be started anew.
+    A worker is the coroutine `work(item)`. It gets its next item from `next_now`, or from `rest` when that returned
+    None, and calls `left` when it ends. While `crowded` is True, other items wait, or there are more workers than the
+    limit: a long piece of work should then stop and be started again.
     """
 
     def __init__(self, runtime: Runtime, name: str, limit: int, work: Callable[[T], Coroutine[Any, Any, None]]) -> None:
@@ -26,7 +26,7 @@ class LaneWorkers(Generic[T]):
         self._name = name
         self._work = work
         self._waiting: deque[T] = deque()
-        self._resting: list[asyncio.Future[T | None]] = []  # the last one to rest is the first to work again
+        self._resting: list[asyncio.Future[T | None]] = []  # last in, first out: the others may stay idle
         self._count = 0
         self._stopped = False
 
@@ -35,7 +35,7 @@ class LaneWorkers(Generic[T]):
         return bool(self._waiting) or self._count - len(self._resting) > self.limit
 
     def start(self, item: T) -> None:
-        """Do it as soon as a worker is free. After `stop` nothing is done."""
+        """Give the item to a worker as soon as one is free. After `stop` it is ignored."""
         if self._stopped:
             return
         if self._count - len(self._resting) >= self.limit:
@@ -47,27 +47,27 @@ class LaneWorkers(Generic[T]):
             self._runtime.create_task(self._work(item), name=f"{self._name} {self._count}")
 
     def set_limit(self, limit: int) -> None:
-        """What is at work ends first."""
+        """Change the limit. Workers beyond a lower limit end with their present work."""
         self.limit = limit
         while self._waiting and self._count - len(self._resting) < limit:
             self.start(self._waiting.popleft())
 
     def stop(self) -> None:
-        """What waits is forgotten, what is at work comes to its end."""
+        """Forget the items that wait. Running work goes on to its end."""
         self._stopped = True
         self._waiting.clear()
         for future in self._resting:
             future.set_result(None)
         self._resting.clear()
 
-    # Of workers ----------------------------------------------------------------------------------------------
+    # For workers ---------------------------------------------------------------------------------------------
 
     def next_now(self) -> T | None:
-        """What waits for a worker, if this one is not one too many."""
+        """Return the next item that waits; None when there is none, or when there are more workers than the limit."""
         return self._waiting.popleft() if self._waiting and self._count - len(self._resting) <= self.limit else None
 
     def rest(self) -> "asyncio.Future[T | None]":
-        """What comes; None when the worker shall leave."""
+        """Return a future of the next item. Its result is None when the worker must end."""
         future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
         if self._stopped or self._count - len(self._resting) > self.limit:
             future.set_result(None)
@@ -77,4 +77,4 @@ class LaneWorkers(Generic[T]):
 
     def left(self) -> None:
         self._count -= 1
-        self._resting = [future for future in self._resting if not future.done()]  # its own, if it was cancelled
+        self._resting = [future for future in self._resting if not future.done()]  # a cancelled worker's own future

@@ -1,8 +1,8 @@
-"""QueueGate: generations of a process queue and administrators, never two at a time."""
+"""QueueMutex: generations of a process queue and administrators, never two at a time."""
 
 import asyncio
 
-from lockstep.client.consumer.dispatch.queue_mutex import QueueGate
+from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
 
@@ -14,8 +14,8 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def closing(gate: QueueGate[str], entered: list[str], name: str) -> None:
-    async with gate.closed():
+async def reserve(mutex: QueueMutex[str], entered: list[str], name: str) -> None:
+    async with mutex.exclusive():
         entered.append(name)
 
 
@@ -23,43 +23,43 @@ async def test_an_administrator_waits_for_the_user() -> None:
     """It enters when the last call at work is over; what was held meanwhile starts after it."""
     started: list[str] = []
     entered: list[str] = []
-    gate = QueueGate[str](started.append)
-    gate.user = user = ProcessQueue(QUEUE, 1, 0)
-    assert gate.is_open_to(user)
-    task = asyncio.create_task(closing(gate, entered, "a"))
+    mutex = QueueMutex[str](started.append)
+    mutex.user = user = ProcessQueue(QUEUE, 1, 0)
+    assert mutex.is_free_for(user)
+    task = asyncio.create_task(reserve(mutex, entered, "a"))
     await settle()
-    assert (entered, gate.is_open_to(user)) == ([], False)
-    gate.held.append("work")
-    gate.leave()
+    assert (entered, mutex.is_free_for(user)) == ([], False)
+    mutex.waiting.append("work")
+    mutex.release()
     assert started == []
     await task
     assert (entered, started) == (["a"], ["work"])
-    assert gate.is_open_to(user)
+    assert mutex.is_free_for(user)
 
 
 async def test_one_that_gives_up_harms_nobody() -> None:
     """Cancelled while it waited: the user leaves as ever, and the next administrator waits for it."""
     entered: list[str] = []
-    gate = QueueGate[str](lambda _: None)
-    gate.user = ProcessQueue(QUEUE, 1, 0)
-    first = asyncio.create_task(closing(gate, entered, "first"))
+    mutex = QueueMutex[str](lambda _: None)
+    mutex.user = ProcessQueue(QUEUE, 1, 0)
+    first = asyncio.create_task(reserve(mutex, entered, "first"))
     await settle()
-    second = asyncio.create_task(closing(gate, entered, "second"))
+    second = asyncio.create_task(reserve(mutex, entered, "second"))
     await settle()
     first.cancel()
     await settle()
     assert (first.cancelled(), entered) == (True, [])
-    gate.leave()
+    mutex.release()
     await second
     assert entered == ["second"]
 
 
 async def test_leaving_after_everyone_gave_up() -> None:
-    gate = QueueGate[str](lambda _: None)
-    gate.user = ProcessQueue(QUEUE, 1, 0)
-    task = asyncio.create_task(closing(gate, [], "only"))
+    mutex = QueueMutex[str](lambda _: None)
+    mutex.user = ProcessQueue(QUEUE, 1, 0)
+    task = asyncio.create_task(reserve(mutex, [], "only"))
     await settle()
     task.cancel()
     await settle()
-    gate.leave()
-    assert gate.is_open_to(ProcessQueue(QUEUE, 2, 0))
+    mutex.release()
+    assert mutex.is_free_for(ProcessQueue(QUEUE, 2, 0))
