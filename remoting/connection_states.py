@@ -167,20 +167,24 @@ REQUEST: Final[Mapping[Request, Mapping[Event, Request]]] = {
 
 
 class Machine(NamedTuple):
-    """A table with the words that docs/connection.md says about it."""
+    """A table with the words that docs/connection.md says about it. `starts` are the states in which it may begin."""
 
     title: str
     meaning: str
     table: Mapping[Any, Mapping[Event, StrEnum]]
+    starts: tuple[StrEnum, ...]
 
 
 MACHINES: Final = (
-    Machine("Life", "Whether bytes may come and go.", LIFE),
-    Machine("Flow of a server", "Back-pressure: whether frames are handled, and what they wait for.", SERVER_FLOW),
+    Machine("Life", "Whether bytes may come and go.", LIFE, (Life.NEW,)),
+    Machine("Flow of a server", "Whether frames are handled, and what they wait for.", SERVER_FLOW, (Flow.READING,)),
+    Machine("Flow of a client", "Back-pressure never stops the reading of replies.", CLIENT_FLOW, (Flow.READING,)),
     Machine(
-        "Flow of a client", "A client goes on reading replies, or the two ends would wait for each other.", CLIENT_FLOW
+        "Our offer",
+        "The header encoding that this end asks for with its first request. Without one the state stays `none`.",
+        OUR_OFFER,
+        (OurOffer.NONE, OurOffer.DUE),
     ),
-    Machine("Our offer", "The header encoding that this end asks for with its first request.", OUR_OFFER),
-    Machine("The peer's offer", "The header encoding that the peer asks for.", PEER_OFFER),
-    Machine("A request", "By its opaque. It ends exactly once.", REQUEST),
+    Machine("The peer's offer", "The header encoding that the peer asks for.", PEER_OFFER, (PeerOffer.NONE,)),
+    Machine("A request", "By its opaque. It ends exactly once.", REQUEST, (Request.WAITING,)),
 )

@@ -30,13 +30,13 @@ async def test_both_ends_switch_after_the_first_reply(offer: SerializeType) -> N
         return echo(endpoint, command)
 
     async with linked(note, note, offer=offer) as (client, server):
-        first = await client.request(RemotingCommand(ECHO), 5000)
+        first = await client.request(RemotingCommand(ECHO), 60_000)
         assert first.serialize_type == at_first
         assert client.agreed
         assert server.agreed
-        second = await client.request(RemotingCommand(ECHO), 5000)
+        second = await client.request(RemotingCommand(ECHO), 60_000)
         assert second.serialize_type == offer
-        from_server = await server.request(RemotingCommand(ECHO), 5000)
+        from_server = await server.request(RemotingCommand(ECHO), 60_000)
         assert from_server.serialize_type == offer
     assert seen == [at_first, offer, offer]
 
@@ -45,7 +45,7 @@ async def test_without_an_offer_everything_stays_json() -> None:
     """A client that asks for nothing gets JSON, and the server counts it as a stranger."""
     async with linked() as (client, server):
         for _ in range(3):
-            assert (await client.request(RemotingCommand(ECHO), 5000)).serialize_type == SerializeType.JSON
+            assert (await client.request(RemotingCommand(ECHO), 60_000)).serialize_type == SerializeType.JSON
         assert not client.agreed
         assert not server.agreed
 

@@ -88,9 +88,9 @@ async def test_callers_at_the_same_time_share_one_connect(server: Server) -> Non
 async def test_call_connects_and_asks(server: Server) -> None:
     """One line for a caller who wants one answer; an error code is a reply like any other."""
     dialer = dialer_of(server)
-    assert (await dialer.call(server.address, RemotingCommand(ECHO, body=b"x"), 5000)).body == b"x"
+    assert (await dialer.call(server.address, RemotingCommand(ECHO, body=b"x"), 60_000)).body == b"x"
     server.handler = refuse
-    reply = await dialer.call(server.address, RemotingCommand(ECHO), 5000)
+    reply = await dialer.call(server.address, RemotingCommand(ECHO), 60_000)
     assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert len(server.accepted) == 1
     await ended(dialer)
@@ -118,7 +118,7 @@ async def test_a_refused_connection_fails_every_caller_and_is_tried_anew(server:
     assert [type(outcome) for outcome in outcomes] == [ConnectFailed] * 5
     assert f"cannot connect to {address}" in str(outcomes[0])
     await server.start(port)
-    assert (await dialer.call(address, RemotingCommand(ECHO, body=b"back"), 5000)).body == b"back"
+    assert (await dialer.call(address, RemotingCommand(ECHO, body=b"back"), 60_000)).body == b"back"
     await ended(dialer)
 
 
@@ -135,7 +135,7 @@ async def test_a_lost_connection_is_made_again(server: Server) -> None:
     dialer = dialer_of(server, on_closed=lost.append)
     first = await dialer.endpoint(server.address)
     server.handler = lambda *_: None
-    future = first.request_nowait(RemotingCommand(ECHO), 5000)
+    future = first.request_nowait(RemotingCommand(ECHO), 60_000)
     await until(lambda: server.accepted)
     server.accepted[0].abort("cut")
     with pytest.raises(ConnectionLost):
@@ -171,13 +171,13 @@ async def test_nobody_uses_a_connection_before_its_greeting(server: Server) -> N
 
     async def greet(address: str, endpoint: Endpoint) -> None:
         assert dialer.open_endpoint(address) is None
-        await endpoint.request(RemotingCommand(ECHO, body=b"hello"), 5000)
+        await endpoint.request(RemotingCommand(ECHO, body=b"hello"), 60_000)
         await asyncio.sleep(0)
         order.append(b"greeted")
 
     server.handler = note
     dialer = dialer_of(server, greet=greet, offer=SerializeType.MSGPACK)
-    calls = [dialer.call(server.address, RemotingCommand(ECHO, body=b"call"), 5000) for _ in range(10)]
+    calls = [dialer.call(server.address, RemotingCommand(ECHO, body=b"call"), 60_000) for _ in range(10)]
     replies = await asyncio.gather(*calls)
     assert order == [b"hello", b"greeted"] + [b"call"] * 10
     assert {reply.serialize_type for reply in replies} == {SerializeType.MSGPACK}
@@ -194,7 +194,7 @@ async def test_a_greeting_that_fails_fails_the_connection(server: Server, failur
         if len(tries) == 1:
             if failure == "lost":
                 endpoint.abort("cut")
-                await endpoint.request(RemotingCommand(ECHO), 5000)
+                await endpoint.request(RemotingCommand(ECHO), 60_000)
             raise {
                 "timeout": RequestTimeout(address, "HEART_BEAT (34)", 3000),
                 "refused": RequestRefused(address, "HEART_BEAT (34)", 1, "not now"),

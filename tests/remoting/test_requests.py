@@ -26,7 +26,7 @@ async def test_a_request_brings_its_reply(offer: SerializeType | None) -> None:
     async with linked(answer, offer=offer) as (client, _):
         for queue_id in (1, 2):
             command = RemotingCommand(RequestCode.GET_MAX_OFFSET, QueueRequestHeader("T", queue_id), b"abc")
-            reply = await client.request(command, 5000)
+            reply = await client.request(command, 60_000)
             assert reply.code == ResponseCode.SUCCESS
             assert reply.decode_header(OffsetResponseHeader).offset == queue_id * 100
             assert (reply.body, reply.remark) == (b"cba", "T")
@@ -41,7 +41,7 @@ async def test_replies_out_of_order_find_their_requests() -> None:
         asked.append(command)
 
     async with linked(keep) as (client, server):
-        futures = [client.request_nowait(RemotingCommand(ECHO, body=b"%d" % i), 5000) for i in range(1000)]
+        futures = [client.request_nowait(RemotingCommand(ECHO, body=b"%d" % i), 60_000) for i in range(1000)]
         await until(lambda: len(asked) == 1000)
         assert [command.body for command in asked] == [b"%d" % i for i in range(1000)]
         for command in reversed(asked):
@@ -89,7 +89,7 @@ async def test_one_way_is_handled_and_not_answered() -> None:
 
     async with linked(note) as (client, _):
         client.send_one_way(RemotingCommand(ECHO, body=b"hush"))
-        reply = await client.request(RemotingCommand(ECHO, body=b"loud"), 5000)
+        reply = await client.request(RemotingCommand(ECHO, body=b"loud"), 60_000)
         assert [(command.body, command.flag) for command in seen] == [(b"hush", RemotingFlag.ONE_WAY), (b"loud", 0)]
         assert reply.body == b"loud"
 
@@ -97,8 +97,8 @@ async def test_one_way_is_handled_and_not_answered() -> None:
 async def test_both_sides_may_ask() -> None:
     """Requests cross on one connection, with opaques of either side's own counting."""
     async with linked(echo, echo) as (client, server):
-        asked_by_client = [client.request_nowait(RemotingCommand(ECHO, body=b"c%d" % i), 5000) for i in range(50)]
-        asked_by_server = [server.request_nowait(RemotingCommand(ECHO, body=b"s%d" % i), 5000) for i in range(50)]
+        asked_by_client = [client.request_nowait(RemotingCommand(ECHO, body=b"c%d" % i), 60_000) for i in range(50)]
+        asked_by_server = [server.request_nowait(RemotingCommand(ECHO, body=b"s%d" % i), 60_000) for i in range(50)]
         assert [r.body for r in await asyncio.gather(*asked_by_client)] == [b"c%d" % i for i in range(50)]
         assert [r.body for r in await asyncio.gather(*asked_by_server)] == [b"s%d" % i for i in range(50)]
 
@@ -113,8 +113,8 @@ async def test_a_handler_that_fails_costs_one_request() -> None:
         return echo(endpoint, command)
 
     async with linked(sometimes, server_log=log) as (client, _):
-        bad = await client.request(RemotingCommand(ECHO, body=b"bad"), 5000)
-        good = await client.request(RemotingCommand(ECHO, body=b"good"), 5000)
+        bad = await client.request(RemotingCommand(ECHO, body=b"bad"), 60_000)
+        good = await client.request(RemotingCommand(ECHO, body=b"good"), 60_000)
     assert bad.code == ResponseCode.SYSTEM_ERROR
     assert bad.remark == "GET_MAX_OFFSET (30): LookupError: no such thing"
     assert good.body == b"good"
@@ -129,10 +129,10 @@ async def test_a_field_that_is_missing_costs_one_request() -> None:
         return command.reply(ResponseCode.SUCCESS)
 
     async with linked(strict) as (client, _):
-        reply = await client.request(RemotingCommand(RequestCode.GET_MAX_OFFSET), 5000)
+        reply = await client.request(RemotingCommand(RequestCode.GET_MAX_OFFSET), 60_000)
         assert (reply.code, reply.remark) == (1, "GET_MAX_OFFSET (30): the field topic (topic) is missing")
         header = QueueRequestHeader("T", 0)
-        assert (await client.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 5000)).code == 0
+        assert (await client.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), 60_000)).code == 0
 
 
 @pytest.mark.rule("article-3/client-api-pull/no-response")
