@@ -1,6 +1,6 @@
 """`lockstep-broker`: run a broker and its name server until SIGINT or SIGTERM, or until its stdin closes.
 
-What takes time to import is imported in functions, where a Ctrl-C is waited for already.
+Slow imports are inside functions, which run when Ctrl-C is handled already.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _INTERRUPTED = 130
-_STDIN_CLOSED = 0  # where the number of a signal stands
+_STDIN_CLOSED = 0  # instead of the number of a signal
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _leave(*_: object) -> None:
-    """While things are imported: nothing has begun that would want to end in order, and a traceback helps nobody."""
+    """Exit during the imports: nothing has started yet, and a traceback would not help."""
     os._exit(_INTERRUPTED)
 
 
@@ -71,7 +71,7 @@ async def _serve(options: "Options", log: "StartLog") -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stopped, number)
     if options.end_with_stdin:
-        from lockstep.broker.stdin_watch import watch_stdin  # few brokers need it
+        from lockstep.broker.stdin_watch import watch_stdin  # imported here: few brokers need it
 
         await watch_stdin(lambda: _stop(stopped, _STDIN_CLOSED))
     server, control = _make_servers(options, log)
@@ -83,7 +83,7 @@ async def _serve(options: "Options", log: "StartLog") -> int:
             await control.start(options.control_port or 0)
         sys.stdout.write(_listening_line(options, server, control))
         sys.stdout.flush()
-        gc.freeze()  # what start-up made stays; the collector need not look at it again
+        gc.freeze()  # objects made at start-up stay; the collector need not visit them again
         log.open(options.log_format, options.log_level, sys.stderr)
         log.info("listening", **_facts(options))
         for name, above, why in options.config.too_short_for_default_clients():
@@ -106,13 +106,13 @@ def _make_servers(options: "Options", log: "StartLog") -> "tuple[BrokerServer, C
 
     runtime = AsyncioRuntime(host=options.config.advertised_host)
     if options.control_port is None:
-        return BrokerServer(options.config, runtime, log, tell=_tell), None
-    from lockstep.broker.fault_api.server import make_controlled  # no other broker needs it
+        return BrokerServer(options.config, runtime, log, on_progress=_print_progress), None
+    from lockstep.broker.fault_api.server import make_controlled  # imported here: other brokers do not need it
 
-    return make_controlled(options.config, runtime, log, _tell)
+    return make_controlled(options.config, runtime, log, _print_progress)
 
 
-def _tell(text: str) -> None:
+def _print_progress(text: str) -> None:
     sys.stderr.write(f"lockstep-broker: {text}\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""What the broker's decisions know of a connection: the part of an Endpoint that they use."""
+"""The part of an Endpoint that handlers and state tables use."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -10,12 +10,12 @@ __all__ = ["Connection"]
 
 
 class Connection(Protocol):
-    """Implemented by lockstep.remoting's Endpoint. Compared and hashed by identity."""
+    """A connection to a peer; `remoting.endpoint.Endpoint` implements it. Compared and hashed by identity."""
 
     address: str
 
     @property
-    def serialize_type(self) -> int: ...  # of the requests that we send over it
+    def serialize_type(self) -> int: ...  # of requests that the broker sends
     @property
     def is_open(self) -> bool: ...
     @property

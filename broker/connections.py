@@ -1,4 +1,4 @@
-"""The connections of a process: how many there may be, and the bytes that are kept for all of them together."""
+"""All connections of a process: their number, and the bytes that are buffered for all of them, have limits."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ __all__ = ["Connections"]
 
 
 class Connections:
-    """Every open connection, in the order in which they came. `bounds` is for their endpoints."""
+    """The open connections, in order of arrival. Their endpoints share `bounds`."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class Connections:
         self._connections_max = connections_max
         self._log = log
         self._open: dict[Endpoint, None] = {}
-        self._refused_count = 0  # since the last line about it
+        self._refused_count = 0  # since the last log event
         self._full = False
         self.bounds = ConnectionBounds(
             Inbound(inbound_bytes_max, frame_timeout_ms, log),
@@ -37,7 +37,7 @@ class Connections:
         return len(self._open)
 
     def add(self, endpoint: Endpoint) -> None:
-        """A connection was accepted; one too many is closed at once."""
+        """A connection was accepted. Above the limit it is closed at once."""
         self._open[endpoint] = None
         if len(self._open) <= self._connections_max:
             return
@@ -45,13 +45,13 @@ class Connections:
             self._full = True
             self._log.warning("connections_full", limit=self._connections_max, peer=endpoint.address)
         self._refused_count += 1
-        endpoint.abort(f"{self._connections_max} connections are open, the most that are allowed (connections_max)")
+        endpoint.abort(f"{self._connections_max} connections are open, the maximum (connections_max)")
 
     def remove(self, endpoint: Endpoint) -> None:
         self._open.pop(endpoint, None)
 
     def sweep(self, now_ms: int) -> None:
-        """From time to time: close slow senders, and count in one line the connections that were refused."""
+        """Called every second: close slow senders, and log the number of refused connections once."""
         self.bounds.inbound.close_late(now_ms)
         if self._refused_count:
             facts = {"limit": self._connections_max, "open": len(self._open)}

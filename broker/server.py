@@ -1,8 +1,8 @@
-"""The broker's shell: sockets, timers and their end. What is decided is decided in the cores."""
+"""The asyncio shell of broker and name server: sockets, timers, shutdown. The cores decide."""
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -26,66 +26,72 @@ from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, Timer
 if TYPE_CHECKING:
     from lockstep.broker.persistence.durable_replies import Keeping
 
-__all__ = ["BrokerServer", "CannotListen", "Gate"]
+__all__ = ["BrokerServer", "CannotListen", "Interceptor"]
 
 _CLOSE_TIMEOUT_MS = 1000
 _SWEEP_INTERVAL_MS = 1000
-_VIP_PORT_BELOW = 2  # the "VIP channel" of RocketMQ's clients, which was their default before 4.5 (wire.md 1.1)
+_VIP_PORT_BELOW = 2  # the "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1)
 
 
 class CannotListen(Exception):
-    """One line: which address, why, and what to do."""
+    """A port cannot be opened. The text is one line: the address, the cause, what to do."""
 
-    def __init__(self, what: str, option: str, host: str, port: int, error: OSError) -> None:
+    def __init__(self, purpose: str, option: str, host: str, port: int, error: OSError) -> None:
         if error.errno == errno.EADDRINUSE:
-            text = f"port {port} on {host} is in use; choose another for the {what} with {option} (0 picks a free one)"
+            text = f"port {port} on {host} is in use; choose another for the {purpose} with {option} (0: any free one)"
         else:
-            text = f"the {what} cannot listen on {host}:{port}: {error.strerror or error}"
+            text = f"the {purpose} cannot listen on {host}:{port}: {error.strerror or error}"
         super().__init__(text)
 
 
-class Gate(Protocol):
-    """What stands before the ports of a broker under control (`control_server`). Without one nothing does."""
+class Interceptor(Protocol):
+    """Stands between the ports and the broker, for tests (`fault_api`)."""
 
-    def guard(self, on_request: RequestHandler) -> RequestHandler:
-        """See and perhaps answer requests first."""
+    def intercept(self, on_request: RequestHandler) -> RequestHandler:
+        """Wrap the handler of requests, to record them or to answer in its place."""
 
-    def slow(self, factory: Callable[[], Endpoint]) -> ProtocolFactory:
-        """See and perhaps hold up what connections bring."""
+    def delay(self, factory: Callable[[], Endpoint]) -> ProtocolFactory:
+        """Wrap new connections, to record or delay the bytes that arrive."""
 
 
 def _answer(broker: Broker, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
     return dispatch(BROKER_HANDLERS, broker, endpoint, command, endpoint.read_at_ms)
 
 
-class _Door(NamedTuple):
-    """What to listen with, and how to name it when that fails."""
+class _Port(NamedTuple):
+    """What listens on a port, and the names for an error."""
 
-    what: str
+    purpose: str
     option: str
     factory: ProtocolFactory
-    best_effort: bool = False  # where its port is somebody else's, we do without
+    best_effort: bool = False  # if another process has the port, go on without it
 
 
 class BrokerServer:
-    """A broker, a name server, or both in one. Each start is a new one: nothing is kept over a restart."""
+    """A broker, a name server, or both in one process."""
 
     def __init__(
         self,
         config: BrokerConfig,
         runtime: Runtime,
         log: EventLog,
-        gate: Gate | None = None,
-        tell: Callable[[str], None] = lambda _: None,
+        interceptor: Interceptor | None = None,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Opens and recovers what is kept, telling of it when it takes long. Raises StoreUnusable when that fails."""
+        """Open the store and recover it.
+
+        Args:
+            on_progress: Called with a line of text when recovery takes long.
+
+        Raises:
+            StoreUnusable: The data folder cannot be opened.
+        """
         self._config = config
         self._runtime = runtime
         self._log = log
-        self._gate = gate
-        self._listening: list[Listening] = []
-        self._closed_doors: list[tuple[_Door, int]] = []  # with their ports, while we are down
-        self._doors: list[_Door] = []  # as `_listening`
+        self._interceptor = interceptor
+        self._listening: list[tuple[_Port, Listening]] = []
+        self._closed_ports: list[tuple[_Port, int]] = []  # with their numbers, while `_down`
         self._down = False
         self._timers: dict[str, TimerHandle] = {}
         self._connections = Connections(
@@ -98,24 +104,27 @@ class BrokerServer:
         self._all_closed: asyncio.Future[None] | None = None
         self._stopping = False
         self._due_timers: tuple[DueTimer, ...] = ()
-        self._end_of_watch: Callable[[], object] = lambda: None
+        self._stop_wake_watch: Callable[[], object] = lambda: None
         self._settings = EndpointSettings(
             server=True, idle_close_ms=config.idle_close_ms, header_bytes_max=config.header_bytes_max
         )
         self._broker_port = self._name_server_port = 0
         self.name_server = NameServer(config.name_server, log) if config.serve_name_server else None
         if self.name_server is not None:
-            self.name_server.work.soon = self._soon
+            self.name_server.work.soon = self._call_soon
         self.broker: Broker | None = None
         self._keeping: Keeping | None = None
         self._registration: Registration | None = None
         if config.serve_broker:
             now_ms = runtime.now_ms()
-            self.broker = Broker(config, runtime.rng, log, self._on_topics_changed, now_ms, runtime.storage, tell)
-            self.broker.work.soon = self._soon
-            self._registration = Registration(config, runtime, log, self.broker, self.name_server)
+            self.broker = Broker(config, runtime.rng, log, now_ms, runtime.storage, on_progress)
+            self.broker.work.soon = self._call_soon
+            self._registration = Registration(self.broker, runtime, self.name_server)
             if self.broker.kept is not None:
-                from lockstep.broker.persistence import durable_replies, restart_trace  # no broker in memory needs them
+                from lockstep.broker.persistence import (  # a broker in memory does not need them
+                    durable_replies,
+                    restart_trace,
+                )
 
                 restart_trace.leave_resets(self.broker, runtime.storage, now_ms)
                 self._keeping = durable_replies.Keeping(
@@ -124,7 +133,7 @@ class BrokerServer:
 
     @property
     def broker_address(self) -> str:
-        """ "host:port" as given to clients; only when a broker is served."""
+        """ "host:port" as given to clients. Only for a server with a broker."""
         assert self._config.serve_broker
         return f"{self._config.advertised_host}:{self._broker_port}"
 
@@ -135,7 +144,7 @@ class BrokerServer:
         return f"{self._config.advertised_host}:{self._name_server_port}"
 
     def create_topic(self, topic: str, queue_nums: int) -> None:
-        """Raises LocalProtocolError for a topic that cannot be."""
+        """Raises LocalProtocolError for an invalid name or number of queues."""
         assert self.broker is not None
         config = TopicConfig(topic, queue_nums, queue_nums)
         now_ms = self._runtime.now_ms()
@@ -145,7 +154,7 @@ class BrokerServer:
     # Start and end -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen. Raises CannotListen; nothing listens then."""
+        """Open all ports. Raises CannotListen; then none is open."""
         self._every(_SWEEP_INTERVAL_MS, "sweep connections", self._connections.sweep)
         try:
             if self.broker is not None:
@@ -165,18 +174,17 @@ class BrokerServer:
             on_closed=broker.on_closed,
             after_read=partial(self._after_read, broker),
         )
-        door = _Door("broker", "--port", factory)
-        self._broker_port = await self._listen(door, config.port)
+        self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
         broker.set_port(self._broker_port)
         assert self._registration is not None
-        self._registration.start(self.broker_address)
+        self._registration.start()
         self._due_timers = (
             DueTimer(self._runtime, broker.delays, partial(self._deliver_delayed, broker)),
             DueTimer(self._runtime, broker.halves, partial(self._check_transactions, broker)),
         )
         for due_timer in self._due_timers:
             due_timer.check()
-        self._end_of_watch = self._runtime.on_wake(self._woke)
+        self._stop_wake_watch = self._runtime.on_wake(self._on_wake)
         self._every(config.scan_interval_ms, "scan clients", broker.scan)
         self._every(SAMPLE_INTERVAL_MS, "sample statistics", broker.sample)
         self._every(config.hold_check_interval_ms, "sweep held pulls", partial(sweep_held_pulls, broker))
@@ -185,7 +193,7 @@ class BrokerServer:
             self._every(config.register_interval_ms, "own name server", lambda _: check_own())
         vip_port = self._broker_port - _VIP_PORT_BELOW
         if config.vip_channel and vip_port > 0 and vip_port != config.name_server_port:
-            await self._listen(_Door("VIP channel", "--port", factory, best_effort=True), vip_port)
+            await self._listen(_Port("VIP channel", "--port", factory, best_effort=True), vip_port)
 
     async def _start_name_server(self, server: NameServer) -> None:
         config = self._config
@@ -193,65 +201,64 @@ class BrokerServer:
             lambda endpoint, command: dispatch(NAME_SERVER_HANDLERS, server, endpoint, command, endpoint.read_at_ms),
             on_closed=self._on_name_server_connection_closed,
         )
-        door = _Door("name server", "--name-server-port", factory)
-        self._name_server_port = await self._listen(door, config.name_server_port)
+        port = _Port("name server", "--name-server-port", factory)
+        self._name_server_port = await self._listen(port, config.name_server_port)
         server.config = replace(server.config, port=self._name_server_port)
         self._every(config.scan_interval_ms, "scan brokers", self._scan_brokers)
 
-    async def _listen(self, door: _Door, port: int) -> int:
+    async def _listen(self, port: _Port, number: int) -> int:
+        """Returns the number of the port that was opened; for number 0 the system chooses it."""
         host = self._config.host
         try:
-            listening = await self._runtime.create_server(door.factory, host, port)
+            listening = await self._runtime.create_server(port.factory, host, number)
         except OSError as error:
-            why = CannotListen(door.what, door.option, host, port, error)
-            if not door.best_effort:
+            why = CannotListen(port.purpose, port.option, host, number, error)
+            if not port.best_effort:
                 raise why from None
-            self._log.info("listen_skipped", what=door.what, port=port, reason=str(why))
-            return port
-        self._listening.append(listening)
-        self._doors.append(door)
+            self._log.info("listen_skipped", purpose=port.purpose, port=number, reason=str(why))
+            return number
+        self._listening.append((port, listening))
         return listening.port
 
-    async def go_down(self) -> list[int]:
-        """Stop listening and drop every connection; everything is kept. Returns the ports that nobody listens on."""
+    async def close_ports(self) -> list[int]:
+        """Close all ports and connections, but keep all state. Returns the numbers of the closed ports."""
         if not self._down:
             self._down = True
             listening, self._listening = self._listening, []
-            doors, self._doors = self._doors, []
-            self._closed_doors = [(door, one.port) for door, one in zip(doors, listening, strict=True)]
-            for one in listening:
+            self._closed_ports = [(port, one.port) for port, one in listening]
+            for _, one in listening:
                 one.close()
             for endpoint in self._connections:
                 endpoint.abort("the broker is down")
-            for one in listening:
+            for _, one in listening:
                 await one.wait_closed()
-        return [port for _, port in self._closed_doors]
+        return [number for _, number in self._closed_ports]
 
-    async def come_up(self) -> None:
-        """Listen on the same ports again. Raises CannotListen for one that is taken; may be called again."""
+    async def reopen_ports(self) -> None:
+        """Open the same ports again. Raises CannotListen for a port that is in use; then it may be called again."""
         self._down = False
-        while self._closed_doors:
-            await self._listen(*self._closed_doors[0])
-            del self._closed_doors[0]
+        while self._closed_ports:
+            await self._listen(*self._closed_ports[0])
+            del self._closed_ports[0]
 
     async def shutdown(self) -> None:
-        """Stop listening, say goodbye to name servers, close every connection once its replies have left."""
+        """Close the ports, unregister from name servers, and close each connection when its replies have left."""
         if self._stopping:
             return
         self._stopping = True
-        self._end_of_watch()
+        self._stop_wake_watch()
         for timer in self._timers.values():
             timer.cancel()
         for due_timer in self._due_timers:
             due_timer.close()
-        for listening in self._listening:
+        for _, listening in self._listening:
             listening.close()
         if self._registration is not None:
             await self._registration.stop()
         if self._keeping is not None:
-            await self._keeping.flush()  # so that the replies that wait for it leave
+            await self._keeping.flush()  # so that replies that wait for it leave
         await self._close_connections()
-        for listening in self._listening:
+        for _, listening in self._listening:
             await listening.wait_closed()
         if self._keeping is not None:
             await self._keeping.stop()
@@ -281,35 +288,35 @@ class BrokerServer:
         on_closed: Callable[[Endpoint], None],
         after_read: Callable[[], None] | None = None,
     ) -> ProtocolFactory:
-        gate = self._gate
-        if gate is not None:
-            on_request = gate.guard(on_request)
+        interceptor = self._interceptor
+        if interceptor is not None:
+            on_request = interceptor.intercept(on_request)
 
-        def forget(endpoint: Endpoint) -> None:
+        def remove(endpoint: Endpoint) -> None:
             self._connections.remove(endpoint)
             if not self._stopping:
                 on_closed(endpoint)
             elif self._all_closed is not None and not self._connections and not self._all_closed.done():
                 self._all_closed.set_result(None)
 
-        callbacks = EndpointCallbacks(on_request, self._on_opened, forget, after_read)
+        callbacks = EndpointCallbacks(on_request, self._on_opened, remove, after_read)
 
         def new_endpoint() -> Endpoint:
             return Endpoint(self._runtime, self._settings, callbacks, self._log, self._connections.bounds)
 
-        return new_endpoint if gate is None else gate.slow(new_endpoint)
+        return new_endpoint if interceptor is None else interceptor.delay(new_endpoint)
 
     def _on_opened(self, endpoint: Endpoint) -> None:
         self._connections.add(endpoint)
         if self._stopping or self._down:
             endpoint.abort("the broker shuts down" if self._stopping else "the broker is down")
 
-    def hear_all(self, now_ms: int) -> None:
-        """Count everybody who is connected as heard of just now, as if each had sent a heartbeat."""
+    def refresh_heartbeats(self, now_ms: int) -> None:
+        """Treat every connected client as if it had just sent a heartbeat."""
         for endpoint in self._connections:
             endpoint.heard(now_ms)
         if self.broker is not None:
-            self.broker.hear_all(now_ms)
+            self.broker.refresh_heartbeats(now_ms)
 
     def _on_name_server_connection_closed(self, endpoint: Endpoint) -> None:
         assert self.name_server is not None
@@ -325,13 +332,13 @@ class BrokerServer:
 
         self._timers[name] = self._runtime.call_later_ms(interval_ms, fire)
 
-    def _woke(self, slept_ms: int) -> None:
-        """What became due in the sleep, which may be hours, is due now; what is repeated is so within seconds."""
+    def _on_wake(self, slept_ms: int) -> None:
+        """Run what became due while the machine slept. Timers that repeat are only seconds late."""
         self._log.warning("machine_slept", slept_ms=slept_ms)
         for due_timer in self._due_timers:
-            due_timer.look_again()
+            due_timer.rearm()
 
-    def _soon(self, callback: Callable[[], None]) -> None:
+    def _call_soon(self, callback: Callable[[], None]) -> None:
         self._runtime.call_later_ms(0, callback)
 
     def _scan_brokers(self, now_ms: int) -> None:
@@ -360,7 +367,3 @@ class BrokerServer:
         wake_held_pulls(broker, now_ms)
         if self._keeping is not None:
             self._keeping.keeper.check()
-
-    def _on_topics_changed(self, topics: Sequence[TopicConfig]) -> None:
-        if self._registration is not None:
-            self._registration.on_change(topics)

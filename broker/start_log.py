@@ -1,4 +1,4 @@
-"""The broker's log: structlog on stderr, imported only once we listen. What is logged before waits and is replayed."""
+"""The broker's log: structlog on stderr, imported when the broker listens. Earlier events are logged then."""
 
 import io
 from collections.abc import MutableMapping
@@ -8,18 +8,18 @@ from lockstep.remoting.logs import EventLog, printable
 
 __all__ = ["StartLog"]
 
-_SHOWN_MAX = 500  # of one field: peers decide how long their names are
+_SHOWN_MAX = 500  # characters of one field: peers choose the length of names
 
 
 class StartLog:
-    """An EventLog that keeps events until `open`, and from then on passes them on."""
+    """An EventLog that buffers events until `open`, and passes them on afterwards."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, str, dict[str, Any]]] = []
         self._target: EventLog | None = None
 
     def open(self, log_format: str, log_level: str, stream: TextIO) -> None:
-        """Import structlog, say what has waited, and from now on log at once."""
+        """Import structlog, log the buffered events, and log at once from now on."""
         self._target = _structlog(log_format, log_level, stream)
         for level, event, fields in self._waiting:
             getattr(self._target, level)(event, **fields)
@@ -59,7 +59,7 @@ def _escape(_logger: Any, _level: str, fields: MutableMapping[str, Any]) -> Muta
 
 
 def _traceback(stream: TextIO, exc_info: Any) -> None:
-    """As Python prints it, with the characters of its messages escaped."""
+    """Write a traceback as Python does, with control characters escaped."""
     from structlog.dev import plain_traceback
 
     text = io.StringIO()

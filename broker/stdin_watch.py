@@ -1,4 +1,4 @@
-"""`--end-with-stdin`: a broker that ends when whoever started it is gone, and with it the other end of a pipe."""
+"""`--end-with-stdin`: end the broker when the process that started it, at the other end of a pipe, has ended."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ __all__ = ["watch_stdin"]
 
 
 class _Stdin(asyncio.Protocol):
-    """What comes is not read; that it ends is what matters."""
+    """Ignores the bytes and waits for the end."""
 
     def __init__(self, closed: Callable[[], None]) -> None:
         self._closed = closed
@@ -22,8 +22,8 @@ class _Stdin(asyncio.Protocol):
 
 
 async def watch_stdin(closed: Callable[[], None]) -> None:
-    """Raises SettingError when stdin is no pipe."""
+    """Call `closed` when stdin ends. Raises SettingError when stdin is no pipe."""
     mode = os.fstat(sys.stdin.fileno()).st_mode if sys.stdin else 0
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        raise SettingError("--end-with-stdin: stdin must be a pipe, whose other end somebody holds")
+        raise SettingError("--end-with-stdin: stdin must be a pipe")
     await asyncio.get_running_loop().connect_read_pipe(lambda: _Stdin(closed), sys.stdin)

@@ -104,11 +104,11 @@ class LockstepBroker:
         remark: str = "an error that the test asked for",
         times: int = 1,
         drop_connection: bool = False,
-        carry_out: bool = False,
+        execute_first: bool = False,
     ) -> None:
         """The next `times` requests with one of these codes fail: answered `response_code`, or their connection closed.
 
-        With `carry_out` the request is handled all the same, and only its sender does not learn of it.
+        With `execute_first` the broker handles the request first; its sender does not learn that.
         """
         self._control.call(
             "push_error",
@@ -117,7 +117,7 @@ class LockstepBroker:
             remark=remark,
             times=times,
             dropConnection=drop_connection,
-            carryOut=carry_out,
+            executeFirst=execute_first,
         )
 
     def set_rtt(self, ms: int) -> None:

@@ -1,4 +1,4 @@
-"""A timer for work whose next due time is known: set to that moment, and to none while nothing waits."""
+"""A timer for work whose next due time is known. It is not armed while nothing is due."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -16,9 +16,9 @@ class Due(Protocol):
 
 
 class DueTimer:
-    """`run` is called with the time when `due` says so; it may say anew whenever `check` is called.
+    """Calls `run` with the time, in epoch ms, when `due.next_due_ms` has come; call `check` after it may have changed.
 
-    A `run` that raises is for the loop to report; it is tried again a second later, when anything is still due.
+    The event loop reports what `run` raises. If work is still due then, `run` is called again a second later.
     """
 
     def __init__(self, runtime: Runtime, due: Due, run: Callable[[int], None]) -> None:
@@ -30,12 +30,12 @@ class DueTimer:
         self._closed = False
 
     def check(self) -> None:
-        """After whatever may have changed what is due first; costs a comparison when it did not."""
+        """Arm the timer again if the due time has changed. Cheap if it has not."""
         if self._due.next_due_ms != self._armed_ms and not self._closed:
             self._arm()
 
-    def look_again(self) -> None:
-        """The machine slept: timers did not count that, and the clock did."""
+    def rearm(self) -> None:
+        """Call after the machine slept: the clock counted the sleep, the timer did not."""
         if not self._closed:
             self._arm()
 

@@ -1,10 +1,10 @@
-"""The calls of the control port, by name: what each takes, does and answers (docs/testing.md)."""
+"""The calls of the control port, by name: arguments, actions and results (docs/testing.md)."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.fault_api.faults import Control, PushedError, code_of
+from lockstep.broker.fault_api.faults import Faults, PushedError, code_of
 from lockstep.broker.server import BrokerServer, CannotListen
 from lockstep.protocol.bodies.codec import as_list, take
 from lockstep.protocol.codes import ResponseCode
@@ -13,22 +13,22 @@ from lockstep.remoting.manual_clock import HeldPort, MovableRuntime
 
 __all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
 
-ADVANCE_SECONDS_MAX: Final = 31 * 24 * 3600  # ours: every timer on the way runs, and nobody waits for years of them
+ADVANCE_SECONDS_MAX: Final = 31 * 24 * 3600  # our limit: every timer of that time runs
 _RTT_MS_MAX: Final = 60_000
 _HEARTBEAT_MS: Final = 30_000  # how often RocketMQ's clients send one (wire.md 9.2)
 Arguments = dict[str, Any]
 
 
 class CallError(Exception):
-    """The text says what is wrong with the call."""
+    """A call is invalid; the text says why."""
 
 
 class ControlledBroker:
-    """What the calls act on."""
+    """A broker with its faults and its clock, on which the calls act."""
 
-    def __init__(self, server: BrokerServer, control: Control, runtime: MovableRuntime, config: BrokerConfig) -> None:
+    def __init__(self, server: BrokerServer, faults: Faults, runtime: MovableRuntime, config: BrokerConfig) -> None:
         self.server = server
-        self.control = control
+        self.faults = faults
         self.runtime = runtime
         self.config = config
         self._held_ports: list[HeldPort] = []
@@ -36,7 +36,7 @@ class ControlledBroker:
     async def call(self, name: str, arguments: Arguments) -> Any:
         """Raises CallError."""
         if name not in CALLS:
-            raise CallError(f"no call {name!r}; there are {', '.join(sorted(CALLS))}")
+            raise CallError(f"unknown call {name!r}; the calls are {', '.join(sorted(CALLS))}")
         function, known = CALLS[name]
         if unknown := sorted(arguments.keys() - known):
             raise CallError(f"{name} takes {', '.join(sorted(known)) or 'nothing'}, not {', '.join(unknown)}")
@@ -45,37 +45,39 @@ class ControlledBroker:
         except (BodyError, LocalProtocolError, CannotListen, ValueError) as error:
             raise CallError(str(error)) from None
 
-    async def go_down(self) -> None:
-        ports = await self.server.go_down()
+    async def close_ports(self) -> None:
+        """Stop listening, and hold the ports, so that no other process takes them."""
+        ports = await self.server.close_ports()
         for port in ports if not self._held_ports else ():
             try:
                 self._held_ports.append(HeldPort(self.config.host, port))
             except OSError:
-                pass  # somebody has it already, and `come_up` says so
+                pass  # another process has it already; `reopen_ports` reports that
 
-    async def come_up(self) -> None:
+    async def reopen_ports(self) -> None:
+        """Raises CannotListen."""
         try:
-            await self.server.come_up()
+            await self.server.reopen_ports()
         finally:
             for held in self._held_ports:
                 held.close()
             self._held_ports.clear()
 
     def advance(self, delta_ms: int, *, heartbeats: bool) -> None:
-        """Move the clock. With `heartbeats`, clients that are connected count as heard every 30 s of it."""
+        """Move the clock forward. With `heartbeats`, connected clients count as alive every 30 s of that time."""
         while heartbeats and delta_ms > _HEARTBEAT_MS:
             self.runtime.advance(_HEARTBEAT_MS)
-            self.server.hear_all(self.runtime.now_ms())
+            self.server.refresh_heartbeats(self.runtime.now_ms())
             delta_ms -= _HEARTBEAT_MS
         self.runtime.advance(delta_ms)
         if heartbeats:
-            self.server.hear_all(self.runtime.now_ms())
+            self.server.refresh_heartbeats(self.runtime.now_ms())
 
 
 def _codes(arguments: Arguments) -> tuple[int, ...]:
     codes = as_list(arguments.get("codes", []), "codes")
     if not all(isinstance(code, int | str) for code in codes):
-        raise BodyError("codes must be numbers or names of requests")
+        raise BodyError("codes must be request codes or their names")
     return tuple(code_of(code) for code in codes)
 
 
@@ -85,14 +87,14 @@ async def _status(broker: ControlledBroker, _: Arguments) -> Any:
         "lockMaxLiveTimeMs": broker.config.lock_max_live_time_ms,
         "nowMs": broker.runtime.now_ms(),
         "advancedMs": broker.runtime.advanced_ms,
-        "lastSerial": broker.control.last_serial,
-        "rttMs": broker.control.rtt_ms,
-        "errorsWaiting": sum(error.times for error in broker.control.errors),
+        "lastSerial": broker.faults.last_serial,
+        "rttMs": broker.faults.rtt_ms,
+        "errorsWaiting": sum(error.times for error in broker.faults.errors),
     }
 
 
 async def _requests(broker: ControlledBroker, arguments: Arguments) -> Any:
-    arrivals = broker.control.arrivals(take(arguments, "after", int, 0), _codes(arguments))
+    arrivals = broker.faults.arrivals(take(arguments, "after", int, 0), _codes(arguments))
     return [arrival.to_wire() for arrival in arrivals]
 
 
@@ -103,13 +105,13 @@ async def _push_error(broker: ControlledBroker, arguments: Arguments) -> Any:
     response_code = arguments.get("responseCode", int(ResponseCode.SYSTEM_ERROR))
     if isinstance(response_code, str):
         if response_code not in ResponseCode.__members__:
-            raise BodyError(f"no response is called {response_code!r}; names are RocketMQ's, as 'SYSTEM_BUSY'")
+            raise BodyError(f"unknown response {response_code!r}; use a name of RocketMQ, such as 'SYSTEM_BUSY'")
         response_code = int(ResponseCode[response_code])
     error = PushedError(codes, take({"responseCode": response_code}, "responseCode", int), times=times)
     error.remark = take(arguments, "remark", str, error.remark)
     error.drop_connection = take(arguments, "dropConnection", bool, False)
-    error.carry_out = take(arguments, "carryOut", bool, False)
-    broker.control.errors.append(error)
+    error.execute_first = take(arguments, "executeFirst", bool, False)
+    broker.faults.errors.append(error)
     return None
 
 
@@ -117,21 +119,21 @@ async def _set_rtt(broker: ControlledBroker, arguments: Arguments) -> Any:
     rtt_ms = take(arguments, "ms", int)
     if not 0 <= rtt_ms <= _RTT_MS_MAX:
         raise BodyError(f"ms must be 0 to {_RTT_MS_MAX}")
-    broker.control.rtt_ms = rtt_ms
+    broker.faults.rtt_ms = rtt_ms
 
 
 async def _down(broker: ControlledBroker, _: Arguments) -> Any:
-    await broker.go_down()
+    await broker.close_ports()
 
 
 async def _up(broker: ControlledBroker, _: Arguments) -> Any:
-    await broker.come_up()
+    await broker.reopen_ports()
 
 
 async def _advance(broker: ControlledBroker, arguments: Arguments) -> Any:
     seconds = arguments.get("seconds")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= ADVANCE_SECONDS_MAX:
-        raise BodyError(f"seconds must be a number from 0 to {ADVANCE_SECONDS_MAX}; time does not go back")
+        raise BodyError(f"seconds must be a number from 0 to {ADVANCE_SECONDS_MAX}")
     broker.advance(round(seconds * 1000), heartbeats=take(arguments, "heartbeats", bool, False))
     return broker.runtime.now_ms()
 
@@ -141,20 +143,20 @@ async def _create_topic(broker: ControlledBroker, arguments: Arguments) -> Any:
     if queues < 1:
         raise BodyError("queues must be at least 1")
     if broker.server.broker is None:
-        raise BodyError("a name server alone has no topics to make")
+        raise BodyError("a name server without a broker has no topics")
     broker.server.create_topic(take(arguments, "topic", str), queues)
 
 
 async def _locks(broker: ControlledBroker, arguments: Arguments) -> Any:
     if broker.server.broker is None:
-        raise BodyError("a name server alone has no locks")
+        raise BodyError("a name server without a broker has no locks")
     group = take(arguments, "group", str, "") or None
     return [row.to_wire() for row in broker.server.broker.locks.list(broker.runtime.now_ms(), group)]
 
 
 async def _reset(broker: ControlledBroker, _: Arguments) -> Any:
-    broker.control.reset()
-    await broker.come_up()
+    broker.faults.reset()
+    await broker.reopen_ports()
     return await _status(broker, {})
 
 
@@ -164,7 +166,7 @@ CALLS: Final[Mapping[str, tuple[_Call, frozenset[str]]]] = {
     "requests": (_requests, frozenset({"after", "codes"})),
     "push_error": (
         _push_error,
-        frozenset({"codes", "responseCode", "remark", "times", "dropConnection", "carryOut"}),
+        frozenset({"codes", "responseCode", "remark", "times", "dropConnection", "executeFirst"}),
     ),
     "set_rtt": (_set_rtt, frozenset({"ms"})),
     "down": (_down, frozenset()),

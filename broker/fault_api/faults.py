@@ -1,6 +1,6 @@
-"""What a test asks of its broker: what arrived, and how the next requests are to fail.
+"""Faults for tests: a record of the requests that arrived, and errors for the next ones.
 
-Nothing here is part of a broker that is not under control; `control_server` ties it to one.
+Only a broker with a control port uses this; `server.py` beside it connects the two.
 """
 
 from collections import deque
@@ -14,23 +14,23 @@ from lockstep.protocol.errors import HeaderError
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS
 from lockstep.protocol.headers.spec import spec_of
 
-__all__ = ["REQUESTS_KEPT_MAX", "Arrival", "Control", "PushedError", "code_of"]
+__all__ = ["REQUESTS_KEPT_MAX", "Arrival", "Faults", "PushedError", "code_of"]
 
 REQUESTS_KEPT_MAX: Final = 10_000
 _NAMES: Final[Mapping[int, str]] = {code.value: code.name for code in RequestCode}
 
 
 def code_of(wanted: int | str) -> int:
-    """41 and "LOCK_BATCH_MQ" are 41. Raises ValueError for a name that no request has."""
+    """The request code of 41 or "LOCK_BATCH_MQ". Raises ValueError for an unknown name."""
     if isinstance(wanted, int):
         return wanted
     if wanted in RequestCode.__members__:
         return int(RequestCode[wanted])
-    raise ValueError(f"no request is called {wanted!r}; names are those of RocketMQ's RequestCode, as 'PULL_MESSAGE'")
+    raise ValueError(f"unknown request {wanted!r}; use a name of RocketMQ's RequestCode, such as 'PULL_MESSAGE'")
 
 
 class Arrival(NamedTuple):
-    """One request as it came. `at_ms` is the broker's clock, which may be ahead of the wall's."""
+    """One request that arrived. `at_ms` is the time of the broker's clock, which tests move."""
 
     serial: int
     at_ms: int
@@ -40,10 +40,10 @@ class Arrival(NamedTuple):
     one_way: bool
     body_bytes: int
     ext_fields: Mapping[str, Any] | None
-    positional: list[Any] | None  # a MSGPACK header's values
+    positional: list[Any] | None  # the values of a MSGPACK header
 
     def to_wire(self) -> dict[str, Any]:
-        """`extFields` are what was sent; `header` is the same typed and by the names of ours, where it can be read."""
+        """As JSON: `extFields` as they were sent; `header` has typed values under Lockstep's names, if it is valid."""
         header_class = REQUEST_HEADERS.get(self.code)
         ext_fields = dict(self.ext_fields or {})
         header: dict[str, Any] = {}
@@ -55,7 +55,7 @@ class Arrival(NamedTuple):
             try:
                 values = spec.from_ext_fields(ext_fields)
             except HeaderError:
-                pass  # the handler has refused it too
+                pass  # the handler has refused the request too
             else:
                 header = {field.name: value for field, value in zip(spec.fields, values, strict=True)}
         return {
@@ -74,21 +74,21 @@ class Arrival(NamedTuple):
 
 @dataclass(slots=True)
 class PushedError:
-    """What the next `times` requests with one of `codes` are answered.
+    """The answer to the next `times` requests with one of `codes`.
 
-    `carry_out`: the request is handled first, and then its answer is replaced: the sender cannot know that it was.
+    `execute_first`: handle the request, and then replace its answer: the sender does not learn that it was handled.
     """
 
     codes: tuple[int, ...]
     response_code: int = ResponseCode.SYSTEM_ERROR
-    remark: str = "an error that the test asked for"
+    remark: str = "an error of the test"
     times: int = 1
     drop_connection: bool = False
-    carry_out: bool = False
+    execute_first: bool = False
 
 
-class Control:
-    """`rtt_ms`: how much later than they came requests are handled."""
+class Faults:
+    """`rtt_ms`: the delay from the arrival of a request to its handling."""
 
     def __init__(self) -> None:
         self.rtt_ms = 0
@@ -98,11 +98,11 @@ class Control:
 
     @property
     def last_serial(self) -> int:
-        """Of the latest request; those of a test are the ones after it."""
+        """The serial number of the latest request."""
         return self._serial
 
     def on_request(self, peer: str, command: RemotingCommand, now_ms: int) -> PushedError | None:
-        """Note a request. Returns the error that it is to be answered, when one waits for it."""
+        """Record a request. Returns the error that must answer it, if any."""
         self._serial += 1
         self._arrivals.append(
             Arrival(
@@ -126,20 +126,24 @@ class Control:
         return None
 
     def arrivals(self, after: int, codes: Iterable[int] = ()) -> list[Arrival]:
-        """Those after that serial, of these codes or of all, oldest first.
+        """Requests after serial number `after`, oldest first.
 
-        Raises ValueError when some of them have been forgotten: at most REQUESTS_KEPT_MAX are kept.
+        Args:
+            codes: Only requests with these codes; empty: all.
+
+        Raises:
+            ValueError: Some of them were dropped: at most REQUESTS_KEPT_MAX are kept.
         """
         wanted = frozenset(codes)
         if self._serial - after > len(self._arrivals):
             count = self._serial - after
-            text = f"{count} requests came after {after}, and only the last {REQUESTS_KEPT_MAX} are kept"
-            raise ValueError(f"{text}: ask sooner, for those after the last one that you have seen")
+            text = f"{count} requests came after {after}, but only the last {REQUESTS_KEPT_MAX} are kept"
+            raise ValueError(f"{text}: ask more often, with the serial number of the last request that you have seen")
         return [
             arrival for arrival in self._arrivals if arrival.serial > after and (not wanted or arrival.code in wanted)
         ]
 
     def reset(self) -> None:
-        """As at start, but for what arrived."""
+        """Remove all faults; the record of requests stays."""
         self.rtt_ms = 0
         self.errors.clear()

@@ -1,7 +1,7 @@
-"""The control port of a broker: JSON objects, one a line, answered in order; on the loopback alone.
+"""The control port of a broker, for tests: one JSON object a line, answered in order, on the loopback address only.
 
 `{"call": "advance", "seconds": 61}` is answered `{"ok": true, "result": ...}` or `{"ok": false, "error": "..."}`.
-What is no such line ends its connection.
+Any other line closes the connection.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.fault_api.calls import CallError, ControlledBroker
-from lockstep.broker.fault_api.faults import Control
+from lockstep.broker.fault_api.faults import Faults
 from lockstep.broker.server import BrokerServer, CannotListen
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
@@ -20,23 +20,26 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.manual_clock import MovableRuntime
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime
 
-__all__ = ["ControlServer", "ControlledGate", "make_controlled"]
+__all__ = ["ControlServer", "FaultInterceptor", "make_controlled"]
 
 _HOST: Final = "127.0.0.1"
 _LINE_BYTES_MAX: Final = 1024 * 1024
 
 
-class ControlledGate:
-    """Stands before the ports of a BrokerServer. `runtime` is the real one: a round trip lasts its time."""
+class FaultInterceptor:
+    """The Interceptor of a BrokerServer with faults.
 
-    def __init__(self, control: Control, runtime: Runtime) -> None:
-        self._control = control
+    `runtime` is the one whose clock tests do not move: a round trip takes real time.
+    """
+
+    def __init__(self, faults: Faults, runtime: Runtime) -> None:
+        self._faults = faults
         self._runtime = runtime
 
-    def guard(self, on_request: RequestHandler) -> RequestHandler:
-        def guarded(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
-            error = self._control.on_request(endpoint.address, command, endpoint.read_at_ms)
-            if error is None or error.carry_out:
+    def intercept(self, on_request: RequestHandler) -> RequestHandler:
+        def intercepted(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+            error = self._faults.on_request(endpoint.address, command, endpoint.read_at_ms)
+            if error is None or error.execute_first:
                 reply = on_request(endpoint, command)
             if error is None:
                 return reply
@@ -45,18 +48,18 @@ class ControlledGate:
                 return None
             return command.reply(error.response_code, remark=error.remark)
 
-        return guarded
+        return intercepted
 
-    def slow(self, factory: Callable[[], Endpoint]) -> ProtocolFactory:
-        return lambda: _SlowProtocol(factory(), self._control, self._runtime)
+    def delay(self, factory: Callable[[], Endpoint]) -> ProtocolFactory:
+        return lambda: _DelayedProtocol(factory(), self._faults, self._runtime)
 
 
-class _SlowProtocol(asyncio.Protocol):
-    """Hands on what arrives in its order, each piece `rtt_ms` after it came."""
+class _DelayedProtocol(asyncio.Protocol):
+    """Passes on arrived bytes in order, each piece `rtt_ms` after its arrival."""
 
-    def __init__(self, inner: Endpoint, control: Control, runtime: Runtime) -> None:
+    def __init__(self, inner: Endpoint, faults: Faults, runtime: Runtime) -> None:
         self._inner = inner
-        self._control = control
+        self._faults = faults
         self._runtime = runtime
         self._waiting: deque[bytes] = deque()
 
@@ -64,9 +67,9 @@ class _SlowProtocol(asyncio.Protocol):
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._control.rtt_ms or self._waiting:
+        if self._faults.rtt_ms or self._waiting:
             self._waiting.append(data)
-            self._runtime.call_later_ms(self._control.rtt_ms, self._deliver)
+            self._runtime.call_later_ms(self._faults.rtt_ms, self._deliver)
         else:
             self._inner.data_received(data)
 
@@ -75,7 +78,7 @@ class _SlowProtocol(asyncio.Protocol):
             self._inner.data_received(self._waiting.popleft())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        while self._waiting:  # what was sent before the end arrives before it
+        while self._waiting:  # bytes that were sent before the end arrive before it
             self._deliver()
         self._inner.connection_lost(exc)
 
@@ -174,9 +177,9 @@ class ControlServer:
 
 
 def make_controlled(
-    config: BrokerConfig, runtime: Runtime, log: EventLog, tell: Callable[[str], None] = lambda _: None
+    config: BrokerConfig, runtime: Runtime, log: EventLog, on_progress: Callable[[str], None] = lambda _: None
 ) -> tuple[BrokerServer, ControlServer]:
-    """A broker whose clock can be moved, and the server of its control port; start them in this order."""
-    control, movable = Control(), MovableRuntime(runtime)
-    server = BrokerServer(config, movable, log, ControlledGate(control, runtime), tell)
-    return server, ControlServer(ControlledBroker(server, control, movable, config), runtime)
+    """A broker with a movable clock, and the server of its control port. Start them in this order."""
+    faults, movable = Faults(), MovableRuntime(runtime)
+    server = BrokerServer(config, movable, log, FaultInterceptor(faults, runtime), on_progress)
+    return server, ControlServer(ControlledBroker(server, faults, movable, config), runtime)

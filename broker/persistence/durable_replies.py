@@ -167,4 +167,4 @@ def _break_lane(broker: Broker, command: RemotingCommand) -> None:
     if header_class is not None:
         header = command.decode_header(header_class)
         if header.lane_sequence is not None:
-            broker.lanes.failed((header.lane_id or "", header.topic, header.queue_id))
+            broker.send_sequences.failed((header.lane_id or "", header.topic, header.queue_id))

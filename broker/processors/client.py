@@ -55,8 +55,8 @@ def _heartbeat_steps(
         broker.producers.register(producer.group_name, connection, channel)
         if number % _PRODUCERS_A_STEP == 0:
             yield None
-    if changed and broker.when_told is not None:
-        yield broker.when_told
+    if changed and broker.topics_registered is not None:
+        yield broker.topics_registered
     for number, group in enumerate(changed, 1):
         yield from broker.notices(group)
         if number % _GROUPS_A_STEP == 0:

@@ -63,7 +63,7 @@ def send_message(
     try:
         if header.lane_sequence is not None:
             lane_key = (header.lane_id or "", header.topic, header.queue_id)
-            refusal = broker.lanes.refusal(
+            refusal = broker.send_sequences.refusal(
                 lane_key, header.lane_generation or 0, header.lane_sequence, connection, now_ms
             )
             if refusal is not None:
@@ -77,7 +77,7 @@ def send_message(
     except StoreFull as why:
         return _refuse(broker, connection, command, header, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
     if lane_key is not None:
-        broker.lanes.stored(lane_key)
+        broker.send_sequences.stored(lane_key)
     return command.reply(_SUCCESS, response)
 
 

@@ -1,6 +1,6 @@
-"""The broker without its sockets: every table it keeps, and what ties them together.
+"""The broker without its sockets: all of its tables, and what connects them.
 
-Handlers in `processors` act on a Broker; the shell in `server` gives it connections and the time.
+Handlers in `processors` act on a Broker. The shell in `server` passes connections and the time.
 """
 
 import random
@@ -19,7 +19,7 @@ from lockstep.broker.state.limits import LimitLog
 from lockstep.broker.state.locks import RebalanceLockManager
 from lockstep.broker.state.members import ConsumerManager, Departure, ProducerManager
 from lockstep.broker.state.offsets import ConsumerOffsetManager
-from lockstep.broker.state.send_sequences import SendLanes
+from lockstep.broker.state.send_sequences import SendSequences
 from lockstep.broker.state.sliced_work import SlicedWork, Steps, Wait
 from lockstep.broker.state.stats import BrokerStats
 from lockstep.broker.state.topics import TopicConfigManager
@@ -41,16 +41,16 @@ __all__ = ["Broker", "host_bytes"]
 
 _READ_WRITE = int(Permission.READ | Permission.WRITE)
 _LOOPBACK = bytes((127, 0, 0, 1))
-_DELIVERED_AT_ONCE_MAX = 500  # a few milliseconds of work, then others have their turn
+_DELIVERED_AT_ONCE_MAX = 500  # a few milliseconds of work
 _STORE_FULL_WAIT_MS = 1000
-_LOCKS_FORGOTTEN_MAX = 5000  # in one scan, a few milliseconds of work
+_LOCKS_EXPIRED_MAX = 5000  # in one scan, a few milliseconds of work
 _PRODUCERS_A_STEP = 256
 _NOTICES_A_STEP = 32
-COMMIT_LOG_OFFSET_DIGITS = 16  # the end of an offset message id; what stands before is the same for every message
+COMMIT_LOG_OFFSET_DIGITS = 16  # at the end of an offset message id; the rest is the same for every message
 
 
 def host_bytes(host: str) -> bytes:
-    """Address bytes, 4 or 16; a host that is a name stands as 127.0.0.1: message ids have room for nothing else."""
+    """The 4 or 16 address bytes of a host. A host name becomes 127.0.0.1: a message id can only hold an address."""
     try:
         return pack_host(host)
     except ValueError:
@@ -58,13 +58,17 @@ def host_bytes(host: str) -> bytes:
 
 
 def _not_yet(topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
-    """What is stored cannot be read yet."""
+    """A message was stored, but cannot be read before it is synced."""
 
 
 class Broker:
-    """`evicted_ahead_count`: messages that left the store before a known group had consumed them.
+    """State of one broker.
 
-    `message_id_prefix`: an offset message id up to the commit log offset, which ends it as 16 hex digits.
+    `evicted_ahead_count`: messages that the store dropped before a group with committed offsets consumed them.
+    `message_id_prefix`: an offset message id without its last 16 hex digits, the commit log offset.
+    `on_topics_changed`: called with topics that are new or changed; Registration sets it.
+    `topics_registered`: waits until name servers know all topics; Registration sets it for remote name servers.
+    `on_stored`: called with topic, queue id, queue offset and tag hash when a message can be read.
     """
 
     def __init__(
@@ -72,19 +76,27 @@ class Broker:
         config: BrokerConfig,
         rng: random.Random,
         log: EventLog,
-        on_topics_changed: Callable[[Sequence[TopicConfig]], None],
         started_ms: int = 0,
         storage: Storage | None = None,
-        tell: Callable[[str], None] = lambda _: None,
+        on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """
+        Args:
+            started_ms: Epoch ms.
+            storage: Needed when `config.data_dir` is set.
+            on_progress: Called with a line of text when recovery takes long.
+
+        Raises:
+            StoreUnusable: `config.data_dir` cannot be opened.
+        """
         self.config = config
-        self._tell_topics_changed = on_topics_changed
+        self.on_topics_changed: Callable[[Sequence[TopicConfig]], None] = lambda _: None
         self.rng = rng
         self.log = log
         self.limits = LimitLog(log)
         met = self.limits.met
         self.work = SlicedWork()
-        self.when_told: Wait | None = None  # for what is to happen when name servers know all topics
+        self.topics_registered: Wait | None = None
         self.locks = RebalanceLockManager(
             config.lock_max_live_time_ms, config.lock_entries_max, config.lock_entries_per_group_max
         )
@@ -92,26 +104,10 @@ class Broker:
         self.consumers = ConsumerManager()
         self.filters = ConsumerFilterManager(log, config.filter_characters_max, partial(met, "filter_characters_max"))
         self.producers = ProducerManager()
-        self.lanes = SendLanes(config.send_lanes_max)
+        self.send_sequences = SendSequences(config.send_lanes_max)
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
-        self.topics = TopicConfigManager(
-            cluster=config.cluster,
-            broker_name=config.broker_name,
-            auto_create=config.auto_create_topics,
-            default_queue_nums=config.default_topic_queue_nums,
-            trace_topic=config.trace_topic if config.trace_topic_enable else None,
-            topics_max=config.topics_max,
-            on_full=met,
-            on_change=self._on_topics_changed,
-        )
-        self.groups = SubscriptionGroupManager(
-            auto_create=config.auto_create_groups,
-            groups_max=config.groups_max,
-            on_full=met,
-            retry_queue_nums=config.retry_queue_nums,
-            retry_max_times=config.retry_max_times,
-            on_change=self._on_groups_changed,
-        )
+        self.topics = TopicConfigManager(config, met, self._on_topics_changed)
+        self.groups = SubscriptionGroupManager(config, met, self._on_groups_changed)
         self.kept: KeptStore | None = None
         self.on_stored = self.hold.on_arrival
         self.store = self._new_store(storage)
@@ -126,23 +122,25 @@ class Broker:
         self._born_hosts: dict[Connection, tuple[bytes, int]] = {}
         self.set_port(config.port)
         if config.data_dir:
-            self._open_kept(tell, started_ms)
+            self._open_kept(on_progress, started_ms)
 
-    def _open_kept(self, tell: Callable[[str], None], now_ms: int) -> None:
+    def _open_kept(self, on_progress: Callable[[str], None], now_ms: int) -> None:
         from lockstep.broker.persistence.durable_store import BrokerTables, FileStore, KeptStore
 
         assert isinstance(self.store, FileStore)
         tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays)
-        kept = KeptStore(self.config, self.store, tables, self.halves, self.hold, self.log, tell)
+        kept = KeptStore(self.config, self.store, tables, self.halves, self.hold, self.log, on_progress)
         kept.open(now_ms)
         self.kept = kept  # from now on every change is written
         if self.config.flush_sync:
-            self.on_stored = _not_yet  # the store says when it can be read
+            self.on_stored = _not_yet  # group commit notifies held pulls instead
 
     def _new_store(self, storage: Storage | None) -> MessageStore:
         config, host = self.config, host_bytes(self.config.advertised_host)
         if config.data_dir:
-            from lockstep.broker.persistence.durable_store import new_file_store  # no broker in memory needs it
+            from lockstep.broker.persistence.durable_store import (
+                new_file_store,  # imported here: a broker in memory does not need it
+            )
 
             assert storage is not None, "a store in files needs a disk"
             return new_file_store(config, storage, host, self.on_trim, self.log)
@@ -159,29 +157,29 @@ class Broker:
     def _on_topics_changed(self, changed: Sequence[TopicConfig]) -> None:
         if self.kept is not None:
             self.kept.tables.topics.changed()
-        self._tell_topics_changed(changed)
+        self.on_topics_changed(changed)
 
     def _on_groups_changed(self) -> None:
         if self.kept is not None:
             self.kept.tables.groups.changed()
 
-    def hear_all(self, now_ms: int) -> None:
-        """As if every client had sent a heartbeat."""
+    def refresh_heartbeats(self, now_ms: int) -> None:
+        """Treat every registered client as if it had just sent a heartbeat."""
         members = [group.channels for group in self.consumers.groups.values()]
         for channels in (*members, *self.producers.groups.values()):
             for channel in channels.values():
                 channel.last_update_ms = now_ms
 
     def change_config(self, config: BrokerConfig, now_ms: int) -> None:
-        """Settings that were changed at run time; of the others only their new names would be seen (code 25)."""
+        """Use a config in which settings with `live=True` differ (code 25)."""
         permission_changed = config.broker_permission != self.config.broker_permission
         self.config = config
         self.config_version = DataVersion(self.config_version.counter + 1, now_ms)
         if permission_changed:
-            self.topics.tell_again(now_ms)
+            self.topics.register_all(now_ms)
 
-    def as_told(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
-        """Topics as name servers are told of them: a broker that is closed to some says so of each."""
+    def as_registered(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
+        """Topics as they are registered: a broker without read or write permission gives its own to each topic."""
         permission = self.config.broker_permission
         if permission & _READ_WRITE == _READ_WRITE:
             return topics
@@ -193,7 +191,7 @@ class Broker:
         return f"{self.config.advertised_host}:{self.store.store_port}"
 
     def set_port(self, port: int) -> None:
-        """The port that clients reach us at, when another was got than asked for; before the first message."""
+        """Set the port that clients connect to, before the first message is stored; with port 0 the system chose it."""
         self.store.store_port = port
         start_of_log = encode_offset_message_id(self.store.store_host, port, 0)
         self.message_id_prefix = start_of_log[:-COMMIT_LOG_OFFSET_DIGITS]
@@ -201,20 +199,20 @@ class Broker:
     # Messages -------------------------------------------------------------------------------------------------
 
     def put(self, record: Record) -> AppendResult:
-        """Store one message, and wake who waits for it. Raises StoreFull."""
+        """Store one message and notify held pulls. Raises StoreFull."""
         stored = self.store.append(record)
         self.on_stored(record.topic, record.queue_id, stored.queue_offset, record.tags_code)
         return stored
 
     def put_all(self, records: Sequence[Record]) -> list[AppendResult]:
-        """As `put`; all of these or none. Raises StoreFull."""
+        """Store all of these messages or none. Raises StoreFull."""
         stored = self.store.append_all(records)
         for record, result in zip(records, stored, strict=True):
             self.on_stored(record.topic, record.queue_id, result.queue_offset, record.tags_code)
         return stored
 
     def deliver_delayed(self, now_ms: int) -> None:
-        """Move messages that are due to their topics, a bounded number; `delays.next_due_ms` says when to come back."""
+        """Move due messages to their topics, a bounded number. `delays.next_due_ms` is the time of the next call."""
         try:
             for record in self.delays.due(now_ms, _DELIVERED_AT_ONCE_MAX):
                 self.put(record)
@@ -225,7 +223,7 @@ class Broker:
     # Connections ---------------------------------------------------------------------------------------------
 
     def born_host(self, connection: Connection) -> tuple[bytes, int]:
-        """Address bytes and port of a peer, as they go into its messages."""
+        """Address bytes and port of a peer, as they are stored in its messages."""
         born = self._born_hosts.get(connection)
         if born is None:
             host, _, port = connection.address.rpartition(":")
@@ -233,10 +231,10 @@ class Broker:
         return born
 
     def on_closed(self, connection: Connection) -> None:
-        """A connection has gone: its members leave their groups, the others are told. Locks and offsets stay."""
+        """A connection closed: its members leave their groups, and the others are notified. Locks and offsets stay."""
         self._born_hosts.pop(connection, None)
         self.hold.on_closed(connection)
-        self.work.start(connection, self._leave(connection))  # behind heartbeats of it that are still worked on
+        self.work.start(connection, self._leave(connection))  # after its heartbeats that are still in work
 
     def _leave(self, connection: Connection) -> Steps:
         for departure in self.consumers.on_closed(connection):
@@ -251,7 +249,7 @@ class Broker:
         yield from self.notices(departure.consumer_group)
 
     def notices(self, consumer_group: str) -> Steps:
-        """Tell every member of a group, a new one included, that members or subscriptions changed (wire.md 9.2)."""
+        """Notify all members of a group, also a new one, that members or subscriptions changed (wire.md 9.2)."""
         group = self.groups.get(consumer_group)
         if not self.config.notify_consumer_ids_changed or (group and not group.notify_consumer_ids_changed_enable):
             return
@@ -264,14 +262,14 @@ class Broker:
     # Timers --------------------------------------------------------------------------------------------------
 
     def sample(self, now_ms: int) -> None:
-        """Every 10 s: the windows of the statistics."""
+        """Called every 10 s: sample the statistics."""
         self.work.start(self.stats, self.stats.sample(now_ms))
 
     def scan(self, now_ms: int) -> None:
-        """Every 10 s: close what has not sent a heartbeat for 120 s, forget idle lanes and old filters.
+        """Called every 10 s: close connections without a heartbeat for 120 s; expire locks, sequences and filters.
 
-        RocketMQ usually tells the peers of such a client nothing, by the order in which its threads happen to run;
-        we tell them, so that they need not wait for their own rebalance (wire.md 9.3).
+        The other members are notified at once. RocketMQ usually does not notify them, because of the order in which
+        its threads run, and they wait for their next rebalance (wire.md 9.3).
         """
         timeout_ms = self.config.channel_expired_timeout_ms
         late = self.consumers.expired(now_ms, timeout_ms) + self.producers.expired(now_ms, timeout_ms)
@@ -279,16 +277,16 @@ class Broker:
             self.log.warning("heartbeat_expired", peer=connection.address, timeout_ms=timeout_ms)
             connection.abort(f"no heartbeat for {timeout_ms} ms")
             self.on_closed(connection)
-        self.locks.expire(now_ms, _LOCKS_FORGOTTEN_MAX)
-        self.lanes.expire(now_ms)
+        self.locks.expire(now_ms, _LOCKS_EXPIRED_MAX)
+        self.send_sequences.expire(now_ms)
         self.filters.expire(self.consumers.groups, now_ms)
 
-    # Messages that had to go ---------------------------------------------------------------------------------
+    # Dropped messages ---------------------------------------------------------------------------------------
 
     def on_trim(self, topic: str, queue_id: int, min_before: int, min_now: int) -> None:
-        """The oldest messages of a queue are gone."""
+        """The store dropped the oldest messages of a queue: those from offset `min_before` to `min_now`."""
         if topic == SCHEDULE_TOPIC:
-            self._on_evict_delayed(queue_id + 1, min_before, min_now)
+            self._on_delayed_dropped(queue_id + 1, min_before, min_now)
         for consumer_group, committed in self.offsets.committed_below(topic, queue_id, min_now):
             unread_count = min_now - max(committed, min_before)
             self.evicted_ahead_count += unread_count
@@ -308,7 +306,7 @@ class Broker:
     def _limit(self) -> str:
         return "memory limit" if self.kept is None else "retention"
 
-    def _on_evict_delayed(self, level: int, min_before: int, min_now: int) -> None:
+    def _on_delayed_dropped(self, level: int, min_before: int, min_now: int) -> None:
         lost_count = min_now - max(self.delays.offsets.get(level, 0), min_before)
         if lost_count > 0:
             self.evicted_ahead_count += lost_count

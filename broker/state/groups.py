@@ -1,10 +1,11 @@
-"""The consumer groups that a broker has a configuration of: built in, made by an administrator or by use.
+"""The configurations of consumer groups: built in, created by an administrator, or created at the first use.
 
-A group whose first consumer shows up gets the defaults, when `autoCreateSubscriptionGroup` is on (wire.md 8.4).
+A new group gets the defaults when its first consumer appears, if `autoCreateSubscriptionGroup` is on (wire.md 8.4).
 """
 
 from collections.abc import Callable, Iterable
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.protocol.bodies.broker import DataVersion
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS, SubscriptionGroupConfig, is_system_group
 from lockstep.protocol.errors import LocalProtocolError
@@ -14,26 +15,26 @@ __all__ = ["SubscriptionGroupManager"]
 
 
 class SubscriptionGroupManager:
-    """`retry_queue_nums` and `retry_max_times` are those of groups made by use; `on_change` comes after a change.
-
-    `on_full` hears when one more than `groups_max` was asked for: of the setting, its value and the time.
-    """
+    """The table of groups, at most `groups_max`."""
 
     def __init__(
         self,
-        *,
-        auto_create: bool,
-        retry_queue_nums: int,
-        retry_max_times: int,
-        groups_max: int,
+        config: BrokerConfig,
         on_full: Callable[[str, int, int], None],
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._groups_max = groups_max
+        """
+        Args:
+            on_full: Called with "groups_max", its value and epoch ms when a group is refused.
+            on_change: Called after each change.
+        """
+        self._groups_max = config.groups_max
         self._on_full = on_full
         self._on_change = on_change
-        self._auto_create = auto_create
-        self._model = SubscriptionGroupConfig("", retry_queue_nums=retry_queue_nums, retry_max_times=retry_max_times)
+        self._auto_create = config.auto_create_groups
+        self._model = SubscriptionGroupConfig(
+            "", retry_queue_nums=config.retry_queue_nums, retry_max_times=config.retry_max_times
+        )
         self._table = {group: SubscriptionGroupConfig(group) for group in BUILT_IN_GROUPS}
         self._version = DataVersion(0, 0)
 
@@ -43,11 +44,11 @@ class SubscriptionGroupManager:
 
     @property
     def groups(self) -> Iterable[SubscriptionGroupConfig]:
-        """Built-in ones first, then in the order in which they came."""
+        """Built-in groups first, then the others in the order of their creation."""
         return self._table.values()
 
     def restore(self, groups: Iterable[SubscriptionGroupConfig], data_version: DataVersion) -> None:
-        """What an earlier life of the broker had; built-in groups that it did not have stay."""
+        """Load the groups of an earlier run; built-in groups that it did not have stay."""
         self._table.update({config.group_name: config for config in groups})
         self._version = data_version
 
@@ -55,7 +56,7 @@ class SubscriptionGroupManager:
         return self._table.get(consumer_group)
 
     def find(self, consumer_group: str, now_ms: int) -> SubscriptionGroupConfig | None:
-        """The configuration of a group that somebody uses; None when there is none and it is not made by use."""
+        """The configuration of a group in use, created if allowed; None when it may not be created."""
         config = self._table.get(consumer_group)
         if config is not None:
             return config
@@ -65,37 +66,37 @@ class SubscriptionGroupManager:
             check_group(consumer_group)
         except LocalProtocolError:
             return None
-        if not self.has_room(consumer_group, now_ms):
+        if not self.has_capacity(consumer_group, now_ms):
             return None
         config = self._model._replace(group_name=consumer_group)
         self.put(config, now_ms)
         return config
 
     def why_absent(self, consumer_group: str) -> str:
-        """For a remark, when `find` gave None."""
+        """The reason, as a remark, why `find` returned None."""
         try:
             check_group(consumer_group)
         except LocalProtocolError as error:
             return str(error)
         if len(self._table) >= self._groups_max:
-            return f"no group more is made: the broker's setting groups_max is {self._groups_max}"
-        return f"consumer group {consumer_group!r} does not exist here, and groups are not made by use"
+            return f"no more groups: the broker's setting groups_max is {self._groups_max}"
+        return f"consumer group {consumer_group!r} does not exist, and groups are not created by use here"
 
-    def has_room(self, consumer_group: str, now_ms: int) -> bool:
-        """Whether a group is known, or one more may be made."""
+    def has_capacity(self, consumer_group: str, now_ms: int) -> bool:
+        """Whether a group exists or one more may be created."""
         if consumer_group in self._table or len(self._table) < self._groups_max:
             return True
         self._on_full("groups_max", self._groups_max, now_ms)
         return False
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
-        """Make or change a group. The version moves even when nothing changed, as in RocketMQ."""
+        """Create or change a group. The data version rises even when nothing changed, as in RocketMQ."""
         self._table[config.group_name] = config
         self._version = DataVersion(self._version.counter + 1, now_ms)
         self._on_change()
 
     def delete(self, consumer_group: str, now_ms: int) -> bool:
-        """False when there was no such group."""
+        """Returns whether the group existed."""
         if self._table.pop(consumer_group, None) is None:
             return False
         self._version = DataVersion(self._version.counter + 1, now_ms)

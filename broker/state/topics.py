@@ -1,8 +1,9 @@
-"""The topics of one broker: which exist, how many queues they have, who may make them (wire.md 4.7, 8.4, 10.4)."""
+"""The topics of a broker: their queues and permissions, and who may create them (wire.md 4.7, 8.4, 10.4)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.codes import Permission
 from lockstep.protocol.errors import LocalProtocolError
@@ -20,7 +21,7 @@ from lockstep.protocol.names import (
 
 __all__ = ["QUEUE_NUMS_MAX", "TopicConfigManager"]
 
-QUEUE_NUMS_MAX: Final = 16_384  # ours: routes list every queue, so a typing error must not make a billion
+QUEUE_NUMS_MAX: Final = 16_384  # our limit: a route lists every queue, so a typing error must not create a billion
 _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
 _INHERIT: Final = int(Permission.INHERIT)
 _CLUSTER_QUEUE_NUMS: Final = 16
@@ -29,37 +30,36 @@ _BENCHMARK_QUEUE_NUMS: Final = 1024
 
 
 class TopicConfigManager:
-    """`on_change` is called after every change with the topics that are new or other, when the new version stands: name
-    servers must hear of it.
+    """The table of topics, with the built-in ones from the start.
 
-    With `topics_max` topics nobody makes another; groups get their retry and dead letter topics all the same.
-    `on_full` hears of it: of the setting, its value and the time.
+    At most `topics_max` topics are created by sends and administrators. Retry and dead letter topics of groups are
+    created above that limit too.
     """
 
     def __init__(
         self,
-        *,
-        cluster: str,
-        broker_name: str,
-        auto_create: bool,
-        default_queue_nums: int,
-        trace_topic: str | None = None,
-        topics_max: int,
+        config: BrokerConfig,
         on_full: Callable[[str, int, int], None],
         on_change: Callable[[Sequence[TopicConfig]], None],
     ) -> None:
-        self._topics_max = topics_max
+        """
+        Args:
+            on_full: Called with "topics_max", its value and epoch ms when a topic is refused.
+            on_change: Called after each change, when the data version has changed too, with the topics that are new
+                or changed. Name servers must be notified of them.
+        """
+        self._topics_max = config.topics_max
         self._on_full = on_full
         self._on_change = on_change
-        self._table: dict[str, TopicConfig] = {}
         self._version = DataVersion(0, 0)
         self.deletions = 0
-        traces = [] if trace_topic is None else [trace_topic]
+        cluster, broker_name = config.cluster, config.broker_name
+        traces = [config.trace_topic] if config.trace_topic_enable else []
         self._own = frozenset({cluster, broker_name, reply_topic(cluster), *traces})
         full = _READ_WRITE | _INHERIT
         built_in = [
             ("SELF_TEST_TOPIC", 1, _READ_WRITE),
-            *([(DEFAULT_TOPIC, default_queue_nums, full)] if auto_create else ()),
+            *([(DEFAULT_TOPIC, config.default_topic_queue_nums, full)] if config.auto_create_topics else ()),
             ("BenchmarkTest", _BENCHMARK_QUEUE_NUMS, _READ_WRITE),
             (cluster, _CLUSTER_QUEUE_NUMS, full),
             (broker_name, 1, full),
@@ -68,23 +68,22 @@ class TopicConfigManager:
             (reply_topic(cluster), 1, _READ_WRITE),
             *[(topic, 1, _READ_WRITE) for topic in traces],
         ]
-        for topic, queue_nums, perm in built_in:
-            self._table[topic] = TopicConfig(topic, queue_nums, queue_nums, perm)
+        self._table = {topic: TopicConfig(topic, nums, nums, perm) for topic, nums, perm in built_in}
 
     def restore(self, topics: Iterable[TopicConfig], data_version: DataVersion) -> None:
-        """What an earlier life of the broker had; built-in topics that it did not have stay.
+        """Load the topics of an earlier run; built-in topics that it did not have stay.
 
-        The topic of transactions' marks has a queue but is no topic that is listed or routed (wire.md 11).
+        The topic of transaction marks has a queue, but is neither listed nor routed (wire.md 11).
         """
         self._table.update({config.topic_name: config for config in topics if config.topic_name != OP_HALF_TOPIC})
         self._version = data_version
 
     def is_system(self, topic: str) -> bool:
-        """Of RocketMQ, of this broker or of its cluster: nobody may change or delete it."""
+        """Whether a topic belongs to RocketMQ, to this broker or to its cluster. It cannot be changed or deleted."""
         return topic in self._own or is_system_topic(topic)
 
     def system_topics(self) -> tuple[str, ...]:
-        """Those of `is_system` that may be listed: RocketMQ's, whether they are there or not, and our own."""
+        """All system topics: RocketMQ's, whether they exist or not, and those of this broker."""
         return tuple(sorted(SYSTEM_TOPICS | self._own))
 
     @property
@@ -107,7 +106,7 @@ class TopicConfigManager:
         return True
 
     def set_ordered(self, topics: Iterable[str], now_ms: int) -> None:
-        """A name server has an order configuration of these. Those that are not here do not matter (wire.md 2.7)."""
+        """Mark topics for which a name server has an order configuration; unknown topics are ignored (wire.md 2.7)."""
         known = [config for topic in topics if (config := self._table.get(topic)) is not None and not config.order]
         if known:
             ordered = [config._replace(order=True) for config in known]
@@ -115,49 +114,49 @@ class TopicConfigManager:
             self._changed(ordered, now_ms)
 
     def check_put(self, config: TopicConfig, now_ms: int) -> None:
-        """May an administrator make or change this topic? Raises LocalProtocolError that says why not."""
+        """Check that an administrator may create or change this topic. Raises LocalProtocolError with the reason."""
         self.check_name(config.topic_name)
-        self._check_room(config.topic_name, now_ms)
+        self._check_capacity(config.topic_name, now_ms)
         for what, queue_nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
             if not 0 <= queue_nums <= QUEUE_NUMS_MAX:
                 raise LocalProtocolError(f"{what} queues must number 0 to {QUEUE_NUMS_MAX}, not {queue_nums}")
         if config.perm & ~(_READ_WRITE | _INHERIT):
-            raise LocalProtocolError(f"perm is made of 4 (read), 2 (write) and 1 (inherit); {config.perm} is not")
+            raise LocalProtocolError(f"perm must be a sum of 4 (read), 2 (write) and 1 (inherit), not {config.perm}")
 
     def check_name(self, topic: str) -> None:
-        """May an administrator touch a topic of this name? Raises LocalProtocolError that says why not."""
+        """Check that an administrator may change a topic of this name. Raises LocalProtocolError with the reason."""
         check_topic(topic)
         if self.is_system(topic):
             raise LocalProtocolError(f"topic {topic!r} is the broker's own")
 
     def delete(self, topic: str, now_ms: int) -> bool:
-        """False when there was no such topic. Name servers keep its route until they are told (wire.md 2.7)."""
+        """Returns whether the topic existed. Name servers keep its route until it is deleted there (wire.md 2.7)."""
         if self._table.pop(topic, None) is None:
             return False
         self.deletions += 1
         self._changed((), now_ms)
         return True
 
-    def tell_again(self, now_ms: int) -> None:
-        """Name servers are to read the table anew."""
+    def register_all(self, now_ms: int) -> None:
+        """Raise the data version, so that name servers read the whole table again."""
         self._changed(tuple(self._table.values()), now_ms)
 
     def _changed(self, topics: Sequence[TopicConfig], now_ms: int) -> None:
         self._version = DataVersion(self._version.counter + 1, now_ms)
         self._on_change(topics)
 
-    def _check_room(self, topic: str, now_ms: int) -> None:
-        """Raises LocalProtocolError for one topic more than there may be."""
+    def _check_capacity(self, topic: str, now_ms: int) -> None:
+        """Raises LocalProtocolError when a new topic would exceed `topics_max`."""
         if topic not in self._table and len(self._table) >= self._topics_max:
             self._on_full("topics_max", self._topics_max, now_ms)
-            raise LocalProtocolError(f"no topic more is made: the broker's setting topics_max is {self._topics_max}")
+            raise LocalProtocolError(f"no more topics: the broker's setting topics_max is {self._topics_max}")
 
     def create_by_send(
         self, topic: str, default_topic: str, client_queue_nums: int, retry_queue_nums: int, now_ms: int
     ) -> TopicConfig | None:
-        """The topic that a send to an unknown name makes, or None when it may not make one (wire.md 4.7, step 4).
+        """Create the topic of a send to an unknown name; None when a send may not create it (wire.md 4.7, step 4).
 
-        Raises LocalProtocolError when there are as many as there may be.
+        Raises LocalProtocolError when `topics_max` is reached.
         """
         model = self._table.get(default_topic)
         if model is not None and model.perm & _INHERIT:
@@ -167,7 +166,7 @@ class TopicConfigManager:
             config = TopicConfig(topic, retry_queue_nums, retry_queue_nums, _READ_WRITE)
         else:
             return None
-        self._check_room(topic, now_ms)
+        self._check_capacity(topic, now_ms)
         self.put(config, now_ms)
         return config
 
@@ -175,7 +174,7 @@ class TopicConfigManager:
         return self._ensure(retry_topic(consumer_group), queue_nums, now_ms)
 
     def ensure_system_topic(self, topic: str, now_ms: int) -> TopicConfig:
-        """One of RocketMQ's that is made when it is needed first."""
+        """Create a topic of RocketMQ at its first use."""
         return self._ensure(topic, 1, now_ms)
 
     def ensure_dead_letter_topic(self, consumer_group: str, now_ms: int) -> TopicConfig:

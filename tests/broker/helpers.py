@@ -124,7 +124,8 @@ class Peer:
         self.topic_changes = 0
         self.log = RecordingLog()
         config = replace(BrokerConfig(), **settings)
-        self.broker = broker or Broker(config, random.Random(7), self.log, self._on_topics_changed, NOW_MS)
+        self.broker = broker or Broker(config, random.Random(7), self.log, NOW_MS)
+        self.broker.on_topics_changed = self._on_topics_changed
         self.connection = connection or FakeConnection()
         self.now_ms = NOW_MS
 

@@ -121,7 +121,7 @@ class Kept:
         self.disk = disk
         config = BrokerConfig(data_dir=str(folder), flush_sync=flush_sync, **{**SMALL, **settings})
         runtime = AsyncioRuntime(seed=1)
-        self.broker = Broker(config, random.Random(1), self.log, lambda topics: None, NOW_MS, disk)
+        self.broker = Broker(config, random.Random(1), self.log, NOW_MS, disk)
         assert self.broker.kept is not None
         self.visible = 0
         self.keeping = Keeping(runtime, self.broker, self.broker.kept, self._on_visible)

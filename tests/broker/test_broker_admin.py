@@ -141,17 +141,17 @@ def test_a_setting_that_cannot_be_changes_nothing(peer: Peer, body: bytes) -> No
     assert "settings_ignored" in peer.log.names()
 
 
-def as_told(peer: Peer) -> Sequence[TopicConfig]:
-    return peer.broker.as_told(tuple(peer.broker.topics.topics))
+def registered(peer: Peer) -> Sequence[TopicConfig]:
+    return peer.broker.as_registered(tuple(peer.broker.topics.topics))
 
 
 def test_a_broker_that_is_closed_to_writers_says_so_of_every_topic(peer: Peer) -> None:
     """Name servers hear of it at once, and again when it is open."""
     peer.answer(R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader("T", "TBW102", 2, 2, 6))
     peer.answer(R.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
-    assert {config.perm for config in as_told(peer)} == {4}
+    assert {config.perm for config in registered(peer)} == {4}
     peer.answer(R.UPDATE_BROKER_CONFIG, None, b"brokerPermission=6")
-    assert {config.topic_name: config.perm for config in peer.broker.as_told(tuple(peer.broker.topics.topics))}[
+    assert {config.topic_name: config.perm for config in peer.broker.as_registered(tuple(peer.broker.topics.topics))}[
         "TBW102"
     ] == 7
     assert (peer.topic_changes, peer.broker.topics.data_version.counter) == (3, 3)

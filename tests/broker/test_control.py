@@ -9,8 +9,8 @@ import pytest
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.fault_api.calls import CallError, ControlledBroker
-from lockstep.broker.fault_api.faults import REQUESTS_KEPT_MAX, Control, PushedError, code_of
-from lockstep.broker.fault_api.server import ControlledGate
+from lockstep.broker.fault_api.faults import REQUESTS_KEPT_MAX, Faults, PushedError, code_of
+from lockstep.broker.fault_api.server import FaultInterceptor
 from lockstep.broker.server import BrokerServer
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
@@ -37,22 +37,22 @@ WAITING = 6  # subscription in the request, may be suspended
 
 def test_errors_are_given_in_order_to_the_requests_they_are_for() -> None:
     """The first that names the request's code, as often as it says; others pass."""
-    control = Control()
+    faults = Faults()
     first, second = PushedError((10, 310), times=2), PushedError((310,))
-    control.errors += [first, second]
+    faults.errors += [first, second]
     codes = [34, 310, 10, 10, 310, 310]
-    given = [control.on_request("peer", RemotingCommand(code), 1) for code in codes]
+    given = [faults.on_request("peer", RemotingCommand(code), 1) for code in codes]
     assert given == [None, first, first, None, second, None]
-    assert control.errors == []
+    assert faults.errors == []
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_requests_are_told_by_the_names_of_their_fields(encoding: SerializeType) -> None:
     """Whatever the encoding: as on the wire, and typed under names of ours."""
-    control = Control()
+    faults = Faults()
     command = RemotingCommand(R.SEND_MESSAGE_V2, send_header("T", queue_id=3), b"12345", serialize_type=encoding)
-    control.on_request("1.2.3.4:5", over_the_wire(command), 99)
-    (arrival,) = control.arrivals(0)
+    faults.on_request("1.2.3.4:5", over_the_wire(command), 99)
+    (arrival,) = faults.arrivals(0)
     told = json.loads(json.dumps(arrival.to_wire()))
     assert (told["code"], told["name"], told["bodyBytes"], told["atMs"], told["peer"]) == (
         310,
@@ -68,30 +68,30 @@ def test_requests_are_told_by_the_names_of_their_fields(encoding: SerializeType)
 
 def test_a_request_with_a_bad_header_is_told_all_the_same() -> None:
     """Without its typed header; an unknown code has no name either."""
-    control = Control()
-    control.on_request("p", RemotingCommand(R.PULL_MESSAGE, ext_fields={"queueId": "x"}), 1)
-    control.on_request("p", RemotingCommand(9999, ext_fields={"a": "b"}), 1)
-    bad, unknown = [arrival.to_wire() for arrival in control.arrivals(0)]
+    faults = Faults()
+    faults.on_request("p", RemotingCommand(R.PULL_MESSAGE, ext_fields={"queueId": "x"}), 1)
+    faults.on_request("p", RemotingCommand(9999, ext_fields={"a": "b"}), 1)
+    bad, unknown = [arrival.to_wire() for arrival in faults.arrivals(0)]
     assert (bad["extFields"], bad["header"]) == ({"queueId": "x"}, {})
     assert (unknown["name"], unknown["extFields"]) == ("", {"a": "b"})
 
 
 def test_only_the_latest_requests_are_kept() -> None:
     """Asking for more than that is an error, and not a shorter list; those of one's own test are there."""
-    control = Control()
+    faults = Faults()
     for code in range(REQUESTS_KEPT_MAX + 5):
-        control.on_request("p", RemotingCommand(code), 1)
+        faults.on_request("p", RemotingCommand(code), 1)
     with pytest.raises(ValueError, match=f"the last {REQUESTS_KEPT_MAX} are kept"):
-        control.arrivals(4)
-    assert len(control.arrivals(5)) == REQUESTS_KEPT_MAX
-    assert [arrival.code for arrival in control.arrivals(control.last_serial - 2)] == [10_003, 10_004]
-    assert [arrival.serial for arrival in control.arrivals(5, [34, 35])] == [35, 36]
+        faults.arrivals(4)
+    assert len(faults.arrivals(5)) == REQUESTS_KEPT_MAX
+    assert [arrival.code for arrival in faults.arrivals(faults.last_serial - 2)] == [10_003, 10_004]
+    assert [arrival.serial for arrival in faults.arrivals(5, [34, 35])] == [35, 36]
 
 
 def test_codes_have_rocketmqs_names() -> None:
     """A number is itself, a wrong name is told."""
     assert (code_of(41), code_of("LOCK_BATCH_MQ"), code_of(77_777)) == (41, 41, 77_777)
-    with pytest.raises(ValueError, match="no request is called 'LOCK'"):
+    with pytest.raises(ValueError, match="unknown request 'LOCK'"):
         code_of("LOCK")
 
 
@@ -105,12 +105,12 @@ class Stage:
         host = world.host("broker")
         self.world = world
         self.client = client
-        self.control = Control()
+        self.faults = Faults()
         self.runtime = MovableRuntime(host)
         self.log = RecordingLog()
         config = BrokerConfig(host=host.address)
-        self.server = BrokerServer(config, self.runtime, self.log, ControlledGate(self.control, host))
-        self.broker = ControlledBroker(self.server, self.control, self.runtime, config)
+        self.server = BrokerServer(config, self.runtime, self.log, FaultInterceptor(self.faults, host))
+        self.broker = ControlledBroker(self.server, self.faults, self.runtime, config)
 
     async def call(self, name: str, **arguments: Any) -> Any:
         return await self.broker.call(name, arguments)
@@ -237,13 +237,13 @@ def test_a_round_trip_can_be_made_long() -> None:
 
 
 def test_a_pushed_error_is_the_answer() -> None:
-    """Its code and remark, once, and the request is not carried out but with `carryOut`; or its connection closes."""
+    """Its code and remark, once. The request is only handled with `executeFirst`; or its connection closes."""
 
     async def story(stage: Stage) -> None:
         await stage.call("push_error", codes=["SEND_MESSAGE_V2"], responseCode="SYSTEM_BUSY", remark="too much")
         reply = await stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"refused")
         assert (reply.code, reply.remark) == (2, "too much")
-        await stage.call("push_error", codes=[310], carryOut=True)
+        await stage.call("push_error", codes=[310], executeFirst=True)
         assert (await stage.ask(R.SEND_MESSAGE_V2, send_header("T"), b"carried out")).code == 1
         pulled = await stage.ask(R.PULL_MESSAGE, pull_header(0))
         assert [message.body for message in decode_messages(pulled.body)] == [b"carried out"]
@@ -259,17 +259,17 @@ def test_a_pushed_error_is_the_answer() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("adv", {}, "no call 'adv'; there are advance, "),
+        ("adv", {}, "unknown call 'adv'; the calls are advance, "),
         ("advance", {"second": 1}, "advance takes heartbeats, seconds, not second"),
         ("advance", {}, "seconds must be a number from 0"),
-        ("advance", {"seconds": -1}, "time does not go back"),
+        ("advance", {"seconds": -1}, "must be a number from 0 to"),
         ("advance", {"seconds": True}, "seconds must be a number"),
         ("set_rtt", {"ms": -1}, "ms must be 0 to"),
         ("push_error", {}, "at least one request code"),
         ("push_error", {"codes": [10], "times": 0}, "times of at least 1"),
-        ("push_error", {"codes": [None]}, "numbers or names"),
-        ("push_error", {"codes": [10], "responseCode": "BAD"}, "no response is called 'BAD'"),
-        ("requests", {"codes": ["BAD"]}, "no request is called 'BAD'"),
+        ("push_error", {"codes": [None]}, "request codes or their names"),
+        ("push_error", {"codes": [10], "responseCode": "BAD"}, "unknown response 'BAD'"),
+        ("requests", {"codes": ["BAD"]}, "unknown request 'BAD'"),
         ("create_topic", {"topic": "a b"}, "may hold only the characters"),
         ("create_topic", {"topic": "a", "queues": 0}, "queues must be at least 1"),
     ],
@@ -281,6 +281,6 @@ def test_a_wrong_call_says_what_is_wrong(name: str, arguments: dict[str, Any], w
         with pytest.raises(CallError, match=words):
             await stage.call(name, **arguments)
         assert stage.runtime.advanced_ms == 0
-        assert stage.control.errors == []
+        assert stage.faults.errors == []
 
     on_stage(story)

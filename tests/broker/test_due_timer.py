@@ -133,11 +133,11 @@ def test_a_sleep_of_the_machine_is_counted() -> None:
     assert runtime.waiting_ms == [7_201_000]
     runtime.timers[0].due_ms += 3_600_000  # it stood still for an hour
     runtime.at_ms += 3_600_000
-    timer.look_again()
+    timer.rearm()
     assert runtime.waiting_ms == [7_201_000]
     runtime.advance(7_201_000)
     assert work.ran_at_ms == [7_201_000]
     timer.close()
     work.dues_ms = [7_300_000]
-    timer.look_again()
+    timer.rearm()
     assert runtime.waiting_ms == []

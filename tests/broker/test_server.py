@@ -283,8 +283,8 @@ def test_clients_that_use_the_vip_channel_reach_us() -> None:
         assert (await client.call(vip_address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
         reply = await client.call(served.address, R.PULL_MESSAGE, pull_header(0))
         assert [message.body for message in decode_messages(reply.body)] == [b"x"]
-        assert int(port) - 2 in await served.server.go_down()
-        await served.server.come_up()
+        assert int(port) - 2 in await served.server.close_ports()
+        await served.server.reopen_ports()
         other = Client(world.host("c2"))
         assert (await other.call(vip_address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
         other.close()
@@ -304,7 +304,7 @@ def test_without_a_vip_channel(settings: dict[str, int]) -> None:
         served = await serve(runtime, **settings)
         client = Client(world.host("c1"))
         assert (await client.call(served.address, R.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
-        assert len(await served.server.go_down()) == 2
+        assert len(await served.server.close_ports()) == 2
         client.close()
         taken.close()
         await served.server.shutdown()

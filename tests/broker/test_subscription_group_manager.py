@@ -2,6 +2,7 @@
 
 import pytest
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.protocol.bodies.broker import DataVersion
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
@@ -11,9 +12,8 @@ from tests.broker.helpers import NOW_MS, Peer, consumer
 
 
 def new_manager(*, auto_create: bool = True) -> SubscriptionGroupManager:
-    return SubscriptionGroupManager(
-        auto_create=auto_create, retry_queue_nums=2, retry_max_times=5, groups_max=100, on_full=lambda *facts: None
-    )
+    config = BrokerConfig(auto_create_groups=auto_create, retry_queue_nums=2, retry_max_times=5, groups_max=100)
+    return SubscriptionGroupManager(config, lambda *facts: None)
 
 
 def test_the_built_in_groups_are_there_from_the_start() -> None:

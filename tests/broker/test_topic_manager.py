@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.broker.state.topics import QUEUE_NUMS_MAX, TopicConfigManager
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.errors import LocalProtocolError
@@ -15,16 +16,16 @@ class Topics:
         self.changes = 0
         self.told: list[str] = []
         self.full: list[tuple[str, int, int]] = []
-        self.manager = TopicConfigManager(
+        config = BrokerConfig(
             cluster="C",
             broker_name="b",
-            auto_create=auto_create,
-            default_queue_nums=4,
-            trace_topic=trace_topic,
+            auto_create_topics=auto_create,
+            default_topic_queue_nums=4,
+            trace_topic_enable=trace_topic is not None,
+            trace_topic=trace_topic or "unused",
             topics_max=topics_max,
-            on_full=lambda *facts: self.full.append(facts),
-            on_change=self._count,
         )
+        self.manager = TopicConfigManager(config, lambda *facts: self.full.append(facts), self._count)
 
     def _count(self, topics: Sequence[TopicConfig]) -> None:
         self.changes += 1
@@ -166,5 +167,5 @@ def test_a_change_is_told_with_the_topics_that_are_new_or_other() -> None:
     topics.manager.set_ordered(["T", "elsewhere"], NOW_MS)
     topics.manager.delete("T", NOW_MS)
     assert (topics.told, topics.changes) == (["T", "T"], 3)
-    topics.manager.tell_again(NOW_MS)
+    topics.manager.register_all(NOW_MS)
     assert topics.told[2:] == [config.topic_name for config in topics.manager.topics]

@@ -15,9 +15,9 @@ def test_a_broker_comes_up_again_without_its_vip_channel() -> None:
         runtime = world.host("broker")
         served = await serve(runtime)
         vip_port = int(served.address.split(":")[1]) - 2
-        assert vip_port in await served.server.go_down()
+        assert vip_port in await served.server.close_ports()
         taken = await runtime.create_server(asyncio.Protocol, runtime.address, vip_port)
-        await served.server.come_up()
+        await served.server.reopen_ports()
         client = Client(world.host("c1"))
         assert (await client.call(served.address, RequestCode.SEND_MESSAGE_V2, send_header("T"), b"x")).code == 0
         assert "listen_skipped" in served.log.names("info")

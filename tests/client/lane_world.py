@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.state.send_sequences import SendLanes
+from lockstep.broker.state.send_sequences import SendSequences
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import SendError
 from lockstep.client.instance.client import MQClientInstance
@@ -140,7 +140,7 @@ class LaneWorld:
         self.sends: list[Sent] = []
         self.one_ways: list[asyncio.Task[None]] = []
         self._one_way_numbers: set[int] = set()
-        self._lanes = SendLanes(100)
+        self._lanes = SendSequences(100)
         self._now = 0
         keys = UniqueKeyMaker(bytes(4), 1, 1)
         requests = SendRequests("g", config, "client", keys, runtime)
@@ -254,7 +254,7 @@ class LaneWorld:
         for link in self.links:
             link.lose()
             link.requests.clear()
-        self._lanes = SendLanes(100)
+        self._lanes = SendSequences(100)
 
     @property
     def first_stored(self) -> list[int]:

@@ -87,7 +87,7 @@ LATE: Final = (
         "delayed-on-waking",
         "A delayed message comes late by the time that the machine slept.",
         "broker/server.py",
-        "            due_timer.look_again()\n",
+        "            due_timer.rearm()\n",
         "            pass\n",
         SLEPT,
     ),

@@ -6,7 +6,11 @@ from tests.mutants.protection import Protection
 
 __all__ = ["SENDING"]
 
-SENDS: Final = ("tests/client/test_send_lane.py", "tests/broker/test_send_lanes.py", "tests/scenarios/test_sends.py")
+SENDS: Final = (
+    "tests/client/test_send_lane.py",
+    "tests/broker/test_send_sequences.py",
+    "tests/scenarios/test_sends.py",
+)
 KEYS: Final = ("tests/client/test_key_queues.py", "tests/client/test_consume_by_key.py")
 
 SENDING: Final = (
@@ -48,7 +52,7 @@ SENDING: Final = (
         "old-generation-refused",
         "The broker stores what arrives late of a generation that was given up.",
         "broker/state/send_sequences.py",
-        "        if generation < lane.generation:\n",
+        "        if generation < entry.generation:\n",
         "        if False:\n",
         SENDS,
     ),

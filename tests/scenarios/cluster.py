@@ -130,7 +130,7 @@ class Cluster:
     async def start_name_server(self, name: str, **settings: Any) -> None:
         """On a host of its own, before any broker, or again; there may be several."""
         config = BrokerConfig(host=name, advertise=self.world.host(name).address, serve_broker=False, **settings)
-        server = BrokerServer(config, self.world.host(name), self._log(name), gate=self.heard.tap(name))
+        server = BrokerServer(config, self.world.host(name), self._log(name), interceptor=self.heard.tap(name))
         await self.world.host(name).run(server.start())
         self._names, self._servers[name] = tuple(dict.fromkeys((*self._names, name))), server
 
@@ -142,7 +142,7 @@ class Cluster:
         if self._names or name != BROKER:
             own = {"serve_name_server": False, "name_servers": self.name_server}
         config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
-        server = BrokerServer(config, runtime, self._log(name), gate=self.heard.tap(name))
+        server = BrokerServer(config, runtime, self._log(name), interceptor=self.heard.tap(name))
         if name not in self._topics or not config.data_dir:
             server.create_topic(TOPIC, queues)
         await runtime.run(server.start())

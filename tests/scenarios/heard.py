@@ -22,7 +22,7 @@ class Request(NamedTuple):
 
 
 class Heard:
-    """`tap(server)` is the gate of one server (BrokerServer's `gate`); `all` has the requests of all, in order."""
+    """`tap(server)` is the interceptor of one server; `all` has the requests of all, in order."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -58,12 +58,12 @@ class _Tap:
         self._heard = heard
         self._server = server
 
-    def guard(self, on_request: _Handler) -> _Handler:
+    def intercept(self, on_request: _Handler) -> _Handler:
         def noted(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
             self._heard.note(self._server, endpoint.address.rpartition(":")[0], command)
             return on_request(endpoint, command)
 
         return noted
 
-    def slow(self, factory: Callable[[], Endpoint]) -> Callable[[], Endpoint]:
+    def delay(self, factory: Callable[[], Endpoint]) -> Callable[[], Endpoint]:
         return factory

@@ -107,7 +107,7 @@ def disk_of(files: dict[str, bytes]) -> SimStorage:
 
 def opened(storage: SimStorage, log: RecordingLog) -> Broker:
     config = BrokerConfig(host="127.0.0.1", **FILES)
-    return Broker(config, random.Random(1), log, lambda topics: None, NOW_MS, storage, lambda line: None)
+    return Broker(config, random.Random(1), log, NOW_MS, storage, lambda line: None)
 
 
 def served(broker: Broker) -> Iterator[tuple[Place, bytes]]:

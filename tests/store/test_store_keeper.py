@@ -116,7 +116,7 @@ def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(file_recovery, "_TOLD_EVERY_BYTES", 10_000)
     config = BrokerConfig(data_dir=str(tmp_path))
     for _ in range(2):
-        broker = Broker(config, random.Random(1), RecordingLog(), lambda topics: None, NOW_MS, OsStorage(), told.append)
+        broker = Broker(config, random.Random(1), RecordingLog(), NOW_MS, OsStorage(), told.append)
         for _ in range(10):
             broker.put(record(b"x" * 4000))
         assert broker.kept is not None

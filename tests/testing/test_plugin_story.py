@@ -105,7 +105,7 @@ def test_a_lost_answer_makes_a_duplicate(project: Project) -> None:
 
         async def story(broker):
             async with Producer("p") as producer:
-                broker.push_error(("SEND_MESSAGE", "SEND_MESSAGE_V2"), drop_connection=True, carry_out=True)
+                broker.push_error(("SEND_MESSAGE", "SEND_MESSAGE_V2"), drop_connection=True, execute_first=True)
                 message = Message(broker.topic, b"hello", sharding_key="k")
                 with pytest.raises(SendError):
                     await producer.send(message)

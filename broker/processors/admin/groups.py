@@ -52,7 +52,7 @@ def put_group(broker: Broker, connection: Connection, command: RemotingCommand, 
     if config.retry_queue_nums > QUEUE_NUMS_MAX:  # its retry topic has as many; none or fewer means no retries
         remark = f"retryQueueNums must be at most {QUEUE_NUMS_MAX}, not {config.retry_queue_nums}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-    if not broker.groups.has_room(config.group_name, now_ms):
+    if not broker.groups.has_capacity(config.group_name, now_ms):
         raise Refusal(ResponseCode.SYSTEM_ERROR, broker.groups.why_absent(config.group_name))
     broker.groups.put(config, now_ms)
     broker.log.info("group_changed", group=config.group_name, peer=connection.address)
