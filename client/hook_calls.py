@@ -147,7 +147,7 @@ def _call_all(calls: Sequence[Callable[[Any], object]], context: object, log: Ev
         try:
             call(context)
         except Exception as error:
-            log_exception(log, "hook failed", error, hook=_name(call))
+            log_exception(log, "hook_failed", error, hook=_name(call))
 
 
 def _name(hook: object) -> str:

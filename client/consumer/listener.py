@@ -193,8 +193,14 @@ class ListenerCall(Generic[S]):
             if isinstance(error, asyncio.CancelledError) and _being_cancelled():
                 raise  # not the listener's: this client is taken down
             reason = f"{type(error).__name__}: {error}"
-            event, queue = f"listener failed: {contract.consequence}", str(context.message_queue)
-            log_exception(self._log, event, error, queue=queue, offset=first_offset)
+            log_exception(
+                self._log,
+                "listener_failed",
+                error,
+                queue=str(context.message_queue),
+                offset=first_offset,
+                consequence=contract.consequence,
+            )
             return Outcome(contract.failure, reason, raised=True)
         if result is None and self._nothing is not None:
             return self._nothing
@@ -203,11 +209,12 @@ class ListenerCall(Generic[S]):
         returned = "None" if result is None else f"{type(result).__name__} {result!r:.80}"
         log_exception(
             self._log,
-            f"listener returned nonsense: {contract.consequence}",
+            "listener_answer_invalid",
             TypeError(f"the listener returned {returned}; allowed: {contract.allowed}"),
             queue=str(context.message_queue),
             returned=returned,
             allowed=contract.allowed,
+            consequence=contract.consequence,
         )
         return Outcome(contract.failure, f"the listener returned {returned}", returned_none=result is None)
 

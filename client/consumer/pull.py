@@ -221,7 +221,7 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         member = self._running()
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
         process_queue = ProcessQueue(queue, 0, member.runtime.now_ms(), needs_lock=False)
-        send_back = SendBack(member.instance, self.group, member.config, None)
+        send_back = SendBack(member.membership)
         if not await send_back.send(process_queue, message, delay_level):
             raise ConsumerError(f"no broker took message {message.msg_id} back; the log says why")
 

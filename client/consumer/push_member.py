@@ -70,7 +70,7 @@ class PushMember(GroupMember):
         """For messages that cannot be read; a broadcasting consumer sends nothing back."""
         if not self.config.unreadable_to_dead_letters or self._settings.broadcasting:
             return None
-        return DeadLetters(self.instance, self._settings.group, self.config, self.membership.trace)
+        return DeadLetters(self.membership)
 
     def _new_locks(self) -> Locks:
         """A broadcasting consumer shares its queues with no other member: it needs no lock, in any order."""

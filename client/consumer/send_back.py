@@ -1,13 +1,11 @@
-"""Sending a message back that a listener failed at: the broker delivers it again, later (wire.md 10.1, 12.8)."""
+"""Messages that the listener failed at: sent back for a later delivery, or made dead letters (wire.md 10, 12.8)."""
 
 from typing import Final
 
-from lockstep.client.config import ClientConfig, ConsumerConfig
+from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError, SendError
-from lockstep.client.instance.client import MQClientInstance
 from lockstep.client.producer.retries import InnerProducer
-from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.message import MessageExt
@@ -20,48 +18,43 @@ _DEFAULT_MAX_RECONSUME_TIMES: Final = 16
 
 
 class SendBack:
-    def __init__(
-        self, instance: MQClientInstance, group: str, config: ConsumerConfig, trace: TraceWriter | None
-    ) -> None:
-        self._instance = instance
-        self._log = instance.log
-        self._group = group
-        self._trace = trace
-        self._producer = InnerProducer(instance, group, config)
-        limit = config.max_reconsume_times
+    """Sends messages back to the broker, which delivers them again after a delay (wire.md 10.1)."""
+
+    def __init__(self, member: Membership) -> None:
+        self._member = member
+        self._producer = InnerProducer(member.instance, member.group, member.config)
+        limit = member.config.max_reconsume_times
         self._limit = _DEFAULT_MAX_RECONSUME_TIMES if limit < 0 else limit
 
     async def send(self, process_queue: ProcessQueue, message: MessageExt, delay_level: int) -> bool:
-        """Has a broker taken it? `delay_level` 0 leaves the delay to it, a negative one makes a dead letter.
+        """Send one message back.
 
-        The message's own broker makes the copy. When it does not, the copy is sent as a new message to whichever broker
-        has the retry topic; there the delay is level 3 + the times it was tried, whatever was asked for.
+        The broker of the message makes a copy. If it does not, the copy is sent as a new message to any broker that has
+        the retry topic; its delay is then level 3 + the times it was tried, whatever `delay_level` says.
+
+        Args:
+            delay_level: 0: the broker chooses it; negative: the message becomes a dead letter.
+
+        Returns:
+            Whether a broker took it.
         """
         try:
             await self._ask_broker(process_queue.queue.broker_name, message, delay_level)
         except (RemotingError, NoRouteError) as error:
-            self._warn("message not sent back by its broker: sent anew", process_queue, message, error)
+            self._warn("send_back_fallback", process_queue, message, error)
             try:
                 outgoing = self._producer.retry(message, message.reconsume_times + 1, self._limit)
                 await self._producer.send_anywhere(outgoing, process_queue.queue.broker_name)
             except SendError as error_too:
-                self._warn("message not sent back", process_queue, message, error_too)
+                self._warn("send_back_failed", process_queue, message, error_too)
                 return False
-        if self._trace is not None:
-            self._trace.queue_event(
-                "sent_back",
-                process_queue.queue,
-                period=process_queue.period,
-                offset=message.queue_offset,
-                key=message.sharding_key,
-                msg_id=message.msg_id,
-            )
+        _record(self._member, "sent_back", process_queue, message)
         return True
 
     async def _ask_broker(self, broker_name: str, message: MessageExt, delay_level: int) -> None:
         header = SendMessageBackRequestHeader(
             message.commit_log_offset,
-            self._group,
+            self._member.group,
             delay_level,
             message.msg_id,
             message.first_topic,
@@ -69,12 +62,12 @@ class SendBack:
             self._limit,
         )
         code = RequestCode.CONSUMER_SEND_MSG_BACK
-        reply = await self._instance.call(broker_name, code, header, timeout_ms=_TIMEOUT_MS)
+        reply = await self._member.instance.call(broker_name, code, header, timeout_ms=_TIMEOUT_MS)
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(broker_name, request_name(code), reply.code, reply.remark)
 
     def _warn(self, event: str, process_queue: ProcessQueue, message: MessageExt, error: Exception) -> None:
-        self._log.warning(
+        self._member.log.warning(
             event,
             queue=str(process_queue.queue),
             offset=message.queue_offset,
@@ -84,28 +77,25 @@ class SendBack:
 
 
 class DeadLetters:
-    def __init__(self, instance: MQClientInstance, group: str, config: ClientConfig, trace: TraceWriter | None) -> None:
-        self._log = instance.log
-        self._trace = trace
-        self._producer = InnerProducer(instance, group, config)
+    """Gives up messages of orderly consumption: sent to the retry topic, they become dead letters (wire.md 10.3)."""
+
+    def __init__(self, member: Membership) -> None:
+        self._member = member
+        self._producer = InnerProducer(member.instance, member.group, member.config)
 
     async def send(self, process_queue: ProcessQueue, message: MessageExt, limit: int) -> None:
-        """Raises SendError when the broker did not take it; the message then stays where it is."""
+        """Raises SendError when the broker did not take it; the message then stays in its queue."""
         outgoing = self._producer.retry(message, message.reconsume_times, limit)
         await self._producer.send_to(process_queue.queue.broker_name, outgoing)
-        self._log.warning(
-            "message given up: sent to the dead letters",
+        self._member.log.warning(
+            "dead_lettered",
             queue=str(process_queue.queue),
             offset=message.queue_offset,
             msg_id=message.msg_id,
             reconsume_times=message.reconsume_times,
         )
-        if self._trace is not None:
-            self._trace.queue_event(
-                "dead_lettered",
-                process_queue.queue,
-                period=process_queue.period,
-                offset=message.queue_offset,
-                key=message.sharding_key,
-                msg_id=message.msg_id,
-            )
+        _record(self._member, "dead_lettered", process_queue, message)
+
+
+def _record(member: Membership, event: str, process_queue: ProcessQueue, message: MessageExt) -> None:
+    member.record(event, process_queue, offset=message.queue_offset, key=message.sharding_key, msg_id=message.msg_id)

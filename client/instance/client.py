@@ -148,7 +148,7 @@ class MQClientInstance:
             try:
                 await endpoint.request(RemotingCommand(RequestCode.UNREGISTER_CLIENT, header), 3000)
             except RemotingError as error:
-                self.log.warning("unregister failed", broker=address, error=str(error))
+                self.log.warning("unregister_failed", broker=address, error=str(error))
         self.dialer.close()
         if self._unpacking is not None:
             self._unpacking.close()
@@ -227,7 +227,7 @@ class MQClientInstance:
                 else:
                     await self._heartbeat(endpoint)
             except RemotingError as error:
-                self.log.warning("heartbeat failed", broker=address, error=str(error))
+                self.log.warning("heartbeat_failed", broker=address, error=str(error))
 
     async def _heartbeat(self, endpoint: Endpoint) -> None:
         producers = (ProducerData(self._producer_group),) if self._producer_group else ()

@@ -82,7 +82,7 @@ class NameServers:
                     )
                     continue
                 if address != self._chosen and failures:
-                    self._log.info("another name server answers", name_server=address, failures=failures)
+                    self._log.info("name_server_changed", name_server=address, failures=failures)
                 self._chosen = address
                 return address, reply
         raise NoRouteError("no name server answered: " + "; ".join(failures))
@@ -95,8 +95,8 @@ class NameServers:
             lines = text.strip().splitlines()  # RocketMQ's clients read the first line, too
             found = [str(address) for address in parse_addresses(lines[0] if lines else "")]
         except (HttpGetFailed, SettingError) as error:
-            self._log.warning("name servers not discovered", url=self.url, reason=str(error))
+            self._log.warning("name_servers_not_discovered", url=self.url, error=str(error))
             return
         if sorted(found) != sorted(self._addresses):
-            self._log.info("name servers discovered", url=self.url, name_servers=found)
+            self._log.info("name_servers_discovered", url=self.url, name_servers=found)
             self._addresses = found

@@ -98,7 +98,7 @@ class Routes:
             try:
                 await self.fetch(topic)
             except (NoRouteError, BodyError) as error:
-                self._log.warning("route not refreshed", topic=topic, error=str(error))
+                self._log.warning("route_not_refreshed", topic=topic, error=str(error))
         # A broker that no route names any more is gone: nobody should go on connecting to it (wire.md 12.1).
         named = {data.broker_name for route in self._routes.values() for data in route.broker_datas}
         self._brokers = {name: addrs for name, addrs in self._brokers.items() if name in named}
@@ -119,6 +119,6 @@ class Routes:
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
         if self._routes.get(topic) != route:
             self._routes[topic] = route
-            self._log.info("route changed", topic=topic, queues=[tuple(data) for data in route.queue_datas])
+            self._log.info("route_changed", topic=topic, queues=[tuple(data) for data in route.queue_datas])
             for callback in self.on_changed:
                 callback(topic)

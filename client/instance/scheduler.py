@@ -40,9 +40,9 @@ class Schedule:
             try:
                 await work()
             except (RemotingError, ClientError, ProtocolError, OSError) as error:
-                self._log.warning(f"{name} failed", error=f"{type(error).__name__}: {error}")
+                self._log.warning("task_failed", task=name, error=f"{type(error).__name__}: {error}")
             except Exception as error:
-                log_exception(self._log, f"{name} failed", error)
+                log_exception(self._log, "task_failed", error, task=name)
             # Rounds that were missed, because the process slept, are not made up for.
             due_ms = max(due_ms + interval_ms, self._runtime.now_ms())
 

@@ -188,10 +188,10 @@ async def test_later_takes_the_whole_batch_back(stage: Stage) -> None:
 )
 @pytest.mark.parametrize(
     ("given", "level", "event", "named"),
-    [(None, "error", "listener returned nonsense: messages consumed again later", "None"),
-     (True, "error", "listener returned nonsense: messages consumed again later", "bool True"),
-     ("CONSUME_SUCCESS", "error", "listener returned nonsense: messages consumed again later", "str 'CONSUME_SUCCESS'"),
-     (ValueError("no runway"), "error", "listener failed: messages consumed again later", "ValueError: no runway")],
+    [(None, "error", "listener_answer_invalid", "None"),
+     (True, "error", "listener_answer_invalid", "bool True"),
+     ("CONSUME_SUCCESS", "error", "listener_answer_invalid", "str 'CONSUME_SUCCESS'"),
+     (ValueError("no runway"), "error", "listener_failed", "ValueError: no runway")],
 )  # fmt: skip
 def test_whatever_is_no_status_is_later(given: Any, level: str, event: str, named: str) -> None:
     """An exception, nothing, another type: tried again, with a line in the log that names it."""

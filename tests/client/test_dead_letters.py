@@ -5,6 +5,8 @@ import json
 import pytest
 
 from lockstep.client import ConsumerConfig, SendError, SendOutcome
+from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.order.trace import TraceWriter
@@ -27,7 +29,9 @@ async def dead_letters(stage: Stage) -> tuple[FakeBroker, DeadLetters, ProcessQu
     await instance.routes.fetch(TOPIC)
     broker.answers(SEND, STORED)
     trace = TraceWriter(stage.client, "trace", instance.client_id, GROUP)
-    return broker, DeadLetters(instance, GROUP, ConsumerConfig(), trace), ProcessQueue(queue_at(2), 7, 0)
+    offsets = RemoteBrokerOffsetStore(instance, GROUP)
+    member = Membership(instance=instance, group=GROUP, config=ConsumerConfig(), offsets=offsets, trace=trace)
+    return broker, DeadLetters(member), ProcessQueue(queue_at(2), 7, 0)
 
 
 def message(**properties: str) -> MessageExt:
@@ -79,7 +83,7 @@ async def test_it_is_recorded(stage: Stage) -> None:
     (record,) = (json.loads(line) for line in stage.client.disk.read("trace").splitlines())
     told = [record[name] for name in ("event", "topic", "queue_id", "period", "offset", "key", "msg_id")]
     assert told == ["dead_lettered", TOPIC, 2, 7, 41, "N1", "UNIQ"]
-    assert stage.events("warning") == ["message given up: sent to the dead letters"]
+    assert stage.events("warning") == ["dead_lettered"]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ async def test_a_lock_that_cannot_be_recorded_is_asked_for_again(stage: Stage) -
 
     offsets = RemoteBrokerOffsetStore(instance, "tower")
     parts = service_parts(stage, listen, ORDERLY, config, instance=instance, locks=locks, offsets=offsets)
-    service = ConsumeMessageOrderlyService(parts, DeadLetters(instance, "tower", config, None))
+    service = ConsumeMessageOrderlyService(parts, DeadLetters(parts.member))
     service.submit(locks.process_queue, messages_at(0, 1))
     await stage.world.sleep_ms(4_000)
     assert locks.asked_ms == [100, 3_200]

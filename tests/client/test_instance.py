@@ -94,7 +94,7 @@ async def test_a_broker_that_refuses_the_heartbeat(stage: Stage) -> None:
     instance = stage.instance(consumer_data=consumer_data)
     await instance.routes.fetch(TOPIC)
     await instance.heartbeat_all()
-    assert stage.events("warning") == ["heartbeat failed"]
+    assert stage.events("warning") == ["heartbeat_failed"]
     assert instance.dialer.open_endpoint(broker.address) is None
     await instance.heartbeat_all()
     assert instance.dialer.open_endpoint(broker.address) is not None
@@ -171,7 +171,7 @@ async def test_the_end_of_a_client(stage: Stage) -> None:
     await stage.world.sleep_ms(100_000)
     assert len(good.requests(BEAT)) == beats
     await instance.heartbeat_all()
-    assert "heartbeat failed" in stage.events("warning"), "logged, not raised"
+    assert "heartbeat_failed" in stage.events("warning"), "logged, not raised"
 
 
 @on_stage
@@ -210,7 +210,7 @@ async def test_rounds_of_a_schedule(stage: Stage) -> None:
     schedule.every(1000, work, first_ms=100, name="work")
     await stage.world.sleep_ms(4000)
     assert times == [100, 1100, 2100, 3100]
-    [fields] = [fields for level, event, fields in stage.log.events if (level, event) == ("error", "work failed")]
+    [fields] = [fields for level, event, fields in stage.log.events if (level, event) == ("error", "task_failed")]
     assert isinstance(fields["exc_info"], LookupError), "what was not expected is shown with its traceback"
     stage.world.pause("client")
     resume_at = stage.world.elapsed_ms + 10_000

@@ -100,7 +100,7 @@ async def test_nonsense_suspends_and_is_named(kind: Any, nonsense: Any) -> None:
     log = RecordingLog()
     assert await call(kind(nonsense), log) is SUSPEND
     ((level, event, fields),) = log.events
-    assert (level, event) == ("error", "listener returned nonsense: queue suspended")
+    assert (level, event, fields["consequence"]) == ("error", "listener_answer_invalid", "queue suspended")
     assert type(nonsense).__name__ in fields["returned"]
     assert fields["queue"] == "T@broker-a:3"
 
@@ -125,7 +125,7 @@ async def test_an_exception_suspends_and_is_logged(error: BaseException, is_asyn
     log = RecordingLog()
     assert await asyncio.wait_for(call(fail_later if is_async else fail, log), 10) is SUSPEND
     ((level, event, fields),) = log.events
-    assert (level, event) == ("error", "listener failed: queue suspended")
+    assert (level, event, fields["consequence"]) == ("error", "listener_failed", "queue suspended")
     assert (fields["queue"], fields["offset"]) == ("T@broker-a:3", 7)
     assert fields["exc_info"].__traceback__ is not None
 

@@ -58,7 +58,7 @@ async def test_the_next_when_one_is_silent(stage: Stage) -> None:
     good.stop()
     assert await instance.routes.fetch(TOPIC) is not None
     assert len(silent.requests(ROUTE)) == 3
-    assert stage.events("info").count("another name server answers") == 2
+    assert stage.events("info").count("name_server_changed") == 2
 
 
 @on_stage
@@ -191,7 +191,7 @@ async def test_they_are_asked_for_anew_every_two_minutes(stage: Stage) -> None:
     asked = len(old.requests(ROUTE))
     await instance.routes.fetch(TOPIC)
     assert len(old.requests(ROUTE)) == asked
-    assert stage.events("info").count("name servers discovered") == 2
+    assert stage.events("info").count("name_servers_discovered") == 2
 
 
 @pytest.mark.parametrize("text", ["", "no address", "names-1"])
@@ -212,7 +212,7 @@ def test_what_names_no_server_changes_nothing(text: str) -> None:
         web.stop()
         await instance.name_servers.discover()
         assert await instance.routes.fetch(TOPIC) is not None
-        assert stage.events("warning") == ["name servers not discovered"] * 3
+        assert stage.events("warning") == ["name_servers_not_discovered"] * 3
 
     story()
 

@@ -109,7 +109,7 @@ async def test_hooks_hear_of_what_is_handed_out(stage: Stage) -> None:
         ("before", TOPIC, [7, 8, 9], False, ""),
         ("after", TOPIC, [7, 8, 9], True, "CONSUME_SUCCESS"),
     ]
-    assert stage.events("error") == ["hook failed"]
+    assert stage.events("error") == ["hook_failed"]
     await consumer.shutdown()
 
 

@@ -104,7 +104,7 @@ async def test_one_topic_does_not_keep_the_others_from_being_refreshed(stage: St
     known = routes.known("Good")
     assert known is not None
     assert known.readable_queues("Good") == [queue_at(i, topic="Good") for i in range(5)]
-    assert stage.events("warning") == ["route not refreshed"]
+    assert stage.events("warning") == ["route_not_refreshed"]
 
 
 @on_stage

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from lockstep.client import ConsumerConfig
+from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
 from lockstep.order.trace import TraceWriter
@@ -30,7 +32,9 @@ class Scene:
         self.routes = instance.routes
         trace = TraceWriter(stage.client, "trace", instance.client_id, GROUP)
         config = ConsumerConfig(max_reconsume_times=max_reconsume_times)
-        self.send_back = SendBack(instance, GROUP, config, trace)
+        offsets = RemoteBrokerOffsetStore(instance, GROUP)
+        member = Membership(instance=instance, group=GROUP, config=config, offsets=offsets, trace=trace)
+        self.send_back = SendBack(member)
         self.queue = ProcessQueue(queue_at(2), 7, 0, needs_lock=False)
 
     @classmethod
@@ -131,7 +135,7 @@ def test_a_message_that_is_not_taken_back_is_sent_anew(failure: str) -> None:
             "ORIGIN_MESSAGE_ID": given.offset_message_id,
             "DELAY": "5",  # 3 + reconsumeTimes
         }
-        assert "message not sent back by its broker: sent anew" in stage.events("warning")
+        assert "send_back_fallback" in stage.events("warning")
 
     play()
 
@@ -145,8 +149,8 @@ async def test_when_nobody_takes_it(stage: Stage) -> None:
         broker.answers(SEND, ResponseCode.SYSTEM_ERROR)
     assert not await scene.send_back.send(scene.queue, message(), 0)
     assert stage.events("warning") == [
-        "message not sent back by its broker: sent anew",
-        "message not sent back",
+        "send_back_fallback",
+        "send_back_failed",
     ]
     assert stage.client.disk.read("trace") == b""
 

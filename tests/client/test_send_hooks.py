@@ -129,7 +129,7 @@ async def test_a_raising_hook_is_logged_and_harms_nobody(stage: Stage) -> None:
         await stage.world.sleep_ms(10)
     assert stored == [b"1", b"2", b"3"]
     assert hook.kinds == ["before", "after"] * 3
-    logged = [fields for level, event, fields in stage.log.events if (level, event) == ("error", "hook failed")]
+    logged = [fields for level, event, fields in stage.log.events if (level, event) == ("error", "hook_failed")]
     assert [fields["error"] for fields in logged] == ["ValueError: before", "ValueError: after"] * 3
     assert {fields["hook"] for fields in logged} == {"Raising.before", "Raising.after"}
 

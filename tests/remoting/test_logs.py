@@ -35,10 +35,10 @@ def test_an_exception_is_an_error_with_its_traceback(caplog: pytest.LogCaptureFi
     try:
         raise ValueError("no runway")
     except ValueError as error:
-        log_exception(StdlibLog("lockstep.test"), "hook failed", error, hook="mine")
+        log_exception(StdlibLog("lockstep.test"), "hook_failed", error, hook="mine")
     [record] = caplog.records
     assert (record.name, record.levelname) == (EXCEPTIONS, "ERROR")
-    assert record.getMessage() == "hook failed hook=mine error=ValueError: no runway"
+    assert record.getMessage() == "hook_failed hook=mine error=ValueError: no runway"
     assert "raise ValueError" in caplog.text
     name = record.name
     while name:

@@ -147,7 +147,7 @@ def test_what_a_call_came_to(ordering: str, serialize_type: Any) -> None:
             assert hook.outcomes(text)[1:] == [(R.SUCCESS, True, success)]
         assert [kind for kind, _ in hook.calls].count("before") == len(heard) == len(hook.outcomes())
         assert {(context.consumer_group, len(context.messages)) for _, context in hook.calls} == {(GROUP, 1)}
-        failed = cluster.events("hook failed", host="hooked")
+        failed = cluster.events("hook_failed", host="hooked")
         assert {line.fields["hook"] for line in failed} >= {"Raising.before", "Raising.after", "Raising.filter_message"}
 
     Scenario("hooks", story, None).run(serialize_type)

@@ -38,23 +38,16 @@ class OrderingRow(NamedTuple):
     )
 
 
-def _dead_letters(parts: ServiceParts) -> DeadLetters:
-    member = parts.member
-    return DeadLetters(member.instance, member.group, member.config, member.trace)
-
-
 def _orderly(parts: ServiceParts) -> ConsumeService:
-    return ConsumeMessageOrderlyService(parts, _dead_letters(parts))
+    return ConsumeMessageOrderlyService(parts, DeadLetters(parts.member))
 
 
 def _by_key(parts: ServiceParts) -> ConsumeService:
-    return ConsumeByKeyService(parts, _dead_letters(parts))
+    return ConsumeByKeyService(parts, DeadLetters(parts.member))
 
 
 def _concurrent(parts: ServiceParts) -> ConsumeService:
-    member = parts.member
-    send_back = SendBack(member.instance, member.group, member.config, member.trace)
-    return ConsumeMessageConcurrentlyService(parts, send_back)
+    return ConsumeMessageConcurrentlyService(parts, SendBack(parts.member))
 
 
 def _keyed_process_queues(config: ConsumerConfig, key_of: KeyOf) -> Callable[..., ProcessQueue]:
