@@ -9,14 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.commands import SCRIPTS
+from tests.installed import installed
 from tests.pipeline.sent import sent
 from tests.pipeline.topics import Topic
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = [
-    "protocol", "remoting", "store", "order", "broker", "client", "simulation", "cli", "testing", "pipeline",
-]  # fmt: skip
-COPIED = ["pyproject.toml", "README.md", "LICENSE", *PACKAGES]
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
@@ -49,17 +45,6 @@ def test_as_it_is_installed_here(topic: Topic, spark_environment: dict[str, str]
     topic.fill(3, 4)
     count, _ = read_elsewhere(topic, tmp_path / "elsewhere", spark_environment)
     assert count == 7
-
-
-def installed(folder: Path) -> Path:
-    """A folder with a wheel's files and nothing else, as `pip install --no-deps --target` makes it."""
-    site, source = folder / "site", folder / "source"
-    source.mkdir()
-    for name in COPIED:  # built in a copy, so that the tree gets no build folder
-        (source / name).symlink_to(ROOT / name)
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--target", str(site)]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True, timeout=600)
-    return site
 
 
 @pytest.mark.usefixtures("java")
