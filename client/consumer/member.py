@@ -22,7 +22,7 @@ from lockstep.client.consumer.ownership.locks import Locks, NoLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.hook_calls import ConsumeHooks
-from lockstep.client.instance.client import MQClientInstance
+from lockstep.client.instance.client import ClientRole, MQClientInstance
 from lockstep.client.instance.registry import claim_group
 from lockstep.client.message_selector import check_at_brokers
 from lockstep.client.pull_config import PullConsumerConfig, member_config
@@ -99,11 +99,13 @@ class GroupMember(ABC):
             settings.name_servers,
             config,
             settings.log,
-            consumer_data=self._consumer_data,
-            # The offset file of a broadcasting member is found by this name, after a restart too.
-            instance_name=config.instance_name if settings.broadcasting else None,
-            on_ids_changed=lambda _group: self.rebalance_soon(),
-            on_broker_connected=self._broker_connected,
+            ClientRole(
+                consumer_data=self._consumer_data,
+                # The offset file of a broadcasting member is found by this name, after a restart too.
+                instance_name=config.instance_name if settings.broadcasting else None,
+                on_ids_changed=lambda _group: self.rebalance_soon(),
+                on_broker_connected=self._broker_connected,
+            ),
         )
         self._claim = claim_group(self.instance, "consumer", settings.group)
         try:

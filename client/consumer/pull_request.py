@@ -209,4 +209,4 @@ class PullCalls:
         """Once for each message, however often it is pulled."""
         if message.queue_offset > self._reported.get(queue, -1):
             self._reported[queue] = message.queue_offset
-            self._instance.tell_unreadable(message)
+            self._instance.log_unreadable(message)

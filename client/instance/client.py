@@ -1,8 +1,8 @@
-"""MQClientInstance: what one client has whatever it does: an id, connections, routes, heartbeats."""
+"""MQClientInstance: the parts that every client has: an id, connections, routes, heartbeats."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from lockstep.client.config import DEFAULT_INSTANCE, ClientConfig
 from lockstep.client.errors import NoRouteError
@@ -24,7 +24,7 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Identity, Runtime, WorkerPool
 from lockstep.remoting.settings import Address, SettingError, parse_address, parse_addresses
 
-__all__ = ["BrokerCall", "MQClientInstance", "name_server_addresses"]
+__all__ = ["BrokerCall", "ClientRole", "MQClientInstance", "name_server_addresses"]
 
 T = TypeVar("T")
 B = TypeVar("B", bound=WireBody)
@@ -33,12 +33,17 @@ BrokerCall = Callable[[Endpoint, RemotingCommand], RemotingCommand | None]
 NAME_SERVER_VARIABLE = "NAMESRV_ADDR"
 _DISCOVER_FIRST_MS = 10_000
 _VIP_PORT_BELOW = 2
+_UNREGISTER_TIMEOUT_MS: Final = 3000
 
 
 def name_server_addresses(given: str | None, config: ClientConfig | None = None) -> tuple[Address, ...]:
-    """`given`, or the environment's NAMESRV_ADDR as every RocketMQ client reads it. Raises SettingError.
+    """The addresses in `given`, or in the environment variable NAMESRV_ADDR as every RocketMQ client reads it.
 
-    None when there is neither, but a domain that is asked for them.
+    Returns:
+        An empty tuple when neither is set and `config` names a domain that tells the addresses.
+
+    Raises:
+        SettingError: Nothing is set, or a text is not an address.
     """
     text = given or os.environ.get(NAME_SERVER_VARIABLE)
     if not text and config is not None and config.name_server_domain:
@@ -49,17 +54,42 @@ def name_server_addresses(given: str | None, config: ClientConfig | None = None)
 
 
 def _vip_address(address: str) -> str:
-    """A broker's second port, two below the first: all but pulls is served there (wire.md 1.1)."""
+    """A broker's VIP channel: a second port, two below the first, for all requests but pulls (wire.md 1.1)."""
     host, port = parse_address(address)
     return str(Address(host, port - _VIP_PORT_BELOW))
 
 
-class MQClientInstance:
-    """`producer_group` or `consumer_data` (asked at each heartbeat) say what this client is to its brokers.
-    `instance_name` is taken as it is; without one the setting is, and DEFAULT becomes one that nobody else has.
+class ClientRole(NamedTuple):
+    """What a client is to its brokers. An administrator's client is neither a producer nor a consumer.
 
-    `on_ids_changed(group)` hears NOTIFY_CONSUMER_IDS_CHANGED; `on_broker_connected(address, endpoint)` is awaited on
-    every new connection to a broker, after its heartbeat and before anybody else may use it.
+    Args:
+        producer_group: The group of a producer.
+        consumer_data: The group and subscriptions of a consumer; called for each heartbeat.
+        instance_name: A name to use as it is. Without one the setting counts, and DEFAULT becomes a unique name.
+        on_ids_changed: `on_ids_changed(group)` is called when a broker notifies of changed members.
+        on_broker_connected: `on_broker_connected(address, endpoint)` is awaited on each new connection to a broker,
+            after its heartbeat and before any other caller may use the connection.
+    """
+
+    producer_group: str | None = None
+    consumer_data: Callable[[], ConsumerData] | None = None
+    instance_name: str | None = None
+    on_ids_changed: Callable[[str], None] | None = None
+    on_broker_connected: Callable[[str, Endpoint], Awaitable[None]] | None = None
+
+
+_ADMINISTRATOR: Final = ClientRole()
+
+
+class MQClientInstance:
+    """One client and its connections.
+
+    Args:
+        runtime: Its clock, network and threads.
+        name_servers: The addresses that the user gave; when empty, the domain of `config` is asked.
+        config: The settings that producers and consumers share.
+        log: For what fails and what changes.
+        role: What the client is to its brokers.
     """
 
     def __init__(
@@ -68,26 +98,19 @@ class MQClientInstance:
         name_servers: tuple[Address, ...],
         config: ClientConfig,
         log: EventLog,
-        *,
-        producer_group: str | None = None,
-        consumer_data: Callable[[], ConsumerData] | None = None,
-        instance_name: str | None = None,
-        on_ids_changed: Callable[[str], None] | None = None,
-        on_broker_connected: Callable[[str, Endpoint], Awaitable[None]] | None = None,
+        role: ClientRole = _ADMINISTRATOR,
     ) -> None:
         self.runtime = runtime
         self.config = config
         self.log = log
         self.identity: Identity = runtime.new_identity()
-        name = instance_name or config.instance_name
-        if instance_name is None and name == DEFAULT_INSTANCE:
+        name = role.instance_name or config.instance_name
+        if role.instance_name is None and name == DEFAULT_INSTANCE:
             name = f"{self.identity.pid}#{self.identity.serial}"
         unit = f"@{config.unit_name}" if config.unit_name else ""
         self.client_id = f"{self.identity.host}@{name}{unit}"
-        self._producer_group = producer_group
-        self._consumer_data = consumer_data
-        self._on_ids_changed = on_ids_changed
-        self._on_broker_connected = on_broker_connected
+        self._role = role
+        self._in_group = bool(role.producer_group or role.consumer_data)
         self._broker_calls: Mapping[int, BrokerCall] = {}
         settings = DialerSettings(config.serialize_type, config.connect_timeout_ms, config.idle_close_ms)
         self.dialer = Dialer(runtime, DialerCallbacks(self._on_request, self._greet), log, settings)
@@ -97,17 +120,17 @@ class MQClientInstance:
         self._unpacking: WorkerPool | None = None
 
     async def unpack(self, pulled: Pulled) -> Pulled:
-        """With bodies unpacked, on a thread: one of a few kilobytes may stand for many megabytes."""
+        """Decompress the bodies of a pull, on a thread: a body of a few kilobytes may become many megabytes."""
         return await self._on_thread(lambda: unpack(pulled)) if pulled.packed else pulled
 
     async def unpack_all(self, pulled: Pulled) -> list[MessageExt]:
-        """As `unpack`, of what is no pull; an ERROR tells of each that cannot be read."""
+        """As `unpack`, for messages that no pull brought. Each message that cannot be read is logged as an ERROR."""
         if not pulled.packed:
             return pulled.messages
         messages = await self._on_thread(lambda: unpack_all(pulled))
         for message in messages:
             if message.body_error is not None:
-                self.tell_unreadable(message)
+                self.log_unreadable(message)
         return messages
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
@@ -115,7 +138,7 @@ class MQClientInstance:
             self._unpacking = self.runtime.new_worker_pool(f"{self.client_id} unpacking", 1)
         return await self._unpacking.submit(work)
 
-    def tell_unreadable(self, message: MessageExt) -> None:
+    def log_unreadable(self, message: MessageExt) -> None:
         self.log.error(
             "message_unreadable",
             queue=str(MessageQueue(message.topic, message.broker_name, message.queue_id)),
@@ -130,23 +153,23 @@ class MQClientInstance:
             self.schedule.every(discover_ms, self.name_servers.discover, first_ms=_DISCOVER_FIRST_MS, name="discovery")
         poll_ms, beat_ms = self.config.poll_name_server_interval_ms, self.config.heartbeat_broker_interval_ms
         self.schedule.every(poll_ms, self.routes.refresh, first_ms=poll_ms, name="route refresh")
-        if self._producer_group or self._consumer_data:
+        if self._in_group:
             self.schedule.every(beat_ms, self.heartbeat_all, first_ms=1000, name="heartbeat")
 
     def serve(self, broker_calls: Mapping[int, BrokerCall]) -> None:
-        """Answer these requests of brokers, by code; an answer that is None comes later, or never."""
+        """Answer the requests of brokers with these functions, by code. None means that the reply is sent later."""
         self._broker_calls = broker_calls
 
     async def shutdown(self, consumer_group: str | None = None) -> None:
-        """Unregister from the brokers that still can be reached, and close."""
+        """Unregister from the brokers with an open connection, and close."""
         await self.schedule.stop()
-        header = UnregisterClientRequestHeader(self.client_id, self._producer_group, consumer_group)
+        header = UnregisterClientRequestHeader(self.client_id, self._role.producer_group, consumer_group)
         for address in self.routes.broker_addresses(masters_only=False):
             endpoint = self.dialer.open_endpoint(address)
-            if endpoint is None or not endpoint.is_open:
+            if endpoint is None:
                 continue
             try:
-                await endpoint.request(RemotingCommand(RequestCode.UNREGISTER_CLIENT, header), 3000)
+                await endpoint.request(RemotingCommand(RequestCode.UNREGISTER_CLIENT, header), _UNREGISTER_TIMEOUT_MS)
             except RemotingError as error:
                 self.log.warning("unregister_failed", broker=address, error=str(error))
         self.dialer.close()
@@ -156,21 +179,21 @@ class MQClientInstance:
     # Brokers -------------------------------------------------------------------------------------------------
 
     def address_of(self, broker_name: str) -> str:
-        """Raises NoRouteError when no route named a master of that broker yet."""
+        """The address of a broker's master. Raises NoRouteError when no route names it."""
         address = self.routes.master_address(broker_name)
         if address is None:
             raise NoRouteError(f"no route names a master of broker {broker_name!r}")
         return address
 
     def open_sender(self, broker_name: str) -> Endpoint | None:
-        """The connection that messages go over, if there is one now: to the master, or to its VIP channel."""
+        """The connection to send messages over, if one is open: to the master, or to its VIP channel."""
         address = self.routes.master_address(broker_name)
         if address is None:
             return None
         return self.dialer.open_endpoint(_vip_address(address) if self.config.vip_channel_enabled else address)
 
     async def sender(self, broker_name: str) -> Endpoint:
-        """As `open_sender`, made if need be. Raises NoRouteError, ConnectFailed."""
+        """As `open_sender`; the connection is made when there is none. Raises NoRouteError, ConnectFailed."""
         address = self.address_of(broker_name)
         return await self.dialer.endpoint(_vip_address(address) if self.config.vip_channel_enabled else address)
 
@@ -184,9 +207,22 @@ class MQClientInstance:
         timeout_ms: int | None = None,
         over: Endpoint | None = None,
     ) -> RemotingCommand:
-        """A request to a broker's master; the reply, whatever its code. Raises NoRouteError and RemotingError.
+        """Send a request to a broker's master.
 
-        `over` is a connection that is not in general use yet.
+        Args:
+            broker_name: The broker.
+            code: The request code.
+            header: The typed header of that code.
+            body: A structured body, encoded as the connection's headers are.
+            timeout_ms: By default `request_timeout_ms` of the settings.
+            over: A new connection that other callers may not use yet.
+
+        Returns:
+            The reply, whatever its code.
+
+        Raises:
+            NoRouteError: No route names a master of the broker.
+            RemotingError: There is no reply.
         """
         address = self.address_of(broker_name)
         return await self.call_address(address, code, header, body=body, timeout_ms=timeout_ms, over=over)
@@ -201,6 +237,7 @@ class MQClientInstance:
         timeout_ms: int | None = None,
         over: Endpoint | None = None,
     ) -> RemotingCommand:
+        """As `call`, by address."""
         endpoint = over or await self.dialer.endpoint(address)
         data = b"" if body is None else encode_body(body, endpoint.serialize_type)
         timeout_ms = timeout_ms or self.config.request_timeout_ms
@@ -218,8 +255,8 @@ class MQClientInstance:
     # Heartbeats ----------------------------------------------------------------------------------------------
 
     async def heartbeat_all(self) -> None:
-        """Tell every broker of the known routes who we are (wire.md 12.1)."""
-        for address in self.routes.broker_addresses(masters_only=self._consumer_data is None):
+        """Send a heartbeat to every broker of the known routes, a producer to masters only (wire.md 12.1)."""
+        for address in self.routes.broker_addresses(masters_only=self._role.consumer_data is None):
             try:
                 endpoint = self.dialer.open_endpoint(address)
                 if endpoint is None:
@@ -230,8 +267,9 @@ class MQClientInstance:
                 self.log.warning("heartbeat_failed", broker=address, error=str(error))
 
     async def _heartbeat(self, endpoint: Endpoint) -> None:
-        producers = (ProducerData(self._producer_group),) if self._producer_group else ()
-        consumers = (self._consumer_data(),) if self._consumer_data else ()
+        producer_group, consumer_data = self._role.producer_group, self._role.consumer_data
+        producers = (ProducerData(producer_group),) if producer_group else ()
+        consumers = (consumer_data(),) if consumer_data else ()
         data = HeartbeatData(self.client_id, producers, consumers)
         command = RemotingCommand(RequestCode.HEART_BEAT, body=encode_body(data, endpoint.serialize_type))
         reply = await endpoint.request(command, self.config.request_timeout_ms)
@@ -239,18 +277,18 @@ class MQClientInstance:
             raise RequestRefused(endpoint.address, "HEART_BEAT", reply.code, reply.remark)
 
     async def _greet(self, address: str, endpoint: Endpoint) -> None:
-        """A new connection to a broker is registered there before anything else uses it (wire.md 6.2)."""
-        if address in self.name_servers or not (self._producer_group or self._consumer_data):
+        """Register with a broker on a new connection, before any other request uses it (wire.md 6.2)."""
+        if address in self.name_servers or not self._in_group:
             return
         await self._heartbeat(endpoint)
-        if self._on_broker_connected is not None:
-            await self._on_broker_connected(address, endpoint)
+        if self._role.on_broker_connected is not None:
+            await self._role.on_broker_connected(address, endpoint)
 
     def _on_request(self, endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             header = command.decode_header(NotifyConsumerIdsChangedRequestHeader)
-            if self._on_ids_changed is not None:
-                self._on_ids_changed(header.consumer_group)
+            if self._role.on_ids_changed is not None:
+                self._role.on_ids_changed(header.consumer_group)
             return None
         answer = self._broker_calls.get(command.code)
         if answer is not None:

@@ -1,8 +1,8 @@
-"""The name servers a client was given, or is told of over HTTP (wire.md 12.1).
+"""The name servers of a client: given by the user, or discovered over HTTP (wire.md 12.1).
 
-Clients begin with one of them at random, keep to it while it answers, and go on to the next when it does not. Without
-an address of their own they ask `http://DOMAIN:8080/rocketmq/nsaddr[-UNIT?nofix=1]`, before the first question and
-every two minutes from then on; while nobody answers there the addresses stay.
+A client begins with a random one, keeps it while it answers, and takes the next one when it does not. Without given
+addresses a client gets them from `http://DOMAIN:8080/rocketmq/nsaddr[-UNIT?nofix=1]`, before its first request and then
+every two minutes. The known addresses stay while that URL does not answer.
 """
 
 from lockstep.client.config import ClientConfig
@@ -23,7 +23,7 @@ _DISCOVERY_TIMEOUT_MS = 3000
 
 
 def discovery_url(config: ClientConfig) -> str | None:
-    """Where RocketMQ's clients ask for name servers; None without a domain."""
+    """The URL from which RocketMQ's clients get name servers; None without a domain."""
     if not config.name_server_domain:
         return None
     domain = config.name_server_domain
@@ -33,7 +33,7 @@ def discovery_url(config: ClientConfig) -> str | None:
 
 
 class NameServers:
-    """`given`: the user's; when there are any, nobody is asked for others."""
+    """`given` are the user's addresses. Only when there are none, `url` is set and addresses are discovered."""
 
     def __init__(
         self, runtime: Runtime, given: tuple[Address, ...], config: ClientConfig, dialer: Dialer, log: EventLog
@@ -63,7 +63,14 @@ class NameServers:
         return list(self._addresses)
 
     async def ask(self, code: int, header: tuple[object, ...] | None = None) -> tuple[str, RemotingCommand]:
-        """A request to one that answers: its address and its reply. Raises NoRouteError when none does."""
+        """Send a request to a name server that answers.
+
+        Returns:
+            The name server's address and its reply.
+
+        Raises:
+            NoRouteError: No name server answered.
+        """
         addresses = await self.all()
         if self._chosen not in addresses:
             self._chosen = addresses[0] if len(addresses) == 1 else self._runtime.rng.choice(addresses)
@@ -88,7 +95,7 @@ class NameServers:
         raise NoRouteError("no name server answered: " + "; ".join(failures))
 
     async def discover(self) -> None:
-        """Ask for the addresses anew; what was known stays when that fails. To be called only with a `url`."""
+        """Get the addresses from `url`, which must be set. The known addresses stay when that fails."""
         assert self.url is not None
         try:
             text = await http_get(self._runtime, self.url, _DISCOVERY_TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""Which groups the clients of one process are in: under one client id, a group once (wire.md 12.2)."""
+"""The groups of the clients of one process: under one client id, a group only once (wire.md 12.2)."""
 
 import asyncio
 from typing import Final, Literal
@@ -16,7 +16,7 @@ _ERRORS: Final[dict[Kind, type[DuplicateGroupError]]] = {
 }
 _Key = tuple[Kind, int, str, str]
 
-# By event loop: clients of two of them share nothing, and what one left behind ends with it.
+# By event loop: clients of two loops share nothing, and claims that were never released end with their loop.
 _CLAIMED: Final["WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, GroupClaim]]"] = WeakKeyDictionary()
 
 
@@ -33,10 +33,13 @@ class GroupClaim:
 
 
 def claim_group(instance: MQClientInstance, kind: Kind, group: str) -> GroupClaim:
-    """To be called on the loop. Raises DuplicateGroupError when another client of this process has the same client id
-    and is in the group already: brokers could not tell one from the other.
+    """Claim a group for a client; call it on the loop.
 
-    With instance names of their own, as clients have unless they are told otherwise, several may be in one group.
+    Several clients of a process may be in one group when their client ids differ, as they do by default.
+
+    Raises:
+        DuplicateGroupError: Another client of this process has the same client id and is in the group. Brokers could
+            not distinguish the two.
     """
     claims = _CLAIMED.setdefault(asyncio.get_running_loop(), {})
     key: _Key = (kind, instance.identity.pid, instance.client_id, group)

@@ -1,4 +1,4 @@
-"""Which broker holds which queue: asked from the name servers, remembered, asked again every 30 s."""
+"""Routes: which broker holds which queue. They come from the name servers and are refreshed every 30 s."""
 
 from collections.abc import Callable
 from random import Random
@@ -21,13 +21,13 @@ B = TypeVar("B", bound=WireBody)
 
 
 class Routes:
-    """What was learned stays while no name server answers."""
+    """The known routes. They stay while no name server answers."""
 
     def __init__(self, name_servers: NameServers, log: EventLog) -> None:
         self._name_servers = name_servers
         self._log = log
         self._routes: dict[str, TopicRouteData] = {}
-        self._wanted: dict[str, None] = {}  # topics that were asked for, with a route or not yet
+        self._wanted: dict[str, None] = {}  # topics that a caller asked for, also those without a route
         self._brokers: dict[str, dict[int, str]] = {}
         self.on_changed: list[Callable[[str], None]] = []
 
@@ -39,14 +39,14 @@ class Routes:
         return list(self._routes)
 
     def master_address(self, broker_name: str) -> str | None:
-        """Where the broker's master is, as far as the routes fetched so far say."""
+        """The address of the broker's master, if a known route names it."""
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def reading_address(self, broker_name: str, broker_id: int = MASTER_ID) -> tuple[str, int] | None:
-        """Where to pull from, and its broker id: the one asked for, or else whichever there is.
+        """The address to pull from and its broker id: `broker_id` when it is known, or else another of the broker.
 
-        In RocketMQ's order: for a slave that is gone the one with the next id, then the lowest id of all. So a master
-        that is gone is replaced by a slave (wire.md 12.6).
+        RocketMQ replaces a missing slave by the one with the next id, then by the lowest id of all. So a slave
+        replaces a missing master (wire.md 12.6).
         """
         by_id = self._brokers.get(broker_name)
         if not by_id:
@@ -57,7 +57,7 @@ class Routes:
         return by_id[broker_id], broker_id
 
     def any_address(self, topic: str, rng: Random) -> str | None:
-        """Of a random broker of the topic: its master, or else a slave of it. None before the topic has a route."""
+        """The master, or else a slave, of a random broker of the topic. None while the topic has no known route."""
         route = self._routes.get(topic)
         if route is None or not route.broker_datas:
             return None
@@ -65,7 +65,7 @@ class Routes:
         return data.master_addr or next(iter(data.broker_addrs.values()), None)
 
     def broker_name_at(self, address: str) -> str | None:
-        """The name of the broker that has this address, as far as the routes fetched so far say."""
+        """The name of the broker with this address, if a known route names it."""
         return next((name for name, by_id in self._brokers.items() if address in by_id.values()), None)
 
     def broker_addresses(self, *, masters_only: bool) -> list[str]:
@@ -77,7 +77,14 @@ class Routes:
         ]
 
     async def fetch(self, topic: str) -> TopicRouteData | None:
-        """Ask a name server now. None when it does not know the topic. Raises NoRouteError when none answers."""
+        """Get a route from a name server now.
+
+        Returns:
+            None when the name server does not know the topic.
+
+        Raises:
+            NoRouteError: No name server answered with a route.
+        """
         self._wanted[topic] = None
         header = GetRouteInfoRequestHeader(topic)
         reply = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -93,18 +100,18 @@ class Routes:
         return self._routes.get(topic) or await self.fetch(topic)
 
     async def refresh(self) -> None:
-        """Ask for every topic that was ever asked for: one that did not exist may exist by now."""
+        """Get the route of every topic that was ever asked for: a topic that did not exist may exist now."""
         for topic in list(self._wanted):
             try:
                 await self.fetch(topic)
             except (NoRouteError, BodyError) as error:
                 self._log.warning("route_not_refreshed", topic=topic, error=str(error))
-        # A broker that no route names any more is gone: nobody should go on connecting to it (wire.md 12.1).
+        # Forget brokers that no route names any more, so that no heartbeat connects to them again (wire.md 12.1).
         named = {data.broker_name for route in self._routes.values() for data in route.broker_datas}
         self._brokers = {name: addrs for name, addrs in self._brokers.items() if name in named}
 
     async def ask(self, code: int, header: tuple[object, ...] | None = None) -> RemotingCommand:
-        """A request to a name server, any that answers. Raises NoRouteError when none does."""
+        """Send a request to any name server that answers. Raises NoRouteError when none does."""
         _, reply = await self._name_servers.ask(code, header)
         return reply
 

@@ -1,7 +1,7 @@
 """Repeated work of a client, at a fixed rate, on the runtime's clock.
 
-That clock counts the time that the machine sleeps and timers do not: what became due meanwhile is done when the
-machine wakes, not when the timer would have come. A lock is renewed, and a heartbeat sent, within a second.
+The runtime's clock counts the time that the machine sleeps; timers do not. Work that became due during the sleep runs
+when the machine wakes: a lock is renewed, and a heartbeat is sent, within a second.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Schedule:
         self._end_of_watch: Callable[[], object] | None = None
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], *, first_ms: int, name: str) -> None:
-        """Run `work` after `first_ms` and then each `interval_ms`; an error is logged and the next round comes."""
+        """Run `work` after `first_ms` and then each `interval_ms`. An error is logged as `task_failed`."""
         if self._end_of_watch is None:
             self._end_of_watch = self._runtime.on_wake(self._woke)
         task = self._runtime.create_task(self._run(interval_ms, work, first_ms, name), name=name)
@@ -43,11 +43,11 @@ class Schedule:
                 self._log.warning("task_failed", task=name, error=f"{type(error).__name__}: {error}")
             except Exception as error:
                 log_exception(self._log, "task_failed", error, task=name)
-            # Rounds that were missed, because the process slept, are not made up for.
+            # Rounds that were missed, because the process slept, are not repeated.
             due_ms = max(due_ms + interval_ms, self._runtime.now_ms())
 
     async def _until(self, due_ms: int) -> None:
-        """Wait for a moment, and give way once even if it has passed."""
+        """Wait until `due_ms`; other tasks run once even if that has passed."""
         delay_ms = due_ms - self._runtime.now_ms()
         if delay_ms <= 0:
             await asyncio.sleep(0)
@@ -79,5 +79,5 @@ class Schedule:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        # Not one by one: a cancellation of the caller's must not pass for one of theirs.
+        # Not one by one: a cancellation of the caller must not be taken for the cancellation of a task.
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,7 +9,7 @@ from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
-from lockstep.client.instance.client import BrokerCall, MQClientInstance, name_server_addresses
+from lockstep.client.instance.client import BrokerCall, ClientRole, MQClientInstance, name_server_addresses
 from lockstep.client.instance.registry import GroupClaim, claim_group
 from lockstep.client.lifecycle import Lifecycle
 from lockstep.client.producer.ordered import OrderedSender
@@ -86,7 +86,8 @@ class Producer(Lifecycle):
 
     async def _start(self) -> None:
         config, runtime = self.config, self._runtime or AsyncioRuntime()
-        instance = MQClientInstance(runtime, self._name_servers, config, self._log, producer_group=self.group)
+        role = ClientRole(producer_group=self.group)
+        instance = MQClientInstance(runtime, self._name_servers, config, self._log, role)
         claim = claim_group(instance, "producer", self.group)
         self._client_id = instance.client_id
         try:

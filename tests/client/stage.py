@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from lockstep.client.config import ClientConfig
-from lockstep.client.instance.client import MQClientInstance, name_server_addresses
+from lockstep.client.instance.client import ClientRole, MQClientInstance, name_server_addresses
 from lockstep.protocol.bodies.broker import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from lockstep.protocol.bodies.codec import WireBody, encode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -162,10 +162,11 @@ class Stage:
     def instance(
         self, config: ClientConfig | None = None, *, name_server: str | None = None, **kwargs: Any
     ) -> MQClientInstance:
-        """`name_server`: "" for one that must discover them; by default all there are."""
+        """`name_server`: "" for one that must discover them; by default all there are. Other arguments: its role's."""
         given = self.name_server if name_server is None else name_server
         config = config or ClientConfig()
-        instance = MQClientInstance(self.client, name_server_addresses(given, config), config, self.log, **kwargs)
+        addresses, role = name_server_addresses(given, config), ClientRole(**kwargs)
+        instance = MQClientInstance(self.client, addresses, config, self.log, role)
         self._instances.append(instance)
         return instance
 

@@ -46,7 +46,7 @@ UNREADABLE: Final = (
         "unreadable-look-up-told",
         "A half message, or one of an administrator, that cannot be read goes to the listener without a word.",
         "client/instance/client.py",
-        "                self.tell_unreadable(message)\n",
+        "                self.log_unreadable(message)\n",
         "                pass\n",
         LOOKED_UP,
     ),
