@@ -1,7 +1,7 @@
-"""The queues a LitePullConsumer has, what was pulled from them, and how far each got. Synchronous (wire.md 12.10).
+"""The queues of a LitePullConsumer, the messages that wait in them, and their offsets. Synchronous (wire.md 12.10).
 
-Three offsets of a queue: where the next pull begins (`pull_offset`), what has been handed out (`position`, RocketMQ's
-consume offset), and what of that is surely handled (`handled`): all but what the last call handed out.
+A queue has three offsets: the next pull begins at `process_queue.next_offset`; messages below `position` were handed
+out (RocketMQ's consume offset); messages below `handled` are handled: all but those that the last call handed out.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ NOT_KNOWN: Final = -1
 
 
 class LiteQueue:
-    """One queue while it is assigned; it has nothing to say any more once its process queue is dropped."""
+    """One queue while it is assigned. It is not used any more once its process queue is dropped."""
 
     __slots__ = ("committed", "handled", "paused", "position", "process_queue")
 
@@ -27,7 +27,7 @@ class LiteQueue:
         self.paused = False
         self.position = NOT_KNOWN
         self.handled = NOT_KNOWN
-        self.committed = NOT_KNOWN  # as the offset store was told
+        self.committed = NOT_KNOWN  # the last offset given to the offset store
 
     @property
     def queue(self) -> MessageQueue:
@@ -35,7 +35,7 @@ class LiteQueue:
 
 
 class _Batch:
-    """What is left of one pull."""
+    """The messages of one pull that are not handed out yet."""
 
     __slots__ = ("count", "lite_queue")
 
@@ -45,19 +45,19 @@ class _Batch:
 
 
 class LiteQueues:
-    """All of one consumer's, and the line in which their pulled messages wait to be handed out."""
+    """All queues of one consumer, and the line in which pulled messages wait to be handed out."""
 
     def __init__(self) -> None:
         self._by_queue: dict[MessageQueue, LiteQueue] = {}
         self._line: deque[_Batch] = deque()
-        self._in_hand: LiteQueue | None = None  # the last call handed out messages of it
+        self._in_hand: LiteQueue | None = None  # the queue that the last call handed out messages of
 
     def add(self, process_queue: ProcessQueue) -> LiteQueue:
         lite_queue = self._by_queue[process_queue.queue] = LiteQueue(process_queue)
         return lite_queue
 
     def remove(self, queue: MessageQueue) -> LiteQueue | None:
-        """It is not ours any more; what waits of it is never handed out."""
+        """Unassign the queue and discard its waiting messages."""
         lite_queue = self._by_queue.pop(queue, None)
         if lite_queue is not None:
             self._leave_line(lite_queue)
@@ -67,7 +67,7 @@ class LiteQueues:
         return self._by_queue.get(queue)
 
     def of(self, process_queue: ProcessQueue) -> LiteQueue:
-        """The one of a process queue that is not dropped."""
+        """Return the one of a process queue that is not dropped."""
         return self._by_queue[process_queue.queue]
 
     def all(self) -> list[LiteQueue]:
@@ -79,25 +79,25 @@ class LiteQueues:
 
     @property
     def waiting_pulls(self) -> int:
-        """Answers of pulls that wait to be handed out, in whole or in part."""
+        """How many pulls have messages that wait to be handed out."""
         return len(self._line)
 
     # Messages ------------------------------------------------------------------------------------------------
 
     def put(self, lite_queue: LiteQueue, messages: Sequence[MessageExt]) -> None:
-        """The messages of one pull, in offset order, behind all that wait."""
+        """Add the messages of one pull, in offset order, behind all that wait."""
         process_queue = lite_queue.process_queue
         known = process_queue.message_count
         process_queue.put_messages(messages)
-        added = process_queue.message_count - known  # an offset that is there already counts once
+        added = process_queue.message_count - known  # an offset that was cached before counts once
         if added:
             self._line.append(_Batch(lite_queue, added))
 
     def nothing_until(self, lite_queue: LiteQueue, offset: int) -> None:
-        """A pull found that nothing is to be had below `offset`: with nothing waiting, it is where the queue got to.
+        """A pull found no message below `offset`: if no message waits, this is the queue's position.
 
-        RocketMQ takes only messages into account: one that consumed nothing has no offset at its next start, and under
-        CONSUME_FROM_LAST_OFFSET misses what came meanwhile.
+        RocketMQ sets positions by messages alone: a consumer that got none has no offset at its next start, and under
+        CONSUME_FROM_LAST_OFFSET it misses the messages sent in between.
         """
         if lite_queue.process_queue.is_empty and offset > lite_queue.position:
             lite_queue.position = offset
@@ -105,9 +105,9 @@ class LiteQueues:
                 lite_queue.handled = offset
 
     def take(self, now_ms: int, count_max: int | None = None) -> list[MessageExt]:
-        """The next messages of one queue: of one pull, and `count_max` at most. Empty when none wait.
+        """Return the next messages of one pull, `count_max` at most; empty when none wait.
 
-        Taking them says that everything handed out before is handled.
+        The messages of earlier calls count as handled from now on.
         """
         self.settle()
         if not self._line:
@@ -127,13 +127,13 @@ class LiteQueues:
         return messages
 
     def settle(self) -> None:
-        """Everything handed out so far is handled."""
+        """All messages handed out so far are handled."""
         if self._in_hand is not None:
             self._in_hand.handled = self._in_hand.position
             self._in_hand = None
 
     def seek(self, lite_queue: LiteQueue, offset: int) -> None:
-        """Go on from there: what was pulled is forgotten, what is handed out counts no more."""
+        """Continue at `offset`: discard waiting messages, and forget which ones were handed out."""
         self._leave_line(lite_queue)
         if self._in_hand is lite_queue:
             self._in_hand = None

@@ -1,4 +1,4 @@
-"""The listener contract (docs/order.md 2) and what a listener's answer means (wire.md 12.7, 12.8)."""
+"""The listener contract (docs/order.md 2), and the meaning of a listener's answer (wire.md 12.7, 12.8)."""
 
 import asyncio
 import inspect
@@ -44,14 +44,18 @@ S = TypeVar("S", bound=Enum)
 
 class ConsumeOrderlyStatus(Enum):
     SUCCESS = "SUCCESS"
-    ROLLBACK = "ROLLBACK"  # with auto_commit off: take back everything since the last COMMIT
-    COMMIT = "COMMIT"  # with auto_commit off: everything since the last one is done
+    ROLLBACK = "ROLLBACK"  # with auto_commit off: all messages since the last COMMIT come again
+    COMMIT = "COMMIT"  # with auto_commit off: all messages since the last COMMIT are handled
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
 
 
 @dataclass(slots=True)
 class ConsumeOrderlyContext:
-    """What a listener is told, and may set. `suspend_current_queue_time_ms` -1 means the consumer's setting."""
+    """The context of an orderly listener, which may set its fields.
+
+    Args:
+        suspend_current_queue_time_ms: for a status that suspends; -1: the consumer's setting.
+    """
 
     message_queue: MessageQueue
     auto_commit: bool = True
@@ -60,16 +64,18 @@ class ConsumeOrderlyContext:
 
 class ConsumeConcurrentlyStatus(Enum):
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
-    RECONSUME_LATER = "RECONSUME_LATER"  # goes back to the broker, which delivers it again after a delay
+    RECONSUME_LATER = "RECONSUME_LATER"  # sent back to the broker, which delivers them again after a delay
 
 
 @dataclass(slots=True)
 class ConsumeConcurrentlyContext:
-    """What a listener without order is told, and may set.
+    """The context of a concurrent listener, which may set its fields.
 
-    `delay_level_when_next_consume`: 0 leaves it to the broker (3 + the times it was tried), a negative one makes a
-    dead letter at once, others are delay levels. `ack_index`: after CONSUME_SUCCESS, the last message of the batch
-    that counts as handled, from 0; those behind it go back.
+    Args:
+        delay_level_when_next_consume: of messages that are sent back; 0: the broker chooses (3 + the times it was
+            tried); negative: they become dead letters at once.
+        ack_index: after CONSUME_SUCCESS, the index from 0 of the last handled message of the batch; messages behind it
+            are sent back.
     """
 
     message_queue: MessageQueue
@@ -95,7 +101,14 @@ AnyListener = OrderlyListener | ConcurrentListener
 
 @dataclass(frozen=True, slots=True)
 class Contract(Generic[S]):
-    """What a kind of listener is given and may answer. `nothing` is what None means; None: it is no answer."""
+    """The statuses and the context of a kind of listener.
+
+    Args:
+        nothing: the status that an answer of None means; None: such an answer is not allowed.
+        failure: the status after an exception or an answer that is not allowed.
+        consequence: of that status, for the log.
+        allowed: answers, for the log.
+    """
 
     statuses: type[S]
     nothing: S | None
@@ -125,8 +138,14 @@ CONCURRENT: Final = Contract(
 
 
 class Outcome(NamedTuple, Generic[S]):
-    """What came of a call: `error` says what was wrong with it, `raised` whether that was an exception, and
-    `returned_none` whether it was no answer at all. Not `begun`: the listener was not called, see `Start`."""
+    """The result of a listener call.
+
+    Args:
+        error: the reason of a failure.
+        raised: the failure was an exception.
+        returned_none: the failure was an answer of None.
+        begun: False: the listener was not called, see `Start`.
+    """
 
     status: S
     error: str | None = None
@@ -136,15 +155,15 @@ class Outcome(NamedTuple, Generic[S]):
 
 
 class Start(Protocol):
-    """Asked once, right before the listener and on its thread: may this call still begin?"""
+    """Asked once, right before the listener is called and on its thread, whether the call may still begin."""
 
     def may_begin(self) -> bool: ...
 
 
 class ListenerCall(Generic[S]):
-    """Calls a listener, `async def` on the loop and plain on the pool, and turns whatever comes back into an `Outcome`.
+    """Calls a listener, `async def` on the loop and plain on the pool, and makes an `Outcome` of its answer.
 
-    An exception, and an answer that the contract does not know, is the contract's failure, with an error that names it.
+    An exception, or an answer that the contract does not allow, is the contract's failure with an error.
     """
 
     def __init__(
@@ -160,7 +179,7 @@ class ListenerCall(Generic[S]):
         self._log = log
         self._around = around
         self.contract = contract
-        self._not_begun = Outcome(contract.failure, "it was not called any more", begun=False)
+        self._not_begun = Outcome(contract.failure, "the call was not begun any more", begun=False)
         self._outcomes = {status.value: Outcome(status) for status in contract.statuses}  # an Enum's hash is slow
         self._nothing = None if contract.nothing is None else self._outcomes[contract.nothing.value]
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
@@ -170,14 +189,14 @@ class ListenerCall(Generic[S]):
     def __call__(
         self, messages: list[MessageExt], context: ListenerContext, start: Start
     ) -> Coroutine[Any, Any, Outcome[S]]:
-        """Call the listener, unless `start` says no when it comes to that: a plain one may wait long for a thread."""
+        """Call the listener, unless `start` refuses then: a plain listener may wait long for a thread."""
         around = self._around
         if around is None or not around.active:
             return self._call(messages, context, start)
         return around.call(self._call, messages, context, start)
 
     async def _call(self, messages: list[MessageExt], context: ListenerContext, start: Start) -> Outcome[S]:
-        contract, first_offset = self.contract, messages[0].queue_offset  # a listener may empty its list
+        contract, first_offset = self.contract, messages[0].queue_offset  # a listener may empty the list
         try:
             if not self.is_async:
                 result = await self._pool.submit(
@@ -191,7 +210,7 @@ class ListenerCall(Generic[S]):
                 return self._not_begun
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _being_cancelled():
-                raise  # not the listener's: this client is taken down
+                raise  # the consume task is cancelled, not the listener
             reason = f"{type(error).__name__}: {error}"
             log_exception(
                 self._log,
@@ -230,7 +249,7 @@ _AGAIN = frozenset({"SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER"})
 
 
 class _Timed:
-    """Notes when a call begins: its wait for a thread is no time of the listener's."""
+    """Notes when a call begins, because the wait for a thread is not the listener's time."""
 
     def __init__(self, start: Start, runtime: Runtime) -> None:
         self._start = start
@@ -243,7 +262,7 @@ class _Timed:
 
 
 class AroundListener:
-    """Of one consumer, for all its calls, an administrator's too."""
+    """The hooks around all listener calls of a consumer; in a namespace the listener sees bare names."""
 
     def __init__(self, hooks: ConsumeHooks, tenant: NamesOfTenant, config: ConsumerConfig, runtime: Runtime) -> None:
         self._hooks = hooks
@@ -254,7 +273,7 @@ class AroundListener:
 
     @property
     def active(self) -> bool:
-        """Is there anything to do? Without, a call goes straight to the listener."""
+        """Whether there is anything to do; if not, calls go straight to the listener."""
         return self._hooks.active or self._has_tenant
 
     async def call(
@@ -266,21 +285,21 @@ class AroundListener:
             context.message_queue = self._tenant.bare_queue(context.message_queue)
         if not self._hooks.active:
             return await call(messages, context, start)
-        told = self._hooks.before(messages.copy(), context.message_queue)
+        hooked = self._hooks.before(messages.copy(), context.message_queue)
         timed = _Timed(start, self._runtime)
         outcome = await call(messages, context, timed)
-        told.status = outcome.status.name
-        told.success = told.status in _DONE
+        hooked.status = outcome.status.name
+        hooked.success = hooked.status in _DONE
         took_ms = self._runtime.now_ms() - timed.began_ms
-        told.return_type = return_type(outcome, took_ms, self._config.consume_timeout_ms)
-        self._hooks.after(told)
+        hooked.return_type = return_type(outcome, took_ms, self._config.consume_timeout_ms)
+        self._hooks.after(hooked)
         return outcome
 
 
 def return_type(outcome: Outcome[Any], took_ms: int, timeout_ms: int) -> ConsumeReturnType:
-    """As RocketMQ's two services derive it: an answer that is none comes first, then the time it took.
+    """Return the result of a call for hooks, as RocketMQ's two services do: failures first, then the time it took.
 
-    A call that was not begun is FAILED: the messages stay, and may be another member's.
+    A call that was not begun is FAILED: the messages stay, and may belong to another member.
     """
     if not outcome.begun:
         return ConsumeReturnType.FAILED

@@ -1,4 +1,4 @@
-"""LitePullConsumer: messages when its user asks for them, pulled ahead in the background (wire.md 12.10)."""
+"""LitePullConsumer: pulls in the background, and hands messages out when its user asks (wire.md 12.10)."""
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
@@ -21,7 +21,7 @@ __all__ = ["LitePullConsumer"]
 
 
 class _Kind(Enum):
-    """How a consumer comes by its queues; once chosen it stays."""
+    """How a consumer gets its queues. The first choice is final."""
 
     NONE = "neither"
     SUBSCRIBE = "subscribe()"
@@ -31,13 +31,17 @@ class _Kind(Enum):
 class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
     """RocketMQ's DefaultLitePullConsumer: `subscribe` or `assign`, then `poll`, or `async for message in consumer`.
 
-    Messages of one queue come in order. What a call hands out counts as handled with the next call; with `auto_commit`
-    what is handled is committed every 5 s, when a queue is given away, and at the shutdown. So a message that was
-    handed out last, and no other, comes again after a crash or a shutdown in the middle of its handling; `commit`
-    says that it is handled, too. Several tasks may poll only if that rule suits them.
+    Messages of one queue come in order. The messages that a call returns count as handled when the next call begins.
+    With `auto_commit`, the offsets of handled messages are committed every 5 s, when a queue is given up, and at the
+    shutdown. So after a shutdown in the middle of handling only the messages of the last call come again. `commit`
+    commits those too. Several tasks may poll one consumer only if this rule is right for them.
 
-    Calls raise ConsumerError while the consumer does not run, RemotingError when a broker refuses or does not answer,
-    NoRouteError when no name server does.
+    The arguments of the constructor are those of GroupConsumer.
+
+    Raises:
+        ConsumerError: by calls while the consumer does not run.
+        RemotingError: by calls, when a broker refuses or does not answer.
+        NoRouteError: by calls, when no name server answers.
     """
 
     _config_class = LitePullConsumerConfig
@@ -52,10 +56,15 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
     # Which queues --------------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str, expression: Expression = "*") -> None:
-        """Share the topic's queues with the group's other members; messages whose tag the expression names, or that a
-        MessageSelector selects.
+        """Share the queues of a topic with the other members of the group.
 
-        Raises FilterError, LocalProtocolError, ConsumerError after `assign`.
+        Args:
+            expression: tags, as "*", "TagA", "TagA || TagB"; or a MessageSelector.
+
+        Raises:
+            FilterError: the expression is not legal.
+            LocalProtocolError: the topic is not a legal name.
+            ConsumerError: after `assign`, or the consumer is shut down.
         """
         self._choose(_Kind.SUBSCRIBE)
         self._subscribe(topic, expression)
@@ -65,18 +74,17 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
             self._member.rebalance_soon()
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Have these queues, and no others, whoever else has them. Raises ConsumerError after `subscribe`."""
+        """Own exactly these queues, even if another member has them. Raises ConsumerError after `subscribe`."""
         assigned = list(dict.fromkeys(self._wrap(queues)))
         if not assigned:
-            raise ConsumerError("assign() needs a queue at least")
+            raise ConsumerError("assign() needs at least one queue")
         self._choose(_Kind.ASSIGN)
         self._assigned = assigned
         if self._member is not None:
             self._member.assign(assigned)
 
     def set_sub_expression_for_assign(self, topic: str, expression: Expression) -> None:
-        """Of assigned queues of the topic, messages that the expression names, as in `subscribe`; else all. Before the
-        start."""
+        """Filter the messages of assigned queues of a topic, as in `subscribe`. After the start: ConsumerError."""
         if self.state is not ServiceState.CREATE_JUST:
             raise ConsumerError("set_sub_expression_for_assign() is for a consumer that is not started yet")
         topic = self._tenant.wrap(topic)
@@ -92,35 +100,35 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
         self._kind = kind
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues this consumer has now, sorted."""
+        """Return the queues that this consumer owns now, sorted."""
         return self._bare(self._running().lite_queues.queues)
 
     async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of the topic, as the name server knows them now. Raises TopicNotFoundError."""
+        """Ask the name server for all readable queues of a topic. Raises TopicNotFoundError."""
         return self._bare(await self._running().queries.queues(self._tenant.wrap(topic)))
 
     async def register_topic_message_queue_change_listener(
         self, topic: str, listener: TopicMessageQueueChangeListener
     ) -> None:
-        """`listener(topic, queues)` when the topic has other queues than before, within 30 s of it."""
-        wrapped, told = self._tenant.wrap(topic), listener
+        """Call `listener(topic, queues)` within 30 s after the queues of the topic changed."""
+        wrapped, notify = self._tenant.wrap(topic), listener
         check_topic(wrapped)
         if self._tenant:
 
-            def told(_topic: str, queues: Collection[MessageQueue]) -> None:
+            def notify(_topic: str, queues: Collection[MessageQueue]) -> None:
                 listener(topic, self._bare(queues))
 
-        self._listeners[wrapped] = told
+        self._listeners[wrapped] = notify
         if self._member is not None:
-            await self._member.watch.register(wrapped, told)
+            await self._member.watch.register(wrapped, notify)
 
     # Messages ------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout_ms: int | None = None) -> list[MessageExt]:
-        """The messages of one pull, of one queue; [] when there are none for `timeout_ms` (the setting: 5 s)."""
+        """Return the messages of one pull of one queue; [] when none come within `timeout_ms` (the setting: 5 s)."""
         timeout_ms = self.config.poll_timeout_ms if timeout_ms is None else timeout_ms
         if timeout_ms < 0:
-            raise ConsumerError(f"a timeout is 0 ms or more, not {timeout_ms}")
+            raise ConsumerError(f"timeout_ms must be 0 ms or more, not {timeout_ms}")
         member = self._running()
         self._commit_if_due(member)
         return await member.next_messages(timeout_ms)
@@ -129,7 +137,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
         return self
 
     async def __anext__(self) -> MessageExt:
-        """The next message; the iteration ends with the shutdown."""
+        """Return the next message; the iteration ends with the shutdown."""
         while self._member is not None and self.state is ServiceState.RUNNING:
             self._commit_if_due(self._member)
             messages = await self._member.next_messages(self.config.auto_commit_interval_ms, 1)
@@ -140,11 +148,11 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
         raise self.wrong_state()
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull nothing more of these queues; what was pulled before is still handed out."""
+        """Stop pulling these queues. Messages that were pulled before are still handed out."""
         self._pause(queues, paused=True)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull them again, within a second."""
+        """Pull these queues again, within a second."""
         self._pause(queues, paused=False)
 
     def _pause(self, queues: Iterable[MessageQueue], *, paused: bool) -> None:
@@ -153,8 +161,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
             member.owned(queue).paused = paused
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on there: the next messages of the queue are those from `offset` on. Raises ConsumerError when the queue
-        is another's, or has no such offset."""
+        """Continue a queue at `offset`. Raises ConsumerError when the queue is not owned or has no such offset."""
         await self._running().seek(self._tenant.wrap_queue(queue), offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -163,7 +170,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
         await member.seek(queue, await member.queries.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """What is in the queue now is skipped."""
+        """Skip all messages that are in the queue now."""
         member, queue = self._running(), self._tenant.wrap_queue(queue)
         member.owned(queue)
         await member.seek(queue, await member.queries.max_offset(queue))
@@ -171,14 +178,15 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
     # Offsets -------------------------------------------------------------------------------------------------
 
     def commit(self, queues: Iterable[MessageQueue] | Mapping[MessageQueue, int] | None = None) -> None:
-        """Everything handed out so far is handled, of these queues or of all; or, given offsets, all below them.
+        """Commit what was handed out so far. It is stored within 5 s, at the shutdown, or when a queue is given up.
 
-        It is stored within 5 s, at the shutdown, or when the queue is given away.
+        Args:
+            queues: queues to commit, None: all; or an offset for each queue: messages below it are handled.
         """
         self._commit(self._running(), queues)
 
     async def commit_sync(self, queues: Iterable[MessageQueue] | Mapping[MessageQueue, int] | None = None) -> None:
-        """As `commit`, and it is stored when this returns."""
+        """As `commit`, and the offsets are stored when this returns."""
         member = self._running()
         await member.store_now(self._commit(member, queues))
 
@@ -190,23 +198,23 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerConfig, LiteMember]):
         return member.commit(member.lite_queues.queues if queues is None else self._wrap(queues))
 
     def _commit_if_due(self, member: LiteMember) -> None:
-        """Every 5 s, and only in a call for messages: what was handed out before is handled then."""
+        """Commit every 5 s, and only in a call for messages: that call says that earlier messages are handled."""
         now_ms = member.runtime.now_ms()
         if self.config.auto_commit and now_ms >= self._commit_due_ms:
             self._commit_due_ms = now_ms + self.config.auto_commit_interval_ms
             member.commit_handled()
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's offset as it is stored, None when there is none."""
+        """Return the stored offset of the group; None: there is none."""
         return await self._running().committed(self._tenant.wrap_queue(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at this time (epoch) or later."""
+        """Return the offset of the first message that was stored at this time (epoch ms) or later."""
         return await self._running().queries.search_offset(self._tenant.wrap_queue(queue), timestamp_ms)
 
     @property
     def positions(self) -> dict[MessageQueue, int]:
-        """What is handed out next, of each queue where that is known."""
+        """The next offset to hand out, of each queue where it is known."""
         known = [lite for lite in self._running().lite_queues.all() if lite.position >= 0]
         return {self._tenant.bare_queue(lite.queue): lite.position for lite in known}
 

@@ -1,8 +1,8 @@
-"""ProcessQueue: a consumer's buffer and state of one message queue it owns (wire.md 12.5). Synchronous.
+"""ProcessQueue: the cache and the state of one message queue that a consumer owns (wire.md 12.5). Synchronous.
 
-Three independent facts, never folded into one: the lock (`locked`, `last_lock_ms`), consumption (`consuming`,
-`listener_running`) and `dropped`. A rebalance makes a new ProcessQueue; an old one is never used again, and once
-dropped it commits nothing. One that outlived its lock ends likewise: another client may have owned the queue.
+Three facts are independent: the lock (`locked`, `last_lock_ms`), consumption (`consuming`, `listener_running`) and
+`dropped`. Each ownership period has a new ProcessQueue. A dropped one is never used again and commits nothing. One that
+outlived its lock is dropped too, because another client may have owned the queue meanwhile.
 """
 
 import asyncio
@@ -18,9 +18,12 @@ __all__ = ["ProcessQueue"]
 
 
 class ProcessQueue:
-    """`period` numbers the ownership periods of one client; `locked_ms` is when the lock it has was asked for.
+    """One ownership period of a message queue. Times are epoch milliseconds.
 
-    Where no lock is needed (`needs_lock`) it counts as held. Times are epoch milliseconds.
+    Args:
+        period: the number of the period, counted by the client.
+        locked_ms: when the lock was requested; None: it is not locked.
+        needs_lock: False: the queue is consumed without a lock, which then counts as held.
     """
 
     def __init__(
@@ -35,8 +38,8 @@ class ProcessQueue:
         self.queue = queue
         self.period = period
         self.dropped = False
-        self.resetting = False  # its offset is reset or corrected, and that takes it out of the table
-        self.outlived_lock = False  # it was lost, or may have been, and won back
+        self.resetting = False  # an offset reset removes it from the table
+        self.outlived_lock = False  # the lock was lost, or may have been, and was granted again
         self.needs_lock = needs_lock
         self.locked = locked_ms is not None and needs_lock
         self.last_lock_ms = now_ms if locked_ms is None else locked_ms
@@ -44,23 +47,23 @@ class ProcessQueue:
         self.last_consume_ms = now_ms
         self.consuming = False  # a consume task is running or due
         self.listener_running = False
-        self.positioned = False  # the first offset was fixed from the broker under the lock
+        self.positioned = False  # its first offset was read under the lock
         self.next_offset = -1  # of the next pull
         self.try_unlock_times = 0
         self.message_count = 0
         self.message_bytes = 0
-        self.message_accumulation = 0  # msgAccCnt: how many lay behind what the last pull brought
-        self.queue_offset_max = 0  # of what was ever put
+        self.message_accumulation = 0  # msgAccCnt: messages on the broker behind the last pulled one
+        self.queue_offset_max = 0  # of all messages that were put
         self._messages: SortedDict[int, MessageExt] = SortedDict()
-        self._in_hand: SortedDict[int, MessageExt] = SortedDict()  # taken by the listener, not committed yet
+        self._in_hand: SortedDict[int, MessageExt] = SortedDict()  # taken by the listener and not committed yet
         self._idle: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
-        self._room_below = 0
+        self._below: asyncio.Future[None] | None = None
+        self._wanted_count = 0
 
     # Content -------------------------------------------------------------------------------------------------
 
     def put_messages(self, messages: Sequence[MessageExt]) -> bool:
-        """Take pulled messages in. True when a consume task must be started for them."""
+        """Cache pulled messages. Returns True when a consume task must be started for them."""
         pairs = {message.queue_offset: message for message in messages}
         for offset, message in pairs.items():
             if offset not in self._messages:
@@ -75,9 +78,9 @@ class ProcessQueue:
         return False
 
     def take_messages(self, count: int) -> list[MessageExt]:
-        """The next `count` messages in offset order, kept in hand until commit or rollback.
+        """Take the next `count` messages in offset order, until commit or rollback.
 
-        Nothing to take ends the consumption: the next put starts it again.
+        An empty result ends the consumption: the next put starts it again.
         """
         messages, in_hand = self._messages, self._in_hand
         taken = []
@@ -90,7 +93,7 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """Everything in hand is done. The offset to commit, or -1 when nothing was in hand."""
+        """All taken messages are handled. Returns the offset to commit; -1: none was taken."""
         in_hand = self._in_hand
         if not in_hand:
             return -1
@@ -98,22 +101,25 @@ class ProcessQueue:
         self.message_count -= len(in_hand)
         self.message_bytes -= sum(len(message.body) for message in in_hand.values())
         in_hand.clear()
-        self._made_room()
+        self._freed()
         return offset
 
     def rollback(self) -> None:
-        """Everything in hand goes back."""
+        """Put all taken messages back."""
         self._messages.update(self._in_hand)
         self._in_hand.clear()
 
     def make_messages_to_consume_again(self, messages: Sequence[MessageExt]) -> None:
-        """Only these go back; what else is in hand stays there (manual commit)."""
+        """Put these taken messages back; others stay taken (manual commit)."""
         for message in messages:
             self._messages[message.queue_offset] = self._in_hand.pop(message.queue_offset)
 
     def remove_messages(self, messages: Sequence[MessageExt]) -> int:
-        """Consumption without order: these are done. The offset to commit, that of the first message left or the one
-        behind all that came; -1 when nothing was left before."""
+        """Consumption without order: these messages are handled.
+
+        Returns:
+            The offset to commit: that of the first message left, or the one behind all messages; -1: none was cached.
+        """
         held = self._messages
         if not held:
             return -1
@@ -121,14 +127,14 @@ class ProcessQueue:
             if held.pop(message.queue_offset, None) is not None:
                 self.message_count -= 1
                 self.message_bytes -= len(message.body)
-        self._made_room()
+        self._freed()
         if not held:
             return self.queue_offset_max + 1
         first: int = held.peekitem(0)[0]
         return first
 
     def first_message(self) -> MessageExt | None:
-        """The one with the lowest offset; what is in hand in order is not looked at."""
+        """Return the message with the lowest offset; taken messages are left out."""
         message: MessageExt | None = self._messages.peekitem(0)[1] if self._messages else None
         return message
 
@@ -137,13 +143,13 @@ class ProcessQueue:
 
     @property
     def max_span(self) -> int:
-        """From the first offset to the last one; what is in hand in order does not count."""
+        """The distance from the first offset to the last one; taken messages do not count."""
         held = self._messages
         return held.peekitem(-1)[0] - held.peekitem(0)[0] if held else 0
 
     @property
     def position(self) -> int:
-        """The first offset that is not done; -1 before the first pull is placed."""
+        """The first offset that is not handled; -1 before the first offset is known."""
         for held in (self._in_hand, self._messages):
             if held:
                 first: int = held.peekitem(0)[0]
@@ -156,7 +162,7 @@ class ProcessQueue:
 
     @property
     def is_full(self) -> bool:
-        """Nothing more may be pulled, whatever the thresholds are."""
+        """Whether pulls must wait, whatever the thresholds are."""
         return False
 
     def info(self, commit_offset: int) -> ProcessQueueInfo:
@@ -182,12 +188,12 @@ class ProcessQueue:
     # State ---------------------------------------------------------------------------------------------------
 
     def granted(self, asked_ms: int) -> None:
-        """The broker granted what was asked for at `asked_ms`."""
+        """The broker granted the lock that was requested at `asked_ms`."""
         self.locked = True
         self.last_lock_ms = max(self.last_lock_ms, asked_ms)
 
     def holds_lock(self, now_ms: int, lock_max_live_time_ms: int) -> bool:
-        """Does this client still believe in its lock? It must stop before the broker gives the queue away."""
+        """Whether this client may still trust its lock: it must stop before the broker gives the queue away."""
         return not self.needs_lock or (self.locked and now_ms - self.last_lock_ms <= lock_max_live_time_ms)
 
     def pull_expired(self, now_ms: int, pull_max_idle_ms: int) -> bool:
@@ -202,7 +208,11 @@ class ProcessQueue:
             self._idle = None
 
     async def listener_idle(self, timeout_ms: int) -> bool:
-        """Wait up to `timeout_ms` for the running listener to return: the consume lock as a rebalance tries it."""
+        """Wait up to `timeout_ms` for the running listener: the consume lock, as a rebalance tries it.
+
+        Returns:
+            Whether no listener runs.
+        """
         if not self.listener_running:
             return True
         if self._idle is None:
@@ -213,17 +223,17 @@ class ProcessQueue:
             return False
         return not self.listener_running
 
-    def _made_room(self) -> None:
-        if self._room is not None and self.message_count < self._room_below:
-            self._room.set_result(None)
-            self._room = None
+    def _freed(self) -> None:
+        if self._below is not None and self.message_count < self._wanted_count and not self.is_full:
+            self._below.set_result(None)
+            self._below = None
 
-    async def room_below(self, count: int, timeout_ms: int) -> None:
-        """Wait until fewer than `count` messages are cached, `timeout_ms` at most."""
-        if self._room is None:
-            self._room = asyncio.get_running_loop().create_future()
-        self._room_below = count
+    async def wait_below(self, count: int, timeout_ms: int) -> None:
+        """Wait until fewer than `count` messages are cached, for `timeout_ms` at most."""
+        if self._below is None:
+            self._below = asyncio.get_running_loop().create_future()
+        self._wanted_count = count
         try:
-            await asyncio.wait_for(asyncio.shield(self._room), timeout_ms / 1000)
+            await asyncio.wait_for(asyncio.shield(self._below), timeout_ms / 1000)
         except TimeoutError:
             pass

@@ -1,4 +1,4 @@
-"""PullConsumer: pulls when its user says so, and from where (wire.md 12.10)."""
+"""PullConsumer: its user decides when to pull, and from which offset (wire.md 12.10)."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ from lockstep.remoting.logs import log_exception
 __all__ = ["MessageQueueListener", "PullConsumer", "PullMember"]
 
 MessageQueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
-"""`(topic, all its queues, those of this consumer)`, called on the loop after a rebalance changed something."""
+"""`(topic, all its queues, those of this consumer)`, called on the loop after a rebalance changed them."""
 
 _TEXT = int(PullSysFlag.SUBSCRIPTION)
 _TEXT_AND_SUSPEND = _TEXT | int(PullSysFlag.SUSPEND)
@@ -75,12 +75,17 @@ class PullMember(GroupMember):
 
 
 class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
-    """RocketMQ's DefaultMQPullConsumer: its user says which queue is pulled, from which offset, and what is done.
+    """RocketMQ's DefaultMQPullConsumer: its user chooses the queue and the offset of each pull, and stores offsets.
 
-    Members of a group share the queues of their topics (`fetch_message_queues_in_balance`), but nothing keeps one from
-    pulling others. A topic becomes the member's with `register_topic`, or when it is first pulled or asked for.
-    Calls raise ConsumerError while the consumer does not run, RemotingError when a broker refuses or does not answer,
-    NoRouteError when no name server does.
+    Members of a group share the queues of their topics (`fetch_message_queues_in_balance`), but a member may pull other
+    queues too. It joins a topic with `register_topic`, or when the topic is first pulled or asked for.
+
+    The arguments of the constructor are those of GroupConsumer.
+
+    Raises:
+        ConsumerError: by calls while the consumer does not run.
+        RemotingError: by calls, when a broker refuses or does not answer.
+        NoRouteError: by calls, when no name server answers.
     """
 
     _config_class = PullConsumerConfig
@@ -91,7 +96,7 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
     # Topics --------------------------------------------------------------------------------------------------
 
     def register_topic(self, topic: str) -> None:
-        """Take part in sharing out the topic's queues. Raises LocalProtocolError."""
+        """Share the queues of a topic with the other members. Raises LocalProtocolError for an illegal name."""
         topic = self._tenant.wrap(topic)
         check_topic(topic)
         if topic not in self._subscriptions:
@@ -100,20 +105,20 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
                 self._member.rebalance_soon()
 
     def register_message_queue_listener(self, topic: str, listener: MessageQueueListener) -> None:
-        """`listener` hears of every change of this consumer's queues of the topic."""
+        """Call `listener` after each change of this consumer's queues of the topic."""
         self.register_topic(topic)
         self._listeners[self._tenant.wrap(topic)] = listener
 
     def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
-        """Called before and after each pull's messages are handed out, which as in RocketMQ counts as consumed."""
+        """Call the hook around each pull: as in RocketMQ, messages that are handed out count as consumed."""
         self._hooks.add_consume(hook)
 
     async def fetch_subscribe_message_queues(self, topic: str) -> list[MessageQueue]:
-        """All readable queues of a topic, sorted, as the name server knows them now. Raises TopicNotFoundError."""
+        """Ask the name server for all readable queues of a topic, sorted. Raises TopicNotFoundError."""
         return self._bare(await self._running().queries.queues(self._tenant.wrap(topic)))
 
     async def fetch_message_queues_in_balance(self, topic: str) -> list[MessageQueue]:
-        """The queues of a topic that are this member's, sorted; as the last round of the rebalance left it."""
+        """Return the queues of a topic that the last rebalance gave this member, sorted."""
         topic = self._tenant.wrap(topic)
         return self._bare((await self._joined(topic)).owned(topic))
 
@@ -127,10 +132,16 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         max_nums: int,
         timeout_ms: int | None = None,
     ) -> PullResult:
-        """What there is now from `offset` on, at most `max_nums` messages whose tag the expression names, or that a
-        MessageSelector selects.
+        """Pull the messages that a queue has now. This commits nothing: see `update_consume_offset`.
 
-        Nothing is committed by it: see `update_consume_offset`. Raises FilterError.
+        Args:
+            expression: tags, as "*", "TagA", "TagA || TagB"; or a MessageSelector.
+            offset: of the first message.
+            max_nums: the most messages to return.
+            timeout_ms: how long the answer may take; None: the setting.
+
+        Raises:
+            FilterError: the expression is not legal.
         """
         timeout_ms = self.config.consumer_pull_timeout_ms if timeout_ms is None else timeout_ms
         return await self._pull(queue, expression, offset, max_nums, _TEXT, timeout_ms)
@@ -138,16 +149,16 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
     async def pull_block_if_not_found(
         self, queue: MessageQueue, expression: Expression, offset: int, max_nums: int
     ) -> PullResult:
-        """As `pull`, but when there is nothing the broker waits for a message, `pull_suspend_ms` at most."""
+        """As `pull`, but a broker without a message waits for one, `pull_suspend_ms` at most."""
         return await self._pull(queue, expression, offset, max_nums, _TEXT_AND_SUSPEND, self.config.pull_timeout_ms)
 
     async def _pull(
         self, queue: MessageQueue, expression: Expression, offset: int, max_nums: int, sys_flag: int, timeout_ms: int
     ) -> PullResult:
         if offset < 0:
-            raise ConsumerError(f"an offset is 0 or more, not {offset}")
+            raise ConsumerError(f"offset must be 0 or more, not {offset}")
         if max_nums <= 0:
-            raise ConsumerError(f"a pull is for at least one message, not {max_nums}")
+            raise ConsumerError(f"max_nums must be at least 1, not {max_nums}")
         queue = self._tenant.wrap_queue(queue)
         subscription = subscription_of(queue.topic, expression)
         member = await self._joined(queue.topic)
@@ -173,8 +184,11 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
     # Offsets -------------------------------------------------------------------------------------------------
 
     async def fetch_consume_offset(self, queue: MessageQueue, *, from_store: bool = False) -> int:
-        """Where the group goes on: the next offset, or -1 when it has none. `from_store`: as it is kept by the broker,
-        or in the file of a broadcasting consumer, whatever was updated since."""
+        """Return the next offset of the group; -1: it has none.
+
+        Args:
+            from_store: ask the broker, or the file of a broadcasting consumer, even if a later offset was set here.
+        """
         member, queue = self._running(), self._tenant.wrap_queue(queue)
         kind = ReadOffsetType.READ_FROM_STORE if from_store else ReadOffsetType.MEMORY_FIRST_THEN_STORE
         offset = await member.offsets.read(queue, kind)
@@ -183,13 +197,13 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         return offset
 
     def update_consume_offset(self, queue: MessageQueue, offset: int) -> None:
-        """In memory; it is stored every 5 s, when the queue is given away, and at the shutdown."""
+        """Set the next offset in memory. It is stored every 5 s, when the queue is given up, and at the shutdown."""
         member, queue = self._running(), self._tenant.wrap_queue(queue)
         member.offsets.update(queue, offset)
         member.updated[queue] = offset
 
     async def persist(self, *queues: MessageQueue) -> None:
-        """Store the offsets of these queues, or of all that were updated, and return when it is done."""
+        """Store the offsets of these queues, without any of all updated ones, and return when that is done."""
         wrapped = [self._tenant.wrap_queue(queue) for queue in queues]
         member = self._running()
         await member.store_now(wrapped or tuple(member.updated))
@@ -197,18 +211,18 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
     # Questions -----------------------------------------------------------------------------------------------
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message will get."""
+        """Return the offset that the next message will get."""
         return await self._queries.max_offset(self._tenant.wrap_queue(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         return await self._queries.min_offset(self._tenant.wrap_queue(queue))
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message that was stored at this time (epoch) or later."""
+        """Return the offset of the first message that was stored at this time (epoch ms) or later."""
         return await self._queries.search_offset(self._tenant.wrap_queue(queue), timestamp_ms)
 
     async def earliest_msg_store_time_ms(self, queue: MessageQueue) -> int:
-        """When the queue's first message was stored (epoch); -1: there is none."""
+        """Return when the first message of the queue was stored (epoch ms); -1: the queue is empty."""
         return await self._queries.earliest_store_time_ms(self._tenant.wrap_queue(queue))
 
     async def view_message(self, offset_message_id: str) -> MessageExt:
@@ -216,8 +230,14 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         return await self._queries.view_message(offset_message_id)
 
     async def send_message_back(self, message: MessageExt, delay_level: int) -> None:
-        """The broker puts it into the group's retry topic after the delay of this level; 0: of the level that its
-        attempts make due; -1: it is a dead letter at once. Raises ConsumerError when no broker takes it."""
+        """Send a message to the group's retry topic, which delivers it again after a delay.
+
+        Args:
+            delay_level: 0: the broker chooses the level by the number of attempts; -1: a dead letter at once.
+
+        Raises:
+            ConsumerError: no broker takes it.
+        """
         member = self._running()
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
         process_queue = ProcessQueue(queue, 0, member.runtime.now_ms(), needs_lock=False)
@@ -252,4 +272,4 @@ class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):
         try:
             listener(self._tenant.bare(topic), everything, self._bare(member.owned(topic)))
         except Exception as error:
-            log_exception(self._log, "queue listener failed", error, topic=topic)
+            log_exception(self._log, "queue_listener_failed", error, topic=topic)

@@ -237,7 +237,7 @@ class PullLoop:
                 span=process_queue.max_span,
             )
         enough = self._flow.limits(process_queue.queue.topic).message_count
-        await process_queue.room_below(max(enough // 2, 1), self._config.pull_delay_when_flow_control_ms)
+        await process_queue.wait_below(max(enough // 2, 1), self._config.pull_delay_when_flow_control_ms)
         return True
 
     async def _pull_once(self, process_queue: ProcessQueue) -> int:

@@ -1,8 +1,8 @@
-"""One pull: from which broker, with which flags, and what its answer means; for every consumer (wire.md 6, 12.6).
+"""One pull: its broker, its flags, and the meaning of its answer, for every consumer (wire.md 6, 12.6).
 
-A broker answers each pull with the id of the broker that the next one should go to: 0, the master, or a slave when
-the messages are no longer in the master's memory. It is remembered for each queue. A slave stores no offsets, so a
-pull that goes to one carries none.
+Each answer suggests the id of the broker for the next pull: 0, the master, or a slave when the messages are no longer
+in the master's memory. The suggestion is remembered for each queue. A slave stores no offsets, so a pull that goes to a
+slave has none.
 """
 
 from enum import Enum
@@ -45,7 +45,7 @@ _STATUSES = {
 
 
 class PullResult(NamedTuple):
-    """`messages` may be empty when FOUND: the filter of this client took all of them."""
+    """The answer to a pull. `messages` may be empty when FOUND: the filter of this client took all of them out."""
 
     status: PullStatus
     next_begin_offset: int
@@ -60,10 +60,14 @@ class PullSource(NamedTuple):
 
 
 class PullRequest(NamedTuple):
-    """`sys_flag` are bits of PullSysFlag; `suspend_ms` how long the broker may hold it, `timeout_ms` how long we wait.
+    """One pull.
 
-    `commit_offset` counts with the bit COMMIT_OFFSET only; `sub_version` is that of the subscription as brokers
-    were told of it, 0 where its text goes along.
+    Args:
+        sys_flag: bits of PullSysFlag.
+        commit_offset: used with the bit COMMIT_OFFSET only.
+        sub_version: the version of the subscription in the last heartbeat; 0 where the request has its text.
+        suspend_ms: how long the broker may hold the request.
+        timeout_ms: how long this client waits for the answer.
     """
 
     queue: MessageQueue
@@ -85,7 +89,11 @@ class PullRequest(NamedTuple):
 
 
 class PullCalls:
-    """The pulls of one group's member. `source` says where the next pull of a queue goes, `call` makes it."""
+    """Makes the pulls of one member of a group: `source` chooses the broker, `call` pulls.
+
+    Args:
+        shown_to: for messages that the user gets as they were pulled: their topics lose the namespace.
+    """
 
     def __init__(
         self,
@@ -94,16 +102,15 @@ class PullCalls:
         hooks: ConsumeHooks | None = None,
         shown_to: NamesOfTenant | None = None,
     ) -> None:
-        """`shown_to`: whoever gets the messages as they are pulled, and sees bare names."""
         self._instance = instance
         self._shown_to = shown_to
         self._hooks = hooks
         self._group = group
-        self._suggested: dict[MessageQueue, int] = {}  # pullFromWhichNode; the master is not noted
-        self._reported: dict[MessageQueue, int] = {}  # the last message that could not be read
+        self._suggested: dict[MessageQueue, int] = {}  # pullFromWhichNode; the master is left out
+        self._reported: dict[MessageQueue, int] = {}  # the offset of the last unreadable message that was logged
 
     def source(self, queue: MessageQueue) -> PullSource:
-        """Raises NoRouteError when no route names a broker of that name yet."""
+        """Choose the broker of the next pull. Raises NoRouteError while no route names it."""
         broker_id = self._suggested.get(queue, MASTER_ID)
         found = self._instance.routes.reading_address(queue.broker_name, broker_id)
         if found is None:
@@ -112,7 +119,7 @@ class PullCalls:
         return PullSource(address, found_id != MASTER_ID)
 
     async def endpoint(self, queue: MessageQueue, source: PullSource) -> Endpoint:
-        """A connection to it. Raises ConnectFailed, after which a queue of a slave's is its master's again."""
+        """Connect to the broker. Raises ConnectFailed; the next pull of the queue then goes to the master."""
         dialer = self._instance.dialer
         try:
             return dialer.open_endpoint(source.address) or await dialer.endpoint(source.address)
@@ -124,7 +131,7 @@ class PullCalls:
         self._suggested.pop(queue, None)
 
     async def call(self, request: PullRequest, source: PullSource, endpoint: Endpoint) -> PullResult:
-        """A record that cannot be read is asked for alone, and then comes as a message with `body_error`.
+        """Pull. An unreadable record is pulled again alone, and is then a message with `body_error`.
 
         Raises RemotingError, ProtocolError.
         """
@@ -169,7 +176,7 @@ class PullCalls:
         queue = request.queue
         status = _STATUSES.get(reply.code)
         if status is None:
-            self._suggested.pop(queue, None)  # a slave that cannot answer may not be asked for ever
+            self._suggested.pop(queue, None)  # do not ask a slave that cannot answer again and again
             raise RequestRefused(address, request_name(RequestCode.PULL_MESSAGE), reply.code, reply.remark)
         bounds = reply.decode_header(PullMessageResponseHeader)
         if bounds.suggest_which_broker_id != MASTER_ID:
@@ -186,7 +193,7 @@ class PullCalls:
         return take(pulled, data, queue, request.offset, request.max_messages, next_offset)
 
     def _wanted(self, taken: Taken, request: PullRequest, bounds: PullMessageResponseHeader) -> list[MessageExt]:
-        """What the filters leave of it. A record that cannot be read has no tags to look at."""
+        """Filter the messages. An unreadable record has no tags to check."""
         queue, subscription, messages = request.queue, request.subscription, taken.messages
         min_and_max = (bounds.min_offset, bounds.max_offset)
         for message in messages:
@@ -206,7 +213,7 @@ class PullCalls:
         return messages
 
     def _report(self, queue: MessageQueue, message: MessageExt) -> None:
-        """Once for each message, however often it is pulled."""
+        """Log an unreadable message once, however often it is pulled."""
         if message.queue_offset > self._reported.get(queue, -1):
             self._reported[queue] = message.queue_offset
             self._instance.log_unreadable(message)

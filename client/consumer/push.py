@@ -1,4 +1,4 @@
-"""PushConsumer: pulls by itself and calls the listener, message after message or without order (wire.md 12.2)."""
+"""PushConsumer: pulls messages and hands them to a listener, in order or without (wire.md 12.2)."""
 
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
 from lockstep.client.consumer.consumer import GroupConsumer
@@ -23,15 +23,23 @@ __all__ = ["PushConsumer"]
 
 
 class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
-    """Subscribe, register a listener, `start()`; or all of it in `async with`.
+    """RocketMQ's DefaultMQPushConsumer: subscribe, register a listener, then `start()`, or use `async with`.
 
-    The listener is `listener(messages, context) -> status`, `async def` or plain; plain ones run on threads of the
-    consumer's own. `ordering` says what is kept in order, and which statuses there are: "queue" is RocketMQ's orderly
-    consumption, "none" its concurrent one; with "key" each sharding key is in order, or what `key` says instead: a
-    function of the message, or a property's name, as "KEYS". In `message_model` BROADCASTING every consumer of the
-    group gets every message; not given, it is the config's. `namespace` parts the topics and groups of tenants, as a
-    Producer's. `name_server` is "host:port[;host:port]" or the environment's NAMESRV_ADDR. `trace` names a file that
-    gets a JSON line for everything that matters to order.
+    The listener is `listener(messages, context) -> status`. It is an `async def`, or a plain function that runs on the
+    consumer's threads. The arguments that are not listed here are those of every consumer, see GroupConsumer.
+
+    Args:
+        listener: may also be given by `register_listener`.
+        ordering: "queue" keeps the order of each queue, as RocketMQ's orderly consumption; "key" that of each sharding
+            key; "none" no order, as RocketMQ's concurrent consumption. It decides which statuses a listener returns.
+        key: with ordering "key", the sharding key of a message: a function of the message, or the name of a property,
+            such as "KEYS".
+        message_model: in BROADCASTING every consumer of the group gets every message; None: the setting's.
+        trace: a file that gets a JSON line for each event that matters to order.
+
+    Raises:
+        ConsumerError: an argument is not allowed.
+        LocalProtocolError, SettingError: see GroupConsumer.
     """
 
     _config_class = ConsumerConfig
@@ -75,17 +83,24 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
     # Subscriptions -------------------------------------------------------------------------------------------
 
     def subscribe(self, topic: str, expression: Expression = "*") -> None:
-        """Messages of `topic` whose tag the expression names: "*", "TagA", "TagA || TagB"; or a MessageSelector's.
+        """Consume the messages of a topic that match an expression.
 
-        May be called while the consumer runs: the brokers hear of it at once, and a new topic's queues are shared out
-        by the rebalance that follows. All members of a group should want the same. Raises FilterError,
-        LocalProtocolError, ConsumerError when the consumer is shut down.
+        A running consumer announces it to the brokers at once and rebalances. All members of a group should have the
+        same subscriptions.
+
+        Args:
+            expression: tags, as "*", "TagA", "TagA || TagB"; or a MessageSelector.
+
+        Raises:
+            FilterError: the expression is not legal.
+            LocalProtocolError: the topic is not a legal name.
+            ConsumerError: the consumer is shut down.
         """
         self._check_not_over()
         self._subscribe(topic, expression)
 
     def unsubscribe(self, topic: str) -> None:
-        """While the consumer runs: the topic's queues are dropped, their offsets stored and their locks freed."""
+        """Drop the queues of a topic; a running consumer stores their offsets and releases their locks."""
         self._check_not_over()
         if self._subscriptions.pop(self._tenant.wrap(topic), None) is not None and self._member is not None:
             self._member.subscriptions_changed()
@@ -98,7 +113,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         self._listener = listener
 
     def register_consume_message_hook(self, hook: ConsumeMessageHook) -> None:
-        """Called before and after each listener call."""
+        """Call the hook before and after each listener call."""
         self._hooks.add_consume(hook)
 
     # Life ----------------------------------------------------------------------------------------------------
@@ -123,14 +138,14 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
     # While it runs -------------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """Pull nothing more until `resume()`, each queue within a second; what is in hand is still consumed."""
+        """Stop pulling until `resume()`, each queue within a second. Cached messages are still consumed."""
         self._running().suspend()
 
     def resume(self) -> None:
         self._running().resume()
 
     def set_consume_thread_count(self, count: int) -> None:
-        """From 1 to 1000 listener calls at a time from now on, instead of the setting's. Raises ConsumerError."""
+        """Run `count` listener calls at a time from now on, from 1 to 1000. Raises ConsumerError."""
         if not 1 <= count <= CONSUME_THREADS_MAX:
             raise ConsumerError(f"consume_thread_count must be from 1 to {CONSUME_THREADS_MAX}, not {count}")
         self._running().set_consume_thread_count(count)
@@ -142,7 +157,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
 
     @property
     def message_accumulation(self) -> int:
-        """The number of messages on the brokers behind the last pulled ones, in all queues of this client together."""
+        """The number of messages on the brokers behind the last pulled ones, in all queues of this consumer."""
         return sum(process_queue.message_accumulation for process_queue in self._owned)
 
     @property

@@ -219,8 +219,8 @@ async def test_a_listener_that_starts_again_is_not_idle() -> None:
 async def test_waiting_for_room() -> None:
     """Woken by the commit that brings the count below the mark, or by the time."""
     process_queue = queue_with(*range(10))
-    await process_queue.room_below(5, 1)
-    waiter = asyncio.ensure_future(process_queue.room_below(5, 60_000))
+    await process_queue.wait_below(5, 1)
+    waiter = asyncio.ensure_future(process_queue.wait_below(5, 60_000))
     for _ in range(5):
         await asyncio.sleep(0)
         assert not waiter.done()

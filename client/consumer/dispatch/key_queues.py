@@ -268,9 +268,7 @@ class KeyedProcessQueue(ProcessQueue):
         content = self.key_queues
         self.message_count = content.ready_count
         self.message_bytes = content.message_bytes
-        if self._room is not None and content.ready_count < self._room_below and not content.is_full:
-            self._room.set_result(None)
-            self._room = None
+        self._freed()
 
     @property
     def position(self) -> int:
