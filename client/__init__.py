@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from lockstep.client.lifecycle import ServiceState
     from lockstep.client.message_selector import MessageSelector
     from lockstep.client.producer.producer import Producer, SendCallback
-    from lockstep.client.producer.replies import ReplyMessage, reply_message
+    from lockstep.client.producer.request_reply import ReplyMessage, reply_message
     from lockstep.client.producer.result import SendResult
     from lockstep.client.producer.selectors import (
         MessageQueueSelector,
@@ -195,7 +195,7 @@ EXPORTS = {
     "lockstep.client.consumer.pull": "MessageQueueListener PullConsumer",
     "lockstep.client.consumer.push": "PushConsumer",
     "lockstep.client.consumer.ownership.topic_watch": "TopicMessageQueueChangeListener",
-    "lockstep.client.producer.replies": "ReplyMessage reply_message",
+    "lockstep.client.producer.request_reply": "ReplyMessage reply_message",
     "lockstep.client.producer.selectors": "MessageQueueSelector select_by_hash select_by_machine_room select_by_random",
     "lockstep.client.producer.result": "SendResult",
     "lockstep.client.producer.transaction": (

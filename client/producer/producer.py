@@ -1,9 +1,9 @@
-"""Producer: sends messages; those with a sharding key, a selector or a queue of their own stay in call order."""
+"""Producer: sends messages. Those with a sharding key, a selector or a given queue stay in call order."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError
@@ -29,14 +29,14 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.remoting.logs import EventLog, StdlibLog, log_exception
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
-__all__ = ["Producer", "ProducerParts", "SendCallback"]
+__all__ = ["Producer", "ProducerOptions", "ProducerParts", "SendCallback"]
 
 SendCallback = Callable[[SendResult | None, Exception | None], object]
-"""`(result, error)`, one of them None, when a send has come to its end; called on the event loop."""
+"""`(result, error)`, one of them None. Called on the event loop when a send ends."""
 
 
 class ProducerParts(NamedTuple):
-    """What a started producer is made of."""
+    """The parts of a started producer."""
 
     instance: MQClientInstance
     claim: GroupClaim
@@ -48,12 +48,36 @@ class ProducerParts(NamedTuple):
     trace: TraceWriter | None
 
 
+class _Place(NamedTuple):
+    """Where a message must go."""
+
+    sharding_key: str | None = None
+    selector: MessageQueueSelector | None = None
+    arg: Any = None
+    queue: MessageQueue | None = None
+
+
+_ANYWHERE = _Place()
+
+
+class ProducerOptions(TypedDict, total=False):
+    """The keyword arguments of a Producer."""
+
+    name_server: str | None
+    namespace: str | None
+    config: ProducerConfig | None
+    trace: str | None
+    runtime: Runtime | None
+    log: EventLog | None
+
+
 class Producer(Lifecycle):
     """`async with Producer("group", name_server="127.0.0.1:9876") as producer: await producer.send(message)`
 
-    `name_server` is "host:port[;host:port]" or, when absent, the environment's NAMESRV_ADDR. `namespace` parts the
-    topics and groups of tenants: brokers know them as `namespace%name`, callers by their bare names. `trace` names a
-    file that gets a JSON line for every message sent or failed.
+    Args:
+        name_server: "host:port[;host:port]"; without it, the environment variable NAMESRV_ADDR.
+        namespace: separates the topics and groups of tenants. Brokers see `namespace%name`, callers see `name`.
+        trace: the path of a file that gets one JSON line for each message that was sent or failed.
     """
 
     def __init__(
@@ -80,7 +104,7 @@ class Producer(Lifecycle):
         self._hooks = SendHooks(self.group, self._log, self._tenant)
         self._parts: ProducerParts | None = None
         self._client_id: str | None = None
-        self._starting = 0  # sends that were called and have not begun: later ones must not overtake them
+        self._starting = 0  # sends that were called and have not begun; later sends must not overtake them
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +154,7 @@ class Producer(Lifecycle):
 
     @property
     def client_id(self) -> str:
-        """Known from the start on, and still after the shutdown."""
+        """Known from the start on, after the shutdown too."""
         if self._client_id is None:
             raise self.wrong_state()
         return self._client_id
@@ -156,42 +180,37 @@ class Producer(Lifecycle):
     ) -> SendResult:
         """Send one message and wait until the broker has stored it.
 
-        With a sharding key (here or on the message), a selector with its `arg`, or a queue, the message goes to
-        that queue in call order, however many sends are in flight, and is tried once. Without, queues take turns
-        and other brokers are tried (`retry_times`).
+        With a sharding key (here or on the message), a selector with its `arg`, or a queue, the message goes to that
+        queue in call order, even while other sends are in flight, and is attempted once. Without these, queues take
+        turns, and after a failure other brokers are tried (`retry_times`).
 
-        Raises SendError (`outcome` says whether the message may be stored), NoRouteError, SendForbiddenError,
-        LocalProtocolError for a message that must not be sent.
+        Raises:
+            SendError: the message is not stored, or may not be; `outcome` says which.
+            NoRouteError: the topic has no queue.
+            SendForbiddenError: a hook forbids it.
+            LocalProtocolError: the message must not be sent.
         """
         parts = self._parts or self._started()
         if self._starting:
-            await self._after_those_called_before()
+            await self._after_earlier_calls()
         key = sharding_key if sharding_key is not None else message.sharding_key
         outgoing = parts.requests.outgoing(message, key)
         timeout_ms = timeout_ms or self.config.send_timeout_ms
         queues = parts.queues.known(outgoing.topic) if key is not None and selector is None and queue is None else None
-        if queues is not None:  # the common case, without a coroutine of its own
+        if queues is not None:  # the common case needs no other coroutine
             result = await parts.ordered.send(select_by_hash(queues, message, key), outgoing, timeout_ms)
         else:
-            result = await self._send(parts, message, outgoing, key, selector, arg, queue, timeout_ms)
+            result = await self._send(parts, message, outgoing, _Place(key, selector, arg, queue), timeout_ms)
         return result._replace(queue=self._tenant.bare_queue(result.queue)) if self._has_tenant else result
 
     async def _send(
-        self,
-        parts: ProducerParts,
-        message: Message,
-        outgoing: Outgoing,
-        key: str | None,
-        selector: MessageQueueSelector | None,
-        arg: Any,
-        queue: MessageQueue | None,
-        timeout_ms: int,
+        self, parts: ProducerParts, message: Message, outgoing: Outgoing, place: _Place, timeout_ms: int
     ) -> SendResult:
-        """Under the names that brokers know."""
-        if key is None and selector is None and queue is None:
+        """Send to the place that the caller named, or to any queue. The result has the names that brokers know."""
+        if place == _ANYWHERE:
             return await parts.anywhere.send(outgoing, timeout_ms)
-        chosen = await self._choose(message, outgoing.topic, key, selector, arg, queue)
-        return await parts.ordered.send(chosen, outgoing, timeout_ms)
+        queue = await self._choose(message, outgoing.topic, place)
+        return await parts.ordered.send(queue, outgoing, timeout_ms)
 
     def send_async(
         self,
@@ -204,42 +223,41 @@ class Producer(Lifecycle):
         queue: MessageQueue | None = None,
         timeout_ms: int | None = None,
     ) -> "asyncio.Task[SendResult]":
-        """Begin to send and go on; the task's result is `send`'s, and `callback` hears of it too.
+        """Begin to send, without waiting. The task has the result of `send`; `callback` gets it too.
 
-        A message that may go to any queue is tried again (`retry_times_when_send_async_failed`) when the network
-        failed, and not when a broker refused it. Order is kept among all kinds of sends. With a callback the task
-        need not be awaited. Nothing limits how many are under way but the caller.
+        A message that may go to any queue is tried again (`retry_times_when_send_async_failed`) after a network
+        failure, but not after a broker refused it. Order is kept among all kinds of sends. With a callback the task
+        need not be awaited. Only the caller limits the number of sends in flight.
         """
         parts = self._started()
         self._starting += 1
-        chosen = (sharding_key if sharding_key is not None else message.sharding_key, selector, arg, queue)
-        sending = self._send_as_task(parts, message, chosen, timeout_ms or self.config.send_timeout_ms)
+        place = _Place(sharding_key if sharding_key is not None else message.sharding_key, selector, arg, queue)
+        sending = self._send_as_task(parts, message, place, timeout_ms or self.config.send_timeout_ms)
         task = parts.instance.runtime.create_task(sending, name=f"send to {message.topic}")
-        asyncio.get_running_loop().call_soon(self._begun)  # after the task's first step, which takes its place
+        asyncio.get_running_loop().call_soon(
+            self._begun
+        )  # runs after the first step of the task, in which it takes its ticket
         if callback is not None:
-            task.add_done_callback(partial(self._tell, callback))
+            task.add_done_callback(partial(self._call_back, callback))
         return task
 
     def _begun(self) -> None:
         self._starting -= 1
 
-    async def _send_as_task(
-        self, parts: ProducerParts, message: Message, chosen: tuple[Any, ...], timeout_ms: int
-    ) -> SendResult:
-        key, selector, arg, queue = chosen
-        outgoing = parts.requests.outgoing(message, key)._replace(mode=CommunicationMode.ASYNC)
-        result = await self._send(parts, message, outgoing, key, selector, arg, queue, timeout_ms)
+    async def _send_as_task(self, parts: ProducerParts, message: Message, place: _Place, timeout_ms: int) -> SendResult:
+        outgoing = parts.requests.outgoing(message, place.sharding_key)._replace(mode=CommunicationMode.ASYNC)
+        result = await self._send(parts, message, outgoing, place, timeout_ms)
         return result._replace(queue=self._tenant.bare_queue(result.queue))
 
-    def _tell(self, callback: SendCallback, task: "asyncio.Task[SendResult]") -> None:
+    def _call_back(self, callback: SendCallback, task: "asyncio.Task[SendResult]") -> None:
         error = ClientError("the send was cancelled") if task.cancelled() else task.exception()
         try:
             callback(None if error else task.result(), error if isinstance(error, Exception) else None)
         except Exception as failure:
             log_exception(self._log, "send_callback_failed", failure)
 
-    async def _after_those_called_before(self) -> None:
-        """A task begins when the loop comes round to it, in the order of the calls; so does what waits here."""
+    async def _after_earlier_calls(self) -> None:
+        """Wait one round of the event loop: by then the tasks of earlier calls have begun."""
         self._starting += 1
         try:
             await asyncio.sleep(0)
@@ -249,35 +267,39 @@ class Producer(Lifecycle):
     async def send_batch(
         self, messages: Sequence[Message], *, sharding_key: str | None = None, queue: MessageQueue | None = None
     ) -> SendResult:
-        """Send messages of one topic as one request to one queue, where they get consecutive offsets.
+        """Send messages of one topic in one request to one queue, where they get consecutive offsets.
 
-        Without a key or a queue given here, messages with a key must all have the same one.
+        Without a key or a queue given here, all messages must have the same key, or none.
 
-        The result's `queue_offset` is the first one, its `msg_id` all of them with commas between. Raises as `send`.
+        Returns:
+            `queue_offset` is that of the first message; `msg_id` has all ids, joined by commas.
+
+        Raises:
+            As `send`.
         """
         parts = self._started()
         if self._starting:
-            await self._after_those_called_before()
+            await self._after_earlier_calls()
         if sharding_key is None and queue is None:
             sharding_key = common_sharding_key(messages)
         outgoing = parts.requests.outgoing_batch(messages, sharding_key)
-        timeout_ms = self.config.send_timeout_ms
-        result = await self._send(parts, messages[0], outgoing, sharding_key, None, None, queue, timeout_ms)
+        place = _Place(sharding_key, queue=queue)
+        result = await self._send(parts, messages[0], outgoing, place, self.config.send_timeout_ms)
         return result._replace(queue=self._tenant.bare_queue(result.queue))
 
     async def send_one_way(
         self, message: Message, *, sharding_key: str | None = None, queue: MessageQueue | None = None
     ) -> None:
-        """Send without waiting for an answer: the message may be lost, and nobody will know."""
+        """Send without an answer: the message may be lost without notice."""
         parts = self._started()
         if self._starting:
-            await self._after_those_called_before()
+            await self._after_earlier_calls()
         key = sharding_key if sharding_key is not None else message.sharding_key
         outgoing = parts.requests.outgoing(message, key)._replace(mode=CommunicationMode.ONEWAY)
         if key is None and queue is None:
             chosen = parts.anywhere.take_turns(await parts.queues.find(outgoing.topic))
         else:
-            chosen = await self._choose(message, outgoing.topic, key, None, None, queue)
+            chosen = await self._choose(message, outgoing.topic, _Place(key, queue=queue))
         await parts.ordered.send_one_way(chosen, outgoing)
 
     async def request(
@@ -290,9 +312,11 @@ class Producer(Lifecycle):
         queue: MessageQueue | None = None,
         timeout_ms: int | None = None,
     ) -> MessageExt:
-        """Send a message and wait for what its consumer answers with `reply_message`.
+        """Send a message and wait for the reply that its consumer makes with `reply_message`.
 
-        Raises RequestTimeoutError when it was sent and no answer came, and as `send`.
+        Raises:
+            RequestTimeoutError: the message was sent, and no reply came in time.
+            Others: as `send`.
         """
         parts = self._started()
         timeout_ms = timeout_ms or self.config.send_timeout_ms
@@ -312,21 +336,14 @@ class Producer(Lifecycle):
             parts.replies.forget(correlation_id)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The writable queues of a topic, sorted. Raises NoRouteError for a topic nobody knows."""
+        """Return the writable queues of a topic, sorted. Raises NoRouteError when it has none."""
         found = await self._started().queues.find(self._tenant.wrap(topic))
         return [self._tenant.bare_queue(queue) for queue in found]
 
-    async def _choose(
-        self,
-        message: Message,
-        topic: str,
-        key: str | None,
-        selector: MessageQueueSelector | None,
-        arg: Any,
-        queue: MessageQueue | None,
-    ) -> MessageQueue:
-        """The route is asked for even when the queue is given: it says where that queue's broker is."""
+    async def _choose(self, message: Message, topic: str, place: _Place) -> MessageQueue:
+        """Return the queue of a message. The route is needed even for a given queue: it has the broker's address."""
         tenant, queues = self._tenant, await self._started().queues.find_in_turn(topic)
+        key, selector, arg, queue = place
         if queue is None and selector is None:
             return select_by_hash(queues, message, key)
         chosen: Any = queue

@@ -1,4 +1,4 @@
-"""The queues that a producer may write to, by topic; sends that wait for them go on in the order they came."""
+"""PublishQueues: the writable queues of each topic. Sends that wait for a route go on in call order."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ __all__ = ["PublishQueues"]
 
 
 class _Asking:
-    """Sends of one topic that wait for its route. The lock is fair: it lets them go on in the order they came."""
+    """Sends of one topic that wait for its route. The lock is fair, so it keeps their order."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -21,8 +21,12 @@ class _Asking:
 
 
 class PublishQueues:
-    """`default_topic_queue_nums`: how many queues a topic gets that is made by sending to it; `create_topic_key` has
-    the brokers that make it."""
+    """The writable queues of each topic that a producer sends to.
+
+    Args:
+        default_topic_queue_nums: the number of queues of a topic that the first send creates.
+        create_topic_key: the topic whose brokers create topics.
+    """
 
     def __init__(self, routes: Routes, default_topic_queue_nums: int, create_topic_key: str = DEFAULT_TOPIC) -> None:
         self._routes = routes
@@ -33,7 +37,7 @@ class PublishQueues:
         routes.on_changed.append(self.forget)
 
     def known(self, topic: str) -> list[MessageQueue] | None:
-        """The queues of a topic when they were asked for before and nobody waits for them."""
+        """Return the queues of a topic if they are known and no send waits for them."""
         return self._queues.get(topic)
 
     def forget(self, topic: str) -> None:
@@ -42,7 +46,7 @@ class PublishQueues:
             self._asking[topic].queues = None
 
     async def find(self, topic: str) -> list[MessageQueue]:
-        """The writable queues of a topic, sorted. Raises NoRouteError for a topic nobody knows."""
+        """Return the writable queues of a topic, sorted. Raises NoRouteError when it has none."""
         queues = self._queues.get(topic)
         if queues is None:
             queues = await self._ask(topic)
@@ -51,9 +55,9 @@ class PublishQueues:
         return queues
 
     async def find_in_turn(self, topic: str) -> list[MessageQueue]:
-        """As `find`, for sends that must keep their order: one asks, and who calls meanwhile goes on in call order.
+        """As `find`, in call order: the first caller asks for the route, and the others go on after it in turn.
 
-        Only when the last of them has gone on is the topic `known`, and later sends need not wait.
+        The topic is `known` when the last of them went on.
         """
         queues = self._queues.get(topic)
         if queues is not None:
@@ -78,7 +82,7 @@ class PublishQueues:
                     self._queues[topic] = asking.queues
 
     async def _ask(self, topic: str) -> list[MessageQueue]:
-        """A topic that does not exist yet is sent to where it would be made: the brokers with TBW102 (wire.md 10.4)."""
+        """A topic that does not exist gets the queues it would have on the brokers with TBW102 (wire.md 10.4)."""
         route = await self._routes.get(topic)
         if route is not None:
             queues = route.writable_queues(topic)
@@ -87,5 +91,7 @@ class PublishQueues:
             limit = self._default_topic_queue_nums
             queues = [q for q in default.writable_queues(topic) if q.queue_id < limit] if default else []
         if not queues:
-            raise NoRouteError(f"topic {topic!r} does not exist, or has no writable queue, and is not made by sending")
+            raise NoRouteError(
+                f"topic {topic!r} does not exist or has no writable queue, and no broker creates topics for a send"
+            )
         return queues

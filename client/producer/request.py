@@ -1,16 +1,17 @@
-"""From a message to the command that carries it, and from the broker's answer to a SendResult."""
+"""SendRequests: a message becomes a request, and the broker's answer becomes a SendResult."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from lockstep.client.config import ProducerConfig
-from lockstep.client.errors import SendError, SendOutcome
+from lockstep.client.errors import NoRouteError, SendError, SendOutcome
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CommunicationMode, SendMessageContext
-from lockstep.client.producer.replies import ReplyMessage
+from lockstep.client.instance.client import MQClientInstance
+from lockstep.client.producer.request_reply import ReplyMessage
 from lockstep.client.producer.result import SendResult, SendStatus
-from lockstep.client.producer.sequencer import LaneNumber
+from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag, response_name
 from lockstep.protocol.command import RemotingCommand
@@ -24,10 +25,11 @@ from lockstep.protocol.names import RESERVED_TOPICS, check_topic, is_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.properties import check_user_properties, encode_properties
 from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import StdlibLog
 from lockstep.remoting.runtime import Runtime, WorkerPool
 
-__all__ = ["Outgoing", "SendRequests", "common_sharding_key", "read_send_reply"]
+__all__ = ["Outgoing", "SendRequests", "common_sharding_key", "open_sender", "read_send_reply"]
 
 _SEND, _SEND_BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 _SEND_REPLY = int(RequestCode.SEND_REPLY_MESSAGE_V2)
@@ -35,21 +37,22 @@ _FLUSH_DISK_TIMEOUT = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _SYNC = CommunicationMode.SYNC
 _CHECKED_TOPICS_MAX = 1000
 _BYTES = (bytes, bytearray)
-_SURELY_FITS = PROPERTIES_BYTES_MAX // 4  # no character has more than four bytes
-_new_tuple = tuple.__new__  # a named tuple as its class makes it, at a third of the cost: every send makes three
+_SURELY_FITS = PROPERTIES_BYTES_MAX // 4  # a character has four bytes at most
+_new_tuple = tuple.__new__  # makes a named tuple at a third of the cost; each send makes three
 
-# Up to here a body is compressed where it stands, in half a millisecond or less; the 4 MiB that a message may have
-# would stop every other send and heartbeat for 80 to 170 ms, so larger ones go to a thread.
+# Bodies up to this size are compressed on the event loop, which takes half a millisecond at most. A body of 4 MiB, the
+# largest allowed, would delay every other send and heartbeat by 80 to 170 ms: larger bodies go to a thread.
 _COMPRESS_AT_ONCE_MAX = 16 * 1024
 _NEVER = 1 << 62
 _PREPARED = int(SysFlag.TRANSACTION_PREPARED)
 
 
 class Outgoing(NamedTuple):
-    """A message ready to leave; a repeat of it carries the same UNIQ_KEY.
+    """A message that is ready to be sent. Repeated attempts carry the same UNIQ_KEY.
 
-    `uncompressed`: its body is large and still to be compressed, see `SendRequests.compressed`. `source` is what the
-    caller gave, one message or the several of a batch, for hooks.
+    Args:
+        uncompressed: the body is large and must be compressed first, see `SendRequests.compressed`.
+        source: the caller's message, or the messages of a batch, for hooks.
     """
 
     code: int
@@ -69,12 +72,12 @@ class Outgoing(NamedTuple):
 
     @property
     def msg_ids(self) -> list[str]:
-        """One UNIQ_KEY a message: several of a batch."""
+        """One UNIQ_KEY for each message."""
         return self.msg_id.split(",")
 
 
 class SendRequests:
-    """Makes `Outgoing`s and their commands for one producer."""
+    """Makes the requests of one producer."""
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class SendRequests:
     ) -> None:
         self._group = group
         self._config = config
-        self._lane_id = f"{group}@{client_id}"
+        self._sequence_id = f"{group}@{client_id}"
         self._unique_keys = unique_keys
         self._runtime = runtime
         self._tenant = tenant or NamesOfTenant(None)
@@ -107,16 +110,21 @@ class SendRequests:
     def outgoing(
         self, message: Message, sharding_key: str | None, *, half: bool = False, alone: bool = True
     ) -> Outgoing:
-        """`half`: it waits on the broker for its transaction's end (wire.md 11); `alone`: it is not in a batch.
+        """Check a message and give it its id.
 
-        Raises LocalProtocolError for a message that must not be sent (wire.md 12.11).
+        Args:
+            half: the message waits on the broker for the end of its transaction (wire.md 11).
+            alone: the message is not part of a batch.
+
+        Raises:
+            LocalProtocolError: the message must not be sent (wire.md 12.11).
         """
         topic, body = message.topic, message.body
         if not isinstance(body, _BYTES):
             raise LocalProtocolError(f"a body must be bytes, not {type(body).__name__}; encode text first")
         code = _SEND
         if type(message) is ReplyMessage:
-            code = _SEND_REPLY  # its topic is the cluster's, in nobody's namespace
+            code = _SEND_REPLY  # the reply topic of the cluster is in no namespace
         elif self._has_tenant:
             topic = self._tenant.wrap(topic)
         self._check(topic, len(body))
@@ -137,8 +145,8 @@ class SendRequests:
         return _new_tuple(Outgoing, fields)
 
     async def compressed(self, outgoing: Outgoing) -> Outgoing:
-        """On a thread of the producer's own, one after the other. Raises SendError once the producer is shut down."""
-        if self._closed:  # no thread is left that would do it
+        """Compress the body on the producer's one compression thread. Raises SendError after the shutdown."""
+        if self._closed:
             raise SendError("the producer is shut down", SendOutcome.NOT_SENT, msg_id=outgoing.msg_id)
         if self._compressing is None:
             self._compressing = self._runtime.new_worker_pool(f"{self._group} compression", 1)
@@ -146,7 +154,7 @@ class SendRequests:
         return outgoing._replace(body=body, sys_flag=sys_flag, uncompressed=False)
 
     def _compress(self, body: bytes, sys_flag: int) -> tuple[bytes, int]:
-        """A body that does not get smaller stays as it is; the type is named beside the old flag (wire.md 4.5)."""
+        """Compress, unless the body gets no smaller. The flag gets the type of compression too (wire.md 4.5)."""
         smaller = compress(body, self._compress_type, self._compress_level)
         return (smaller, sys_flag | self._compress_type.sys_flag) if len(smaller) < len(body) else (body, sys_flag)
 
@@ -156,8 +164,11 @@ class SendRequests:
             self._compressing.close()
 
     def outgoing_batch(self, messages: Sequence[Message], sharding_key: str | None) -> Outgoing:
-        """Never compressed. Raises LocalProtocolError likewise, and for an empty batch or one of several topics
-        (wire.md 4.4)."""
+        """Check the messages of a batch and make one request of them, which is not compressed (wire.md 4.4).
+
+        Raises:
+            LocalProtocolError: the batch is empty or has several topics, or a message must not be sent.
+        """
         if not messages:
             raise LocalProtocolError("a batch holds at least one message")
         topic = messages[0].topic
@@ -184,15 +195,18 @@ class SendRequests:
     def _check(self, topic: str, body_bytes: int) -> None:
         if topic not in self._checked_topics:
             if topic in RESERVED_TOPICS:
-                raise LocalProtocolError(f"topic {topic!r} is RocketMQ's own; nobody may send to it")
+                raise LocalProtocolError(f"topic {topic!r} is reserved by RocketMQ: messages cannot be sent to it")
             check_topic(topic)
             if len(self._checked_topics) < _CHECKED_TOPICS_MAX:
                 self._checked_topics.add(topic)
         if not 0 < body_bytes <= self._config.body_bytes_max:
             raise LocalProtocolError(f"a body must have 1 to {self._config.body_bytes_max} bytes, not {body_bytes}")
 
-    def command(self, queue: MessageQueue, outgoing: Outgoing, lane: LaneNumber | None = None) -> RemotingCommand:
-        generation, sequence, lane_id = (None, None, None) if lane is None else (lane[0], lane[1], self._lane_id)
+    def command(self, queue: MessageQueue, outgoing: Outgoing, number: SequenceNumber | None = None) -> RemotingCommand:
+        """`number`: for a broker that checks the order of sends."""
+        generation, sequence, sequence_id = (
+            (None, None, None) if number is None else (number[0], number[1], self._sequence_id)
+        )
         header = _new_tuple(
             SendMessageRequestHeaderV2,
             (
@@ -212,7 +226,7 @@ class SendRequests:
                 queue.broker_name,
                 generation,
                 sequence,
-                lane_id,
+                sequence_id,
             ),
         )
         return RemotingCommand(outgoing.code, header, outgoing.body)
@@ -226,16 +240,24 @@ class SendRequests:
         half = bool(outgoing.sys_flag & _PREPARED)
         return self.hooks.before(messages, queue, address, outgoing.mode, half=half)
 
-    def request_with_hooks(
+    def transmit(
         self,
-        context: SendMessageContext,
         endpoint: Endpoint,
-        command: RemotingCommand,
-        timeout_ms: int,
         queue: MessageQueue,
         outgoing: Outgoing,
+        timeout_ms: int,
+        number: SequenceNumber | None = None,
     ) -> "asyncio.Future[RemotingCommand]":
-        """`endpoint.request_nowait`, and the hooks after it. Raises ConnectionLost likewise."""
+        """Send the request and return the future of its reply, with hooks before and after it.
+
+        Raises:
+            ConnectionLost: it did not leave.
+            SendForbiddenError: a hook forbids it.
+        """
+        context = self.before_hooks(outgoing, queue, endpoint.address) if self.hooks.active else None
+        command = self.command(queue, outgoing, number)
+        if context is None:
+            return endpoint.request_nowait(command, timeout_ms)
         try:
             future = endpoint.request_nowait(command, timeout_ms)
         except BaseException as error:
@@ -245,8 +267,22 @@ class SendRequests:
         return future
 
 
+async def open_sender(instance: MQClientInstance, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> Endpoint:
+    """Return a connection to the queue's broker that takes requests now. Raises SendError when there is none."""
+    try:
+        endpoint = await instance.sender(queue.broker_name)
+        if endpoint.write_paused:
+            await asyncio.wait_for(endpoint.writable(), timeout_ms / 1000)
+    except (NoRouteError, RemotingError) as error:
+        raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+    except TimeoutError:
+        reason = f"{endpoint.address} accepted no more data for {timeout_ms} ms"
+        raise SendError(reason, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
+    return endpoint
+
+
 def _own_properties(message: Message, sharding_key: str | None) -> str:
-    """The properties that are the message's own, ready for more behind them. Raises LocalProtocolError."""
+    """Return the encoded properties of the message, ready to be continued. Raises LocalProtocolError."""
     if message.properties:
         check_user_properties(message.properties)
     if message.delay_level < 0:
@@ -260,16 +296,18 @@ def _own_properties(message: Message, sharding_key: str | None) -> str:
         return ""
     text = encode_properties(own)
     if text.count(names.NAME_END) != len(own) or text.count(names.PAIR_END) != len(own) - 1:
-        raise LocalProtocolError("tags, keys and sharding keys must not hold 0x01 or 0x02, which part properties")
+        raise LocalProtocolError(
+            "tags, keys and sharding keys must not contain 0x01 or 0x02, which separate properties"
+        )
     return text + names.PAIR_END
 
 
 def common_sharding_key(messages: Sequence[Message]) -> str | None:
-    """The key by which a batch finds its one queue. Raises LocalProtocolError when there are several."""
+    """Return the sharding key of a batch. Raises LocalProtocolError when its messages have several."""
     keys = list(dict.fromkeys(message.sharding_key for message in messages))
     if len(keys) > 1:
         raise LocalProtocolError(
-            f"a batch goes to one queue: give it, or one sharding key, not {keys[0]!r}, {keys[1]!r}"
+            f"a batch goes to one queue: name the queue, or use one sharding key, not {keys[0]!r} and {keys[1]!r}"
         )
     return keys[0] if keys else None
 
@@ -280,8 +318,13 @@ def _reason(reply: RemotingCommand) -> str:
 
 
 def read_send_reply(reply: RemotingCommand, queue: MessageQueue, outgoing: Outgoing) -> SendResult:
-    """Raises SendError unless the message is stored. One that did not reach the disk, so that the broker's end may lose
-    it, is not: its outcome is unknown. A half message that did not is rolled back, as Java's client does.
+    """Return the result of a message that is stored.
+
+    A message that may not be on the disk counts as not stored, because the broker's end could lose it. A half message
+    is an exception: the producer rolls it back, as Java's client does.
+
+    Raises:
+        SendError: the broker refused the message, or its outcome is unknown.
     """
     status = SendStatus.get(reply.code)
     unsafe = reply.code == _FLUSH_DISK_TIMEOUT and not outgoing.sys_flag & _PREPARED

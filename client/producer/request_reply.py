@@ -1,4 +1,4 @@
-"""Requests that wait for an answer: which are under way, and the answers that brokers push (wire.md 2.1, 12.11)."""
+"""Request and reply: a producer sends a message and waits for the consumer's reply (wire.md 2.1, 12.11)."""
 
 import asyncio
 import struct
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_address
 
-from lockstep.client.errors import NoRouteError, RequestTimeoutError
+from lockstep.client.errors import ClientError, NoRouteError, RequestTimeoutError
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import RequestCode, ResponseCode
@@ -15,18 +15,21 @@ from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.headers.messaging import PushReplyMessageRequestHeader
 from lockstep.protocol.message import MessageExt, encode_stored_message
 from lockstep.protocol.model import Message
+from lockstep.protocol.names import reply_topic
 from lockstep.protocol.properties import decode_properties, encode_properties
 from lockstep.protocol.pulled import Pulled, decode_records
 from lockstep.remoting.endpoint import Endpoint
 
-__all__ = ["Replies", "RequestMessage", "introduce"]
+__all__ = ["Replies", "ReplyMessage", "RequestMessage", "introduce", "reply_message"]
 
 _ID_BITS = 128
+_REPLY = "reply"
+_NEEDED = (names.CLUSTER, names.CORRELATION_ID, names.REPLY_TO_CLIENT)
 
 
 @dataclass(slots=True)
 class RequestMessage(Message):
-    """A message with what its consumer needs to answer it."""
+    """A message with the properties that its consumer needs for a reply."""
 
     correlation_id: str = ""
     reply_to_client: str = ""
@@ -45,10 +48,48 @@ class RequestMessage(Message):
         return result
 
 
-async def introduce(instance: MQClientInstance, topic: str, timeout_ms: int) -> None:
-    """Have this client known to the brokers of a topic's route, so that they can ask it and pass answers on to it.
+@dataclass(slots=True)
+class ReplyMessage(Message):
+    """Made by `reply_message`, sent by any producer. The broker passes it on to the client that asked."""
 
-    Those that cannot be reached in time hear of it with a later heartbeat.
+    correlation_id: str = ""
+    reply_to_client: str = ""
+    ttl: str = ""
+
+    def wire_properties(self) -> dict[str, str]:
+        result = Message.wire_properties(self)
+        result[names.MSG_TYPE] = _REPLY
+        result[names.CORRELATION_ID] = self.correlation_id
+        result[names.REPLY_TO_CLIENT] = self.reply_to_client
+        result[names.TTL] = self.ttl
+        return result
+
+
+def reply_message(request: MessageExt, body: bytes) -> ReplyMessage:
+    """Return the reply to a message of `Producer.request`; `await producer.send(...)` it.
+
+    Raises:
+        ClientError: the message does not ask for a reply.
+    """
+    properties = request.properties
+    found = {name: properties.get(name) for name in _NEEDED}
+    for name, value in found.items():
+        if not value:
+            raise ClientError(f"create reply message fail, requestMessage error, property[{name}] is null.")
+    cluster, correlation_id, client_id = [value or "" for value in found.values()]
+    return ReplyMessage(
+        reply_topic(cluster),
+        body,
+        correlation_id=correlation_id,
+        reply_to_client=client_id,
+        ttl=properties.get(names.TTL, "0"),
+    )
+
+
+async def introduce(instance: MQClientInstance, topic: str, timeout_ms: int) -> None:
+    """Send a heartbeat to the brokers of a topic, so that they can send requests and replies to this client.
+
+    Brokers that cannot be reached within `timeout_ms` get a later heartbeat.
     """
     try:
         await asyncio.wait_for(_meet(instance, topic), timeout_ms / 1000)
@@ -62,7 +103,7 @@ async def _meet(instance: MQClientInstance, topic: str) -> None:
 
 
 class Replies:
-    """The requests of one producer that wait for their answer, by correlation id."""
+    """The requests of one producer that wait for their reply, by correlation id."""
 
     def __init__(self, instance: MQClientInstance) -> None:
         self._instance = instance
@@ -71,7 +112,7 @@ class Replies:
         self.handlers: Mapping[int, BrokerCall] = {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._pushed}
 
     def expect(self) -> "tuple[str, asyncio.Future[MessageExt]]":
-        """A correlation id, and what will be its answer; `forget` must follow."""
+        """Return a new correlation id and the future of its reply. `forget` must follow."""
         correlation_id = f"{self._instance.runtime.rng.getrandbits(_ID_BITS):032x}"
         future: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
@@ -81,9 +122,9 @@ class Replies:
         self._waiting.pop(correlation_id, None)
 
     async def reachable(self, topics: tuple[str, ...], timeout_ms: int) -> None:
-        """Before the first request to each of these: the answer may come from any of their brokers.
+        """Call `introduce` before the first request to each of these topics: any of their brokers may send the reply.
 
-        A broker that is gone may take half of the time at most; the request needs the rest.
+        A broker that does not answer may take half of the time at most; the request needs the rest.
         """
         for topic in topics:
             if topic not in self._introduced:
@@ -93,7 +134,7 @@ class Replies:
     async def answer(
         self, future: "asyncio.Future[MessageExt]", topic: str, remaining_ms: int, timeout_ms: int
     ) -> MessageExt:
-        """Raises RequestTimeoutError, in RocketMQ's words."""
+        """Wait for the reply. Raises RequestTimeoutError, with RocketMQ's text."""
         try:
             return await asyncio.wait_for(future, max(remaining_ms, 0) / 1000)
         except TimeoutError:
@@ -118,14 +159,14 @@ class Replies:
         return command.reply(ResponseCode.SUCCESS)
 
     async def _unpack(self, pulled: Pulled, future: "asyncio.Future[MessageExt]") -> None:
-        """One that cannot be read is handed over all the same, with its error."""
+        """A reply that cannot be unpacked is handed over too; its `body_error` says why."""
         (message,) = await self._instance.unpack_all(pulled)
         if not future.done():
             future.set_result(message)
 
 
 def _message_of(command: RemotingCommand, now_ms: int) -> Pulled:
-    """The answer as a message. Raises ProtocolError, ValueError."""
+    """Return the reply as a message. Raises ProtocolError, ValueError."""
     header = command.decode_header(PushReplyMessageRequestHeader)
     properties = decode_properties(header.properties or "")
     properties[names.ARRIVE_TIME] = str(now_ms)
@@ -149,6 +190,6 @@ def _message_of(command: RemotingCommand, now_ms: int) -> Pulled:
 
 
 def _host(text: str) -> tuple[bytes, int]:
-    """Of "10.0.0.1:10911", and of "/10.0.0.1:10911" and "host/10.0.0.1:10911" of older brokers. Raises ValueError."""
+    """Parse "10.0.0.1:10911", or "/10.0.0.1:10911" and "host/10.0.0.1:10911" of older brokers. Raises ValueError."""
     host, _, port = text.rpartition("/")[2].rpartition(":")
     return ip_address(host.strip("[]")).packed, int(port)

@@ -1,4 +1,4 @@
-"""What a producer hears of a message that is stored."""
+"""SendResult: the result of a send."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,8 @@ __all__ = ["SEND_OK", "SendResult", "SendStatus"]
 
 SEND_OK = "SEND_OK"
 
-# The four answers that mean "stored" (wire.md 3), under the names of Java's SendStatus. FLUSH_DISK_TIMEOUT is one of
-# half messages only: for any other it is a SendError, as the broker does not know that the disk has it.
+# The four answers that mean "stored" (wire.md 3), with the names of Java's SendStatus. FLUSH_DISK_TIMEOUT is a result
+# only for half messages. For other messages it is a SendError, because the broker does not know that the disk has it.
 SendStatus = {
     int(ResponseCode.SUCCESS): SEND_OK,
     int(ResponseCode.FLUSH_DISK_TIMEOUT): "FLUSH_DISK_TIMEOUT",
@@ -20,7 +20,7 @@ SendStatus = {
 
 
 class SendResult(NamedTuple):
-    """`msg_id` is the producer's UNIQ_KEY, `offset_msg_id` the broker's id; a batch has them with commas between."""
+    """`msg_id` is the producer's UNIQ_KEY, `offset_msg_id` the broker's id. A batch has several, joined by commas."""
 
     status: str
     msg_id: str

@@ -1,4 +1,4 @@
-"""A consumer's own sends: messages that go to its group's retry topic, to come again or to become dead letters."""
+"""InnerProducer: a consumer's sends to the retry topic of its group, for another attempt or as dead letters."""
 
 from typing import Final
 
@@ -22,8 +22,8 @@ __all__ = ["InnerProducer"]
 _PACKED: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
 _GROUP: Final = "CLIENT_INNER_PRODUCER"  # Java's name for it
 _FIRST_RETRY_LEVEL: Final = 3
-# The first two travel in the header instead; TRAN_MSG must not make a half message of what is sent; the last two are
-# of the pull that brought the message.
+# The header has the first two. TRAN_MSG would make a half message of it. The last two belong to the pull that brought
+# the message.
 _TAKEN_OUT: Final = (
     names.RECONSUME_TIME,
     names.MAX_RECONSUME_TIMES,
@@ -34,6 +34,8 @@ _TAKEN_OUT: Final = (
 
 
 class InnerProducer:
+    """Sends messages of one consumer group to its retry topic."""
+
     def __init__(self, instance: MQClientInstance, group: str, config: ClientConfig) -> None:
         self._instance = instance
         self._topic = retry_topic(group)
@@ -46,11 +48,12 @@ class InnerProducer:
         self._anywhere = AnywhereSender(instance, self._requests, producer_config, queues, None)
 
     def retry(self, message: MessageExt, reconsume_times: int, limit: int) -> Outgoing:
-        """The message anew, with its first topic and its first id, to wait at delay level 3 + the times it was tried.
+        """Return a copy with the first topic and the first id, at delay level 3 + its attempts.
 
-        `reconsume_times` and `limit` go into the header: from the limit on it is a dead letter (wire.md 10.3, 12.7).
+        Args:
+            reconsume_times: goes into the header; from `limit` on the broker makes a dead letter (wire.md 10.3, 12.7).
         """
-        # As it is stored: a body that cannot be unpacked stays what it is, and others stay small.
+        # The body as it is stored: one that cannot be unpacked stays unchanged, and the others stay small.
         packed = message.sys_flag & _PACKED if message.sys_flag & SysFlag.COMPRESSED else 0
         properties = {name: value for name, value in message.properties.items() if name not in _TAKEN_OUT}
         properties.setdefault(names.RETRY_TOPIC, message.first_topic)
@@ -71,9 +74,9 @@ class InnerProducer:
         )
 
     async def send_anywhere(self, outgoing: Outgoing, avoid: str) -> None:
-        """As any producer's message, to a broker that has the retry topic: another than `avoid` where there is one.
+        """Send to any broker that has the retry topic, if possible not to `avoid`. Raises SendError.
 
-        RocketMQ's may spend all its time on the broker that just did not answer. Raises SendError.
+        RocketMQ may spend all its time on the broker that just did not answer.
         """
         try:
             await self._anywhere.send(outgoing, self._timeout_ms, avoid=avoid)
@@ -81,7 +84,7 @@ class InnerProducer:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
 
     async def send_to(self, broker_name: str, outgoing: Outgoing) -> None:
-        """Raises SendError when the broker did not take it."""
+        """Send to one broker. Raises SendError when it did not store the message."""
         queue = MessageQueue(self._topic, broker_name, 0)
         try:
             endpoint = await self._instance.sender(broker_name)

@@ -1,26 +1,32 @@
-"""Sends that may go to any queue: queues take turns, and after a failure another broker is tried (wire.md 12.11)."""
+"""AnywhereSender: sends that may go to any queue. Queues take turns; after a failure another broker is tried.
 
-import asyncio
-from collections.abc import Sequence
+With `send_latency_fault_enable`, `FaultLatency` also leaves out brokers that were slow or failed (wire.md 12.11).
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from lockstep.client.config import ProducerConfig
-from lockstep.client.errors import NoRouteError, SendError, SendOutcome
+from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.hooks import CommunicationMode
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.client.producer.fault_latency import FaultLatency
 from lockstep.client.producer.publish_queues import PublishQueues
-from lockstep.client.producer.request import Outgoing, SendRequests, read_send_reply
+from lockstep.client.producer.request import Outgoing, SendRequests, open_sender, read_send_reply
 from lockstep.client.producer.result import SEND_OK, SendResult
 from lockstep.order.trace import TraceWriter
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
 
-__all__ = ["AnywhereSender"]
+__all__ = ["LATENCY_MAX_MS", "NOT_AVAILABLE_MS", "AnywhereSender", "FaultItem", "FaultLatency"]
 
+LATENCY_MAX_MS = (50, 100, 550, 1000, 2000, 3000, 15_000)
+NOT_AVAILABLE_MS = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)
+_LATENCY_OF_A_FAILURE_MS = 30_000
 _FIRST_QUEUE_MAX = 1 << 16
 
-# wire.md 12.11: the broker's answers after which another attempt makes sense; SYSTEM_BUSY is not among them.
+# After these answers another attempt makes sense (wire.md 12.11); SYSTEM_BUSY is not among them.
 _RETRIED_CODES = frozenset({
     ResponseCode.TOPIC_NOT_EXIST,
     ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -32,7 +38,7 @@ _RETRIED_CODES = frozenset({
 
 
 class AnywhereSender:
-    """`trace` may be None; then, and of half messages, nothing is recorded."""
+    """Without a `trace`, and for half messages, nothing is recorded."""
 
     def __init__(
         self,
@@ -54,10 +60,15 @@ class AnywhereSender:
     async def send(
         self, outgoing: Outgoing, timeout_ms: int, *, traced: bool = True, avoid: str | None = None
     ) -> SendResult:
-        """Raises SendError, NoRouteError, SendForbiddenError.
+        """Send until one broker stored the message, or no attempt is left.
 
-        `avoid` names a broker that just failed the caller: it is not the first to be tried, where there is another. An
-        asynchronous send has a number of repeats of its own, and the broker's refusal is final.
+        An asynchronous send has its own number of attempts, and is not tried again after a broker refused it.
+
+        Args:
+            avoid: a broker that just failed. It is not tried first, if there is another.
+
+        Raises:
+            SendError, NoRouteError, SendForbiddenError
         """
         trace = self._trace if traced else None
         try:
@@ -107,33 +118,21 @@ class AnywhereSender:
         raise last_error
 
     async def _attempt(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
-        requests = self._requests
+        endpoint = await open_sender(self._instance, queue, outgoing, timeout_ms)
+        outcome = SendOutcome.NOT_SENT
         try:
-            endpoint = await self._instance.sender(queue.broker_name)
-            if endpoint.write_paused:
-                await asyncio.wait_for(endpoint.writable(), timeout_ms / 1000)
-            context = requests.before_hooks(outgoing, queue, endpoint.address) if requests.hooks.active else None
-            command = requests.command(queue, outgoing)
-            if context is None:
-                future = endpoint.request_nowait(command, timeout_ms)
-            else:
-                future = requests.request_with_hooks(context, endpoint, command, timeout_ms, queue, outgoing)
-        except (RemotingError, NoRouteError) as error:
-            raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
-        except TimeoutError:
-            reason = f"{endpoint.address} takes nothing more, for {timeout_ms} ms"
-            raise SendError(reason, SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
-        try:
+            future = self._requests.transmit(endpoint, queue, outgoing, timeout_ms)
+            outcome = SendOutcome.UNKNOWN
             return read_send_reply(await future, queue, outgoing)
         except RemotingError as error:
-            raise SendError(str(error), SendOutcome.UNKNOWN, msg_id=outgoing.msg_id) from None
+            raise SendError(str(error), outcome, msg_id=outgoing.msg_id) from None
 
     # Which queue ---------------------------------------------------------------------------------------------
 
     def take_turns(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        """The next queue, of another broker than the one that just failed where there is one (wire.md 12.11).
+        """Return the next queue, if possible of another broker than `avoid` (wire.md 12.11).
 
-        With fault latency it is the next one of a broker that was neither slow nor failing lately.
+        With fault latency it is the next queue of a broker that was neither slow nor failing lately.
         """
         if self._faults is not None:
             return self._faults.choose(queues, self._turn, self._runtime.now_ms())
@@ -154,7 +153,80 @@ class AnywhereSender:
 
 
 def _may_retry(failure: SendError, *, waits: bool, another: bool) -> bool:
-    """`another`: a broker that has the message in its log, and maybe not on its disk, is not enough."""
+    """`another`: try another broker when the message may not be on the disk of this one."""
     if failure.code == ResponseCode.FLUSH_DISK_TIMEOUT:
         return another
     return failure.outcome is not SendOutcome.REFUSED or (waits and failure.code in _RETRIED_CODES)
+
+
+# Fault latency -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class FaultItem:
+    """The last latency of a broker, and the time from which it may be chosen again."""
+
+    broker_name: str
+    latency_ms: int
+    available_from_ms: int
+
+
+class FaultLatency:
+    """Which brokers were slow or failed. Synchronous: callers give the time.
+
+    A broker with a latency of at least the n-th of `latency_max_ms` is left out for the n-th of `not_available_ms`.
+    """
+
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        latency_max_ms: Sequence[int] = LATENCY_MAX_MS,
+        not_available_ms: Sequence[int] = NOT_AVAILABLE_MS,
+    ) -> None:
+        assert len(latency_max_ms) == len(not_available_ms)
+        self._rng = rng
+        self._steps = sorted(zip(latency_max_ms, not_available_ms, strict=True), reverse=True)
+        self._items: dict[str, FaultItem] = {}
+        self._turn = rng.randrange(_FIRST_QUEUE_MAX)
+
+    def update(self, broker_name: str, latency_ms: int, now_ms: int, *, failed: bool = False) -> None:
+        """Note the latency of a send. A failure counts as 30 s, so the broker is left out for ten minutes."""
+        pause_ms = self.pause_ms(_LATENCY_OF_A_FAILURE_MS if failed else latency_ms)
+        self._items[broker_name] = FaultItem(broker_name, latency_ms, now_ms + pause_ms)
+
+    def pause_ms(self, latency_ms: int) -> int:
+        for least_ms, not_available_ms in self._steps:
+            if latency_ms >= least_ms:
+                return not_available_ms
+        return 0
+
+    def is_available(self, broker_name: str, now_ms: int) -> bool:
+        item = self._items.get(broker_name)
+        return item is None or now_ms >= item.available_from_ms
+
+    def choose(self, queues: Sequence[MessageQueue], turn: Callable[[], int], now_ms: int) -> MessageQueue:
+        """Return the next queue whose broker is available; without one, a queue of a broker of the better half."""
+        start = turn()
+        for i in range(len(queues)):
+            queue = queues[(start + i) % len(queues)]
+            if self.is_available(queue.broker_name, now_ms):
+                return queue
+        better = self.pick_one_at_least(now_ms)
+        assert better is not None, "a broker that is not available is known"
+        own = [queue for queue in queues if queue.broker_name == better]
+        if own:
+            return own[turn() % len(own)]
+        self._items.pop(better)  # it has no queue of this topic, so no send would ever find it available again
+        return queues[turn() % len(queues)]
+
+    def pick_one_at_least(self, now_ms: int) -> str | None:
+        """Return, in turn, a broker of the better half of those known: available ones first, then fast ones, then
+        those that are available soonest."""
+        items = list(self._items.values())
+        self._rng.shuffle(items)  # equal brokers take turns too
+        items.sort(key=lambda item: (now_ms < item.available_from_ms, item.latency_ms, item.available_from_ms))
+        if not items:
+            return None
+        self._turn += 1
+        return items[self._turn % max(len(items) // 2, 1)].broker_name

@@ -1,4 +1,4 @@
-"""How a message finds its queue (wire.md 12.11)."""
+"""Selectors: functions that choose the queue of a message (wire.md 12.11)."""
 
 import random
 from collections.abc import Callable, Collection, Sequence
@@ -11,29 +11,36 @@ from lockstep.protocol.selector import queue_of_hash
 __all__ = ["MessageQueueSelector", "select_by_hash", "select_by_machine_room", "select_by_random"]
 
 MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
-"""`(queues, message, arg) -> queue`, one of the topic's writable queues, which come sorted."""
+"""`(queues, message, arg) -> queue`: returns one of the topic's writable queues, which are sorted."""
 
 
 def select_by_hash(queues: Sequence[MessageQueue], _message: Message | None, arg: object) -> MessageQueue:
-    """Java's SelectMessageQueueByHash: `abs(hashCode() % n)`, so that producers in every language agree.
+    """Java's SelectMessageQueueByHash, `abs(hashCode() % n)`: producers in every language choose the same queue.
 
-    `arg` is a text, whose hash is Java's String.hashCode, or a number, as Java's Integer and Long.
+    Args:
+        arg: a text, hashed as Java's String, or a number, hashed as Java's Integer or Long.
     """
     return queue_of_hash(queues, arg)
 
 
 def select_by_random(rng: random.Random) -> MessageQueueSelector:
-    """Any queue, whatever the message: Java's SelectMessageQueueByRandom, with chance of your own."""
+    """Java's SelectMessageQueueByRandom, with the caller's random numbers."""
     return lambda queues, _message, _arg: queues[rng.randrange(len(queues))]
 
 
 def select_by_machine_room(
     rooms: Collection[str], within: MessageQueueSelector = select_by_hash
 ) -> MessageQueueSelector:
-    """Queues of these machine rooms only, by brokers' names "room@name"; `within` picks one of them.
+    """Choose only queues of these machine rooms, by broker names "room@name".
 
-    Java's SelectMessageQueueByMachineRoom never picks any. A topic without a queue in these rooms is refused with
-    LocalProtocolError: a message that has to stay in its room does not leave it for want of a queue.
+    Java's SelectMessageQueueByMachineRoom never chooses a queue.
+
+    Args:
+        within: chooses one of the queues of these rooms.
+
+    Returns:
+        A selector. It raises LocalProtocolError when the topic has no queue in these rooms, so that a message that
+        must stay in its room does not leave it.
     """
     wanted = frozenset(rooms)
 

@@ -1,11 +1,12 @@
-"""A send lane: the sends of one producer to one queue, kept in call order whatever happens to each
-(docs/order.md 2).
+"""SendSequence: the sends of one producer to one queue, kept in call order (docs/order.md 2). No messages, no sockets.
 
-To a Lockstep broker the sends of a lane are numbered and any number may be in flight: the broker refuses one whose
-predecessor it did not store. To any other broker, whose threads may swap two sends of one connection, the next one
-leaves when the one before it was answered. When a send fails, a new generation of numbers begins: nothing leaves
-before every send of the old one is settled, and the broker refuses whatever of it still arrives. Sends that were
-called before the failure was known, and had not left, fail with it; later ones leave when all these have been told.
+A Lockstep broker gets the sends of a sequence numbered, and any number of them may be in flight: it refuses a send
+whose predecessor it did not store. Any other broker may swap two sends of one connection, so there each send leaves
+after the one before it was answered.
+
+When a send fails, a new generation of numbers begins. Nothing leaves before every send of the old generation is
+settled, and the broker refuses what arrives of it later. Sends that were called before the failure was known, and have
+not left, fail too. Later sends leave after all of these were told.
 """
 
 import asyncio
@@ -14,39 +15,39 @@ from typing import NamedTuple
 
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["LaneBrokenError", "LaneNumber", "SendLane"]
+__all__ = ["SendSequence", "SequenceBrokenError", "SequenceNumber"]
 
 
-class LaneNumber(NamedTuple):
-    """What a numbered send carries to the broker; `ticket` is its place in call order."""
+class SequenceNumber(NamedTuple):
+    """The number that a send carries to the broker. `ticket` is its place in call order."""
 
     generation: int
     sequence: int
     ticket: int
 
 
-class LaneBrokenError(Exception):
-    """An earlier send of the lane failed for good while this one waited to leave."""
+class SequenceBrokenError(Exception):
+    """An earlier send of the sequence failed finally while this one waited to leave."""
 
 
-class SendLane:
-    """Turns and numbers of one lane; it knows nothing of messages, and of connections only which one it is on.
+class SendSequence:
+    """Turns and numbers of one sequence.
 
-    Take a `ticket` when called. `depart_at_once` if that goes; else `ground` the ticket, wait for its `turn`, and
-    leave when it is `cleared`. `depart` gives the number; exactly one of `settled`, `broke`, `abandon` and `recall`
-    follows. A broken send stays grounded, and holds up all later ones, until it departs again, is given up, or may
-    `leave`.
+    How to use it: take a `ticket` in call order. `depart_at_once` if that is possible; else `hold` the ticket, wait for
+    its `turn`, and leave when `may_depart` returns True. `depart` returns the number. Then exactly one of `settled`,
+    `failed`, `abandon` and `recall` must follow. A failed send is held again: all later sends wait until it departs
+    again, is given up, or may `leave`.
     """
 
     __slots__ = (
+        "_departing",
         "_failing",
-        "_grounded",
+        "_heap",
         "_held",
         "_in_flight",
-        "_live",
-        "_next",
         "_stale",
         "_tickets",
+        "_turn_taken",
         "_waiting",
         "generation",
         "peer",
@@ -58,133 +59,140 @@ class SendLane:
         self.queue = queue
         self.generation = 0
         self.sequence = 0
-        self.peer: object = None
+        self.peer: object = None  # the connection of the present generation
         self._tickets = 0
         self._in_flight = 0
-        self._stale = 0  # in flight, of a generation that broke
-        self._failing = 0  # callers that failed with an earlier one and have not been told yet
-        self._held = False  # somebody has the turn ...
-        self._next = 0  # ... and is about to depart with this ticket
-        self._grounded: list[int] = []  # a heap of the tickets called and not in flight ...
-        self._live: set[int] = set()  # ... those of them that still count
+        self._stale = 0  # sends in flight of an older generation
+        self._failing = 0  # callers that must fail with an earlier send and do not know it yet
+        self._turn_taken = False
+        self._departing = 0  # the ticket that has the turn
+        self._heap: list[int] = []  # tickets that were called and are not in flight, and old ones
+        self._held: set[int] = set()  # those of _heap that still count
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     def ticket(self) -> int:
         self._tickets += 1
         return self._tickets
 
-    def free_for(self, peer: object) -> bool:
-        """May a send that was called just now leave over `peer` without waiting for anybody?"""
-        idle = not (self._held or self._live or self._stale or self._failing)
+    def is_free_for(self, peer: object) -> bool:
+        """Return whether a send that is called now may leave over `peer` without waiting."""
+        idle = not (self._turn_taken or self._held or self._stale or self._failing)
         return idle and (peer is self.peer or not self._in_flight)
 
-    def depart_at_once(self, peer: object) -> LaneNumber | None:
-        """`ticket` and `depart` for the common case, that a send may leave as it is called; None when it may not."""
-        return self.depart(self.ticket(), peer) if self.free_for(peer) else None
+    def depart_at_once(self, peer: object) -> SequenceNumber | None:
+        """`ticket` and `depart` in one call, for the common case. Returns None when the send must wait."""
+        return self.depart(self.ticket(), peer) if self.is_free_for(peer) else None
 
-    def ground(self, ticket: int) -> None:
-        heapq.heappush(self._grounded, ticket)
-        self._live.add(ticket)
+    def hold(self, ticket: int) -> None:
+        heapq.heappush(self._heap, ticket)
+        self._held.add(ticket)
 
     async def turn(self, ticket: int) -> None:
-        """Wait until every earlier caller has left and no broken send is unsettled; `release` must follow.
+        """Wait until every earlier send has left and no failed send is unsettled. `release` must follow.
 
-        Raises LaneBrokenError when an earlier send was given up meanwhile. A caller that is cancelled has left.
+        A cancelled caller leaves the sequence.
+
+        Raises:
+            SequenceBrokenError: an earlier send was given up meanwhile.
         """
-        if ticket not in self._live:
-            raise LaneBrokenError
+        if ticket not in self._held:
+            raise SequenceBrokenError
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
         self._admit()
         try:
             await future
-        except LaneBrokenError:
-            self._told()
+        except SequenceBrokenError:
+            self._failure_known()
             raise
         except asyncio.CancelledError:
             self._waiting.pop(ticket, None)
             self.leave(ticket)
             if future.done() and not future.cancelled():
                 if future.exception() is None:
-                    self.release()  # the turn came and nobody is there to take it
+                    self.release()  # the turn was given to a caller that is gone
                 else:
-                    self._told()
+                    self._failure_known()
             raise
 
-    def cleared(self, ticket: int, peer: object) -> bool:
-        """May the send that has the turn leave over `peer` now?
+    def may_depart(self, ticket: int, peer: object) -> bool:
+        """Return whether the send with the turn may leave over `peer` now. If not, it must wait for another turn.
 
-        While it waited for the connection an earlier one may have broken, and companions on the connection before
-        may be unsettled: then its turn must come anew. Raises LaneBrokenError when an earlier one was given up.
+        While it waited for the connection an earlier send may have failed, and sends of the previous connection may be
+        unsettled.
+
+        Raises:
+            SequenceBrokenError: an earlier send was given up.
         """
-        if self._next != ticket:
-            raise LaneBrokenError
+        if self._departing != ticket:
+            raise SequenceBrokenError
         self._move_to(peer)
         return not self._stale and self._first() == ticket
 
     def release(self) -> None:
-        self._held = False
-        self._next = 0
+        """End the turn."""
+        self._turn_taken = False
+        self._departing = 0
         self._admit()
 
-    def depart(self, ticket: int, peer: object) -> LaneNumber:
-        """The number of a send that leaves now over `peer`. A new connection starts a new generation."""
-        if self._live:
+    def depart(self, ticket: int, peer: object) -> SequenceNumber:
+        """Return the number of a send that leaves over `peer` now. A new connection begins a new generation."""
+        if self._held:
             assert self._first() == ticket, "an earlier send has not left yet"
-            self._live.discard(heapq.heappop(self._grounded))
-            self._next = 0
+            self._held.discard(heapq.heappop(self._heap))
+            self._departing = 0
         self._move_to(peer)
-        assert not self._stale, "a send of a broken generation is not settled yet"
-        number = LaneNumber(self.generation, self.sequence, ticket)
+        assert not self._stale, "a send of an older generation is not settled yet"
+        number = SequenceNumber(self.generation, self.sequence, ticket)
         self.sequence += 1
         self._in_flight += 1
         return number
 
-    def recall(self, number: LaneNumber) -> None:
-        """It could not leave after all, and nothing left after it: its number is free again."""
+    def recall(self, number: SequenceNumber) -> None:
+        """Undo `depart`: the send could not leave, and nothing left after it."""
         assert (number.generation, number.sequence) == (self.generation, self.sequence - 1), "others have left since"
         self.sequence -= 1
         self._in_flight -= 1
 
-    def settled(self, number: LaneNumber) -> None:
-        """The broker answered that it stored the message, or nothing depends on whether it did."""
+    def settled(self, number: SequenceNumber) -> None:
+        """The broker stored the message, or no other send depends on it."""
         self._in_flight -= 1
         if number.generation != self.generation:
             self._stale -= 1
             self._admit()
 
-    def broke(self, number: LaneNumber) -> None:
-        """The message was refused, or nobody knows: a new generation begins once its companions are settled."""
-        self.ground(number.ticket)
+    def failed(self, number: SequenceNumber) -> None:
+        """The message was refused, or its outcome is unknown: begin a new generation."""
+        self.hold(number.ticket)
         if number.generation == self.generation:
             self._renew()
         self.settled(number)
 
-    def abandon(self, number: LaneNumber) -> None:
-        """Its caller has gone, and nobody will hear whether it is stored: later numbers must not depend on it."""
+    def abandon(self, number: SequenceNumber) -> None:
+        """The caller is gone and the outcome will stay unknown: later numbers must not depend on this one."""
         if number.generation == self.generation:
             self._renew()
         self.settled(number)
 
     def give_up(self, ticket: int) -> None:
-        """A grounded send failed for good: those after it that have not left must not overtake it."""
+        """A held send failed finally. Sends after it that have not left must fail, or they would overtake it."""
         for waiting in sorted(waiting for waiting in self._waiting if waiting > ticket):
             future = self._waiting.pop(waiting)
-            self._live.discard(waiting)
+            self._held.discard(waiting)
             if not future.done():
                 self._failing += 1
-                future.set_exception(LaneBrokenError())
-        if self._next > ticket:
-            self._live.discard(self._next)
-            self._next = 0
+                future.set_exception(SequenceBrokenError())
+        if self._departing > ticket:
+            self._held.discard(self._departing)
+            self._departing = 0
         self.leave(ticket)
 
     def leave(self, ticket: int) -> None:
-        """A grounded send left without a number, or does not want to leave any more; it holds up nobody."""
-        self._live.discard(ticket)
+        """A held send left without a number, or will not leave: later sends need not wait for it."""
+        self._held.discard(ticket)
         self._admit()
 
-    def _told(self) -> None:
+    def _failure_known(self) -> None:
         self._failing -= 1
         self._admit()
 
@@ -200,18 +208,18 @@ class SendLane:
         self._stale = self._in_flight
 
     def _first(self) -> int:
-        """The earliest grounded ticket, 0 when there is none."""
-        grounded, live = self._grounded, self._live
-        while grounded and grounded[0] not in live:
-            heapq.heappop(grounded)
-        return grounded[0] if grounded else 0
+        """The earliest held ticket; 0 when there is none."""
+        heap, held = self._heap, self._held
+        while heap and heap[0] not in held:
+            heapq.heappop(heap)
+        return heap[0] if heap else 0
 
     def _admit(self) -> None:
         first = self._first()
-        if not first or self._held or self._stale or self._failing:
+        if not first or self._turn_taken or self._stale or self._failing:
             return
         future = self._waiting.pop(first, None)
         if future is not None and not future.done():
-            self._held = True
-            self._next = first
+            self._turn_taken = True
+            self._departing = first
             future.set_result(None)

@@ -1,8 +1,8 @@
-"""Transactions: a message that consumers see only if its producer's own work succeeds (wire.md 11).
+"""TransactionProducer: consumers get a message only if the producer's local transaction succeeds (wire.md 11).
 
-The message waits on the broker as a half message while the producer does its part, and the producer then tells the
-broker to commit or to drop it. Of a producer that does not tell the broker asks, every 60 s and up to 15 times, any
-member of the producer's group.
+The message waits on the broker as a half message while the producer executes its local transaction. Then the producer
+tells the broker to commit it or to roll it back. If it does not, the broker checks the transaction with any member of
+the producer's group, every 60 s and up to 15 times.
 """
 
 import asyncio
@@ -10,13 +10,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Unpack
 
-from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.hooks import EndTransactionContext, EndTransactionHook, LocalTransactionState
 from lockstep.client.instance.client import BrokerCall, MQClientInstance
-from lockstep.client.producer.producer import Producer, ProducerParts
+from lockstep.client.producer.producer import Producer, ProducerOptions, ProducerParts
 from lockstep.client.producer.request_reply import introduce
 from lockstep.client.producer.result import SEND_OK, SendResult
 from lockstep.protocol import properties as names
@@ -30,8 +29,8 @@ from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.pulled import Pulled, decode_records
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.logs import EventLog, log_exception
-from lockstep.remoting.runtime import Runtime, WorkerPool
+from lockstep.remoting.logs import log_exception
+from lockstep.remoting.runtime import WorkerPool
 
 __all__ = ["HalfMessage", "TransactionListener", "TransactionProducer", "TransactionSendResult"]
 
@@ -46,7 +45,7 @@ _Answer = LocalTransactionState | Awaitable[LocalTransactionState | None] | None
 
 @dataclass(slots=True)
 class HalfMessage(Message):
-    """What a listener is shown: the message and its transaction's id, by which a check asks later."""
+    """The message that a listener gets, with the id of its transaction. Checks carry the same id."""
 
     transaction_id: str = ""
     check_immunity_seconds: int | None = None
@@ -59,18 +58,20 @@ class HalfMessage(Message):
 
 
 class TransactionListener(Protocol):
-    """Two functions, each plain (then on a thread) or `async def`. None, or an exception, is UNKNOWN."""
+    """Two functions, each plain (it runs on a thread) or `async def`. None and exceptions mean UNKNOWN."""
 
     def execute_local_transaction(self, message: HalfMessage, arg: Any, /) -> _Answer:
-        """The producer's own part, done while the message waits."""
+        """Execute the local transaction while the half message waits."""
 
     def check_local_transaction(self, message: MessageExt, /) -> _Answer:
-        """What became of it? `message.transaction_id` names the transaction, which may be another member's."""
+        """Return the state of transaction `message.transaction_id`, which another member may have executed."""
 
 
 class TransactionSendResult(NamedTuple):
-    """As SendResult, of the half message: `queue_offset` is not where consumers find it. Unless the status is SEND_OK
-    the local transaction was not executed and the message is rolled back."""
+    """The result of sending the half message. Consumers see the message at another `queue_offset`.
+
+    If the status is not SEND_OK, the local transaction was not executed, and the message is rolled back.
+    """
 
     status: str
     msg_id: str
@@ -85,8 +86,8 @@ class TransactionSendResult(NamedTuple):
         return self.queue.queue_id
 
 
-class _Told(NamedTuple):
-    """What a listener said; `remark` is what went wrong with it, for the broker's log."""
+class _Decision(NamedTuple):
+    """The listener's result. `remark` describes its error, for the broker's log."""
 
     state: LocalTransactionState
     remark: str | None = None
@@ -95,31 +96,16 @@ class _Told(NamedTuple):
 class TransactionProducer(Producer):
     """`async with TransactionProducer("group", listener=...) as producer: await producer.send_in_transaction(message)`
 
-    Everything else that a Producer can do goes as there. Start it, even if it never sends: then brokers may ask it
-    after its group's transactions.
+    It can do all that a Producer can. Start it even if it never sends: then brokers can check the transactions of its
+    group with it.
+
+    Args:
+        listener: executes and checks the local transactions.
+        options: the other keyword arguments of Producer.
     """
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        listener: TransactionListener,
-        name_server: str | None = None,
-        namespace: str | None = None,
-        config: ProducerConfig | None = None,
-        trace: str | None = None,
-        runtime: Runtime | None = None,
-        log: EventLog | None = None,
-    ) -> None:
-        super().__init__(
-            group,
-            name_server=name_server,
-            namespace=namespace,
-            config=config,
-            trace=trace,
-            runtime=runtime,
-            log=log,
-        )
+    def __init__(self, group: str, *, listener: TransactionListener, **options: Unpack[ProducerOptions]) -> None:
+        super().__init__(group, **options)
         self._listener = listener
         self._executing: WorkerPool | None = None
         self._checking: WorkerPool | None = None
@@ -127,11 +113,11 @@ class TransactionProducer(Producer):
         self._checks: dict[asyncio.Task[None], None] = {}
 
     def register_end_transaction_hook(self, hook: EndTransactionHook) -> None:
-        """Called before the broker is told."""
+        """Register a hook that is called before the broker gets the end of a transaction."""
         self._hooks.add_end_transaction(hook)
 
     async def _start(self) -> None:
-        """Brokers that make topics know this producer afterwards, as far as they could be reached."""
+        """After it, the brokers that create topics know this producer, if they could be reached."""
         await super()._start()
         config, instance = self.config, self._started().instance
         new_pool = instance.runtime.new_worker_pool
@@ -144,7 +130,7 @@ class TransactionProducer(Producer):
             raise
 
     async def _shutdown(self) -> None:
-        """Questions of brokers that are not answered yet stay open: the brokers ask again, or another member."""
+        """Unanswered checks stay open: the broker sends them again, perhaps to another member."""
         for task in list(self._checks):
             task.cancel()
         await super()._shutdown()
@@ -162,12 +148,16 @@ class TransactionProducer(Producer):
         check_immunity_seconds: int | None = None,
         timeout_ms: int | None = None,
     ) -> TransactionSendResult:
-        """Send a half message, do the local transaction (`listener.execute_local_transaction(message, arg)`), and tell
-        the broker how it went.
+        """Send a half message, call `listener.execute_local_transaction(message, arg)`, and send the broker its result.
 
-        The half message goes to any queue; a delay level is dropped, as RocketMQ drops it. For so many seconds
-        (`check_immunity_seconds`, else the broker's 6) no broker asks after it. Raises as `send`: then nothing was
-        executed. A broker that cannot be told asks later.
+        The half message goes to any queue. A delay level is dropped, as RocketMQ does. If the broker does not get the
+        result, it checks the transaction later.
+
+        Args:
+            check_immunity_seconds: the broker does not check the transaction for this time; None: its setting, 6 s.
+
+        Raises:
+            As `send`. Then the local transaction was not executed.
         """
         parts = self._started()
         half = HalfMessage(**{f.name: getattr(message, f.name) for f in fields(Message)})
@@ -179,37 +169,41 @@ class TransactionProducer(Producer):
         if sent.status == SEND_OK:
             assert self._executing is not None
             execute = partial(self._listener.execute_local_transaction, half, arg)
-            told = await self._ask(execute, self._executing, "executeLocalTransactionBranch exception")
+            decision = await self._ask(execute, self._executing, "executeLocalTransactionBranch exception")
         else:
-            told = _Told(_State.ROLLBACK_MESSAGE)
-        await self._end(parts, sent, half, told)
+            decision = _Decision(_State.ROLLBACK_MESSAGE)
+        await self._end(parts, sent, half, decision)
         queue = self._tenant.bare_queue(sent.queue)
-        return TransactionSendResult(*sent._replace(queue=queue), half.transaction_id, told.state)
+        return TransactionSendResult(*sent._replace(queue=queue), half.transaction_id, decision.state)
 
-    async def _end(self, parts: ProducerParts, sent: SendResult, half: HalfMessage, told: _Told) -> None:
-        """One way, as RocketMQ: what gets lost is asked for."""
+    async def _end(self, parts: ProducerParts, sent: SendResult, half: HalfMessage, decision: _Decision) -> None:
+        """Send the end of the transaction one-way, as RocketMQ does: if it gets lost, the broker checks."""
         try:
             header = EndTransactionRequestHeader(
                 self.group,
                 sent.queue_offset,
                 decode_offset_message_id(sent.offset_msg_id).commit_log_offset,
-                _DECISIONS[told.state],
+                _DECISIONS[decision.state],
                 sent.msg_id,
                 False,
                 half.transaction_id,
             )
             endpoint = await parts.instance.dialer.endpoint(parts.instance.address_of(sent.queue.broker_name))
-            self._tell_end(endpoint, header, half, told)
+            self._send_end(endpoint, header, half, decision)
         except (RemotingError, NoRouteError, ValueError) as error:
             self._log.warning(
                 "transaction_end_not_sent",
                 msg_id=sent.msg_id,
-                state=told.state.value,
+                state=decision.state.value,
                 error=str(error),
             )
 
-    def _tell_end(
-        self, endpoint: Endpoint, header: EndTransactionRequestHeader, message: Message | MessageExt, told: _Told
+    def _send_end(
+        self,
+        endpoint: Endpoint,
+        header: EndTransactionRequestHeader,
+        message: Message | MessageExt,
+        decision: _Decision,
     ) -> None:
         context = EndTransactionContext(
             self.group,
@@ -217,32 +211,32 @@ class TransactionProducer(Producer):
             endpoint.address,
             header.msg_id or "",
             header.transaction_id or "",
-            told.state,
+            decision.state,
             header.from_transaction_check,
         )
         self._hooks.end_transaction(context)
-        endpoint.send_one_way(RemotingCommand(RequestCode.END_TRANSACTION, header, remark=told.remark))
+        endpoint.send_one_way(RemotingCommand(RequestCode.END_TRANSACTION, header, remark=decision.remark))
 
-    async def _ask(self, call: Callable[[], Any], pool: WorkerPool, failing: str) -> _Told:
-        """The listener's word; what it raises becomes the remark."""
+    async def _ask(self, call: Callable[[], Any], pool: WorkerPool, failing: str) -> _Decision:
+        """Call the listener. If it raises, the error becomes the remark."""
         try:
             if inspect.iscoroutinefunction(getattr(call, "func", call)):
                 state = await call()
             else:
                 state = await pool.submit(call)
-                if inspect.isawaitable(state):  # a plain function that hands out a coroutine
+                if inspect.isawaitable(state):  # a plain function that returned a coroutine
                     state = await state
         except Exception as error:
             reason = f"{failing}: {type(error).__name__}: {error}"
             log_exception(self._log, "transaction_listener_failed", error, consequence="state UNKNOWN")
-            return _Told(_State.UNKNOWN, reason)
+            return _Decision(_State.UNKNOWN, reason)
         if state is not None and not isinstance(state, LocalTransactionState):
             wrong = TypeError(f"it returned {state!r:.80}; allowed: None or a LocalTransactionState")
             log_exception(self._log, "transaction_listener_result_invalid", wrong, consequence="state UNKNOWN")
             state = None
-        return _Told(state or _State.UNKNOWN)
+        return _Decision(state or _State.UNKNOWN)
 
-    # Questions of brokers ------------------------------------------------------------------------------------
+    # Checks ---------------------------------------------------------------------------------------------------
 
     def _broker_calls(self, parts: ProducerParts) -> Mapping[int, BrokerCall]:
         return {**super()._broker_calls(parts), RequestCode.CHECK_TRANSACTION_STATE: self._check}
@@ -272,20 +266,20 @@ class TransactionProducer(Producer):
     async def _answer(
         self, instance: MQClientInstance, endpoint: Endpoint, asked: CheckTransactionStateRequestHeader, pulled: Pulled
     ) -> None:
-        """With the offsets of the question: the half message stands elsewhere by now (wire.md 11)."""
+        """Answer a check, with the offsets of the check: the half message has another offset now (wire.md 11)."""
         assert self._checking is not None
         (message,) = await instance.unpack_all(pulled)
         message.topic = self._tenant.bare(message.topic)
         async with self._one_check:
             check = partial(self._listener.check_local_transaction, message)
-            told = await self._ask(check, self._checking, "checkLocalTransactionState Exception")
+            decision = await self._ask(check, self._checking, "checkLocalTransactionState Exception")
         header = EndTransactionRequestHeader(
             self.group,
             asked.tran_state_table_offset,
             asked.commit_log_offset,
-            _DECISIONS[told.state],
+            _DECISIONS[decision.state],
             message.msg_id,
             True,
             asked.transaction_id,
         )
-        self._tell_end(endpoint, header, message, told)
+        self._send_end(endpoint, header, message, decision)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from lockstep.client import Message, ProducerConfig
-from lockstep.client.producer.fault_latency import FaultLatency
+from lockstep.client.producer.round_robin import FaultLatency
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
 from tests.client.send_stage import SEND, producer_for, store

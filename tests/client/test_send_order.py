@@ -1,7 +1,7 @@
 """Sends to one queue leave and are stored in call order however many are in flight (docs/order.md 2).
 
 A schedule of calls, connects, deliveries, answers, refusals, time-outs, losses and cancellations is drawn, run against
-the broker's own lane check, and judged; at its end everything goes well, and every call must end too.
+the broker's own check of numbers, and judged; at its end everything goes well, and every call must end too.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ from lockstep.client.errors import SendError, SendOutcome
 from lockstep.client.producer.result import SendResult
 from lockstep.protocol.codes import ResponseCode
 from lockstep.simulation import World, simulate
-from tests.client.lane_world import LaneWorld, settle
+from tests.client.send_world import SendWorld, settle
 
 Step = tuple[str, int]
 
 BUSY, ILLEGAL = ResponseCode.SYSTEM_BUSY, ResponseCode.MESSAGE_ILLEGAL
 
 
-def cancel(world: LaneWorld, choice: int) -> None:
+def cancel(world: SendWorld, choice: int) -> None:
     running = [sent for sent in world.sends if not sent.task.done()]
     if running:
         running[choice % len(running)].task.cancel()
 
 
-def late_delivery(world: LaneWorld, choice: int) -> None:
+def late_delivery(world: SendWorld, choice: int) -> None:
     if world.links:
         world.links[choice % len(world.links)].deliver()
 
 
-def on_link(act: Callable[[LaneWorld], None]) -> Callable[[LaneWorld, int], None]:
+def on_link(act: Callable[[SendWorld], None]) -> Callable[[SendWorld, int], None]:
     return lambda world, _: act(world) if world.link() is not None else None
 
 
-ACTIONS: dict[str, Callable[[LaneWorld, int], object]] = {
+ACTIONS: dict[str, Callable[[SendWorld, int], object]] = {
     "send": lambda world, _: world.send(),
     "one way": lambda world, _: world.send_one_way(),
     "cancel": cancel,
@@ -60,12 +60,12 @@ NAMES = [*ACTIONS, "send", "send", "send", "connect", "connect", "deliver", "del
 schedules = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 3)), max_size=40)
 
 
-def run(steps: list[Step], *, agreed: bool, retry: bool) -> LaneWorld:
+def run(steps: list[Step], *, agreed: bool, retry: bool) -> SendWorld:
     """Each step is an action and how often the loop turns before the next one."""
 
-    async def scenario(simulated: World) -> LaneWorld:
+    async def scenario(simulated: World) -> SendWorld:
         runtime = simulated.host("producer")
-        world = LaneWorld(runtime, ProducerConfig(retry_keyed=retry), agreed)
+        world = SendWorld(runtime, ProducerConfig(retry_keyed=retry), agreed)
 
         async def play() -> None:
             for name, turns in steps:
@@ -76,7 +76,7 @@ def run(steps: list[Step], *, agreed: bool, retry: bool) -> LaneWorld:
             await world.drain()
             last = world.send()
             await world.drain()
-            assert isinstance(last.outcome, SendResult), f"the lane is not usable any more: {last.outcome}"
+            assert isinstance(last.outcome, SendResult), f"the sequence is not usable any more: {last.outcome}"
 
         await runtime.run(play())
         return world
@@ -84,7 +84,7 @@ def run(steps: list[Step], *, agreed: bool, retry: bool) -> LaneWorld:
     return simulate(scenario, errors_allowed=False).value
 
 
-def check_order(world: LaneWorld) -> None:
+def check_order(world: SendWorld) -> None:
     """Nothing overtook, and every caller was told the truth."""
     assert world.first_stored == sorted(world.first_stored), f"overtaken: {world.stored}"
     by_generation: dict[int, list[tuple[int, int]]] = {}
@@ -101,7 +101,7 @@ def check_order(world: LaneWorld) -> None:
             assert sent.number not in world.stored, f"{sent.outcome} and it is stored"
 
 
-def check_nothing_after_a_failure(world: LaneWorld) -> None:
+def check_nothing_after_a_failure(world: SendWorld) -> None:
     """Of a send that is not stored, no later one that left before its caller was told is stored."""
     for failed in world.sends:
         if isinstance(failed.outcome, SendError) and failed.outcome.outcome is not SendOutcome.UNKNOWN:
@@ -131,7 +131,7 @@ CANCELLED_IN_FLIGHT: list[Step] = [*CONNECTED, ("send", 3), ("cancel", 3), ("sen
 @example(ONE_WAY_BETWEEN)
 @settings(max_examples=250, deadline=None)
 def test_order_to_a_broker_that_checks_it(steps: list[Step]) -> None:
-    """Any number in flight: stored in call order, nothing behind a failure, no lane wedged."""
+    """Any number in flight: stored in call order, nothing behind a failure, no sequence wedged."""
     world = run(steps, agreed=True, retry=False)
     check_order(world)
     check_nothing_after_a_failure(world)
@@ -163,7 +163,7 @@ def test_order_to_any_other_broker(steps: list[Step], retry: bool) -> None:
     assert {generation for _, generation, _ in world.departed} <= {None}
 
 
-def test_a_broker_that_restarted_knows_no_lanes() -> None:
+def test_a_broker_that_restarted_knows_no_sequences() -> None:
     """On a new connection numbers begin anew, so that the first send to it is stored."""
     world = run(RESTARTED, agreed=True, retry=False)
     assert [type(sent.outcome) for sent in world.sends] == [SendResult] * 3
@@ -175,7 +175,7 @@ def test_64_in_flight_or_one(agreed: bool) -> None:
 
     async def scenario(simulated: World) -> tuple[int, list[int]]:
         runtime = simulated.host("producer")
-        world = LaneWorld(runtime, ProducerConfig(), agreed)
+        world = SendWorld(runtime, ProducerConfig(), agreed)
 
         async def play() -> None:
             for _ in range(64):
@@ -197,7 +197,7 @@ def test_a_peer_that_takes_nothing_more() -> None:
 
     async def scenario(simulated: World) -> list[str]:
         runtime = simulated.host("producer")
-        world = LaneWorld(runtime, ProducerConfig(), agreed=True)
+        world = SendWorld(runtime, ProducerConfig(), agreed=True)
 
         async def play() -> None:
             world.send()
@@ -217,6 +217,6 @@ def test_a_peer_that_takes_nothing_more() -> None:
         return [str(sent.outcome) for sent in world.sends[1:3]] + [str(world.stored)]
 
     first, second, stored = simulate(scenario).value
-    assert "takes nothing more" in first
+    assert "accepted no more data" in first
     assert "an earlier send to its queue failed" in second
     assert stored == "[0, 3]"

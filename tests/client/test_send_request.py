@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from lockstep.client import Message, MessageQueue, ProducerConfig, SendError, SendOutcome
-from lockstep.client.producer.replies import ReplyMessage
 from lockstep.client.producer.request import SendRequests, common_sharding_key, read_send_reply
-from lockstep.client.producer.sequencer import LaneNumber
+from lockstep.client.producer.request_reply import ReplyMessage
+from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
@@ -56,10 +56,10 @@ async def test_a_message_becomes_a_send() -> None:
     assert message.sharding_key == "own", "a caller's message is not changed"
 
 
-async def test_a_numbered_send_names_its_lane() -> None:
+async def test_a_numbered_send_names_its_sequence() -> None:
     """To a peer that agreed: the producer, the generation and the number."""
     maker = requests()
-    command = maker.command(QUEUE, maker.outgoing(Message("T", b"x"), None), LaneNumber(3, 17, 99))
+    command = maker.command(QUEUE, maker.outgoing(Message("T", b"x"), None), SequenceNumber(3, 17, 99))
     header = command.header
     assert isinstance(header, SendMessageRequestHeaderV2)
     assert (header.lane_id, header.lane_generation, header.lane_sequence) == ("producers@10.0.0.1@7#9", 3, 17)

@@ -7,7 +7,7 @@ from tests.mutants.protection import Protection
 __all__ = ["SENDING"]
 
 SENDS: Final = (
-    "tests/client/test_send_lane.py",
+    "tests/client/test_send_sequence.py",
     "tests/broker/test_send_sequences.py",
     "tests/scenarios/test_sends.py",
 )

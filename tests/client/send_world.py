@@ -1,4 +1,4 @@
-"""A producer's ordered sender between fakes: connections whose every step a test decides, and a broker's lane check."""
+"""An ordered sender between fakes: a test decides every step of its connections, and a broker checks the numbers."""
 
 import asyncio
 from collections import deque
@@ -21,10 +21,10 @@ from lockstep.protocol.model import Message, MessageQueue
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from lockstep.simulation import SimRuntime
 
-__all__ = ["QUEUE", "LaneWorld", "Link", "Sent", "settle"]
+__all__ = ["QUEUE", "Link", "SendWorld", "Sent", "settle"]
 
 QUEUE = MessageQueue("T", "broker-a", 0)
-_KEY = ("lane", "T", 0)
+_KEY = ("producer", "T", 0)
 Reply = RemotingCommand
 
 
@@ -36,7 +36,7 @@ async def settle(rounds: int = 10) -> None:
 class Link:
     """A connection: requests on their way, replies on their way, and who waits for which."""
 
-    def __init__(self, world: "LaneWorld", agreed: bool) -> None:
+    def __init__(self, world: "SendWorld", agreed: bool) -> None:
         self.world = world
         self.agreed = agreed
         self.write_paused = False
@@ -126,7 +126,7 @@ class Sent:
         self.task: asyncio.Task[None]
 
 
-class LaneWorld:
+class SendWorld:
     """Sends are numbered in call order; `stored` are those numbers as the broker stored them."""
 
     def __init__(self, runtime: SimRuntime, config: ProducerConfig, agreed: bool) -> None:
@@ -140,7 +140,7 @@ class LaneWorld:
         self.sends: list[Sent] = []
         self.one_ways: list[asyncio.Task[None]] = []
         self._one_way_numbers: set[int] = set()
-        self._lanes = SendSequences(100)
+        self._sequences = SendSequences(100)
         self._now = 0
         keys = UniqueKeyMaker(bytes(4), 1, 1)
         requests = SendRequests("g", config, "client", keys, runtime)
@@ -224,13 +224,13 @@ class LaneWorld:
             assert header.lane_generation is not None
             assert header.lane_sequence is not None
             connection = cast("Connection", link)
-            why = self._lanes.refusal(_KEY, header.lane_generation, header.lane_sequence, connection, 0)
+            why = self._sequences.refusal(_KEY, header.lane_generation, header.lane_sequence, connection, 0)
             if why is not None:
                 return command.reply(ResponseCode.SEND_OUT_OF_SEQUENCE, remark=why)
         if refuse_with is not None:
             return command.reply(refuse_with, remark="the test says no")
         if header.lane_id is not None:
-            self._lanes.stored(_KEY)
+            self._sequences.stored(_KEY)
         self.stored.append(int(command.body))
         return command.reply(ResponseCode.SUCCESS, SendMessageResponseHeader("ID", 0, len(self.stored) - 1))
 
@@ -250,11 +250,11 @@ class LaneWorld:
         raise AssertionError(f"stuck: {[sent.number for sent in self.sends if not sent.task.done()]}")
 
     def restart_broker(self) -> None:
-        """It comes back with its messages and without its lanes."""
+        """It comes back with its messages and without its send sequences."""
         for link in self.links:
             link.lose()
             link.requests.clear()
-        self._lanes = SendSequences(100)
+        self._sequences = SendSequences(100)
 
     @property
     def first_stored(self) -> list[int]:
@@ -265,7 +265,7 @@ class LaneWorld:
 class _Instance:
     """The parts of an MQClientInstance that an ordered sender uses."""
 
-    def __init__(self, world: LaneWorld) -> None:
+    def __init__(self, world: SendWorld) -> None:
         self.runtime = world.runtime
         self._world = world
 
