@@ -1,20 +1,35 @@
-"""The commands of `lockstep` and their options.
+"""The commands of `lockstep`: which options a command takes, and which function does its work.
 
-A command checks its options and returns the coroutine that does its work, from the module of its name, which is
-imported only then: `lockstep --help` imports none of them.
+A command returns work for `lockstep.cli.app` to run. The module of that work is imported only when its command is
+called: `lockstep --help` imports none of them.
 """
 
-import sys
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 
-from lockstep.cli.message.commands import message
-from lockstep.cli.offset.commands import offset
-from lockstep.cli.options import Group, NameServer, Output, Profile, ProfileOption, Properties, Verbose, Work
-from lockstep.cli.output import OutputFormat, UsageError, unbuffered
-from lockstep.cli.store.commands import store
+from lockstep.cli.options import (
+    ConsumeOptions,
+    DumpOptions,
+    FindOptions,
+    GetOptions,
+    Group,
+    HandOptions,
+    NameServer,
+    Output,
+    ProduceOptions,
+    ResetOptions,
+    SeekOptions,
+    TailOptions,
+    TopicOnly,
+    WatchOptions,
+    Work,
+    Yes,
+    command,
+)
+from lockstep.cli.output import OutputFormat
 
 __all__ = ["app", "root"]
 
@@ -25,22 +40,31 @@ def _typer(help_text: str, **settings: Any) -> typer.Typer:
     return typer.Typer(help=help_text, no_args_is_help=True, rich_markup_mode=None, **settings)
 
 
+def _noun(name: str, help_text: str) -> typer.Typer:
+    group = _typer(help_text)
+    app.add_typer(group, name=name)
+    return group
+
+
 app = _typer(
     "Talk to a Lockstep broker or a RocketMQ cluster.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-topics = _typer("Topics: list, create, stats.")
-groups = _typer("Consumer groups: list, describe (members, queues, statistics), delete.")
-locks = _typer("Queue locks: list, watch. Of Lockstep brokers only: RocketMQ has no such call.")
-app.add_typer(message, name="message")
-app.add_typer(topics, name="topic")
-app.add_typer(groups, name="group")
-app.add_typer(offset, name="offset")
-app.add_typer(locks, name="lock")
-app.add_typer(store, name="store")
+_MESSAGE = _noun(
+    "message", "Messages: get one by its id, find those of a key or a place, tail a topic, hand one to a listener."
+)
+_TOPIC = _noun("topic", "Topics: list, create, stats.")
+_GROUP = _noun("group", "Consumer groups: list, describe (members, queues, statistics), delete.")
+_OFFSET = _noun("offset", "A group's offsets: show them, reset them to a time, seek one.")
+_LOCK = _noun("lock", "Queue locks: list, watch. Of Lockstep brokers only: RocketMQ has no such call.")
+_STORE = _noun(
+    "store", "The folder of a broker's store, RocketMQ's or ours, that no broker has open: inspect, verify, dump."
+)
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP")]
+Folder = Annotated[str, typer.Argument(metavar="DIR", help="What the broker was given as --data-dir.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -57,128 +81,26 @@ def root(
     """The options of `lockstep` itself."""
 
 
-@app.command(name="produce")
-def _produce(
-    topic: TopicName,
-    file: Annotated[
-        typer.FileBinaryRead | None, typer.Option(metavar="PATH", help="Read this file instead of stdin.")
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", "-k", metavar="KEY", help="Sharding key of every message: one key, one queue, in order."),
-    ] = None,
-    key_field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The sharding key is this field of each line.")
-    ] = None,
-    body_field: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The body is this field of each line, not the whole line.")
-    ] = None,
-    tags: Annotated[str | None, typer.Option(metavar="TAG", help="Tag of every message.")] = None,
-    text: Annotated[bool, typer.Option("--text", help="Lines are bodies as they are, JSON or not.")] = False,
-    envelope: Annotated[
-        bool, typer.Option("--envelope", help="Lines are messages as `lockstep consume` prints them.")
-    ] = False,
-    in_flight: Annotated[int, typer.Option(min=1, max=10_000, help="Sends under way at once; order is kept.")] = 64,
-    skip_bad_lines: Annotated[
-        bool, typer.Option("--skip-bad-lines", help="Count lines that are no message instead of stopping.")
-    ] = False,
-    output: Output = OutputFormat.TABLE,
-    properties: Properties = None,
-    name_server: NameServer = _LOCAL,
-) -> Work:
+@command(app, "produce")
+def _produce(options: ProduceOptions) -> Work:
     """Send a message for each line of stdin; a line is a JSON object.
 
     With -o json the result of each is a line on stdout.
     """
-    from lockstep.cli.produce.command import ProduceOptions, produce
-    from lockstep.cli.produce.lines import LineFormat, check_word
+    from lockstep.cli.produce.command import produce
 
-    _only_one(("--key", key is not None), ("--key-field", key_field is not None))
-    _only_one(("--text", text), ("--envelope", envelope), ("--body-field", body_field is not None))
-    _only_one(("--text", text), ("--envelope", envelope), ("--key-field", key_field is not None))
-    for option, word in (("--key", key), ("--tags", tags)):
-        if word is not None:
-            try:
-                check_word(word, option)
-            except ValueError as error:
-                raise UsageError(str(error)) from None
-    lines = LineFormat(
-        topic=topic, text=text, envelope=envelope, key=key, key_field=key_field, body_field=body_field, tags=tags
-    )
-    options = ProduceOptions(
-        name_server=name_server,
-        source=unbuffered(file or sys.stdin.buffer),
-        format=lines,
-        in_flight=in_flight,
-        skip_bad_lines=skip_bad_lines,
-        output=output,
-        properties=properties,
-    )
     return produce(options)
 
 
-@app.command(name="consume")
-def _consume(
-    topic: TopicName,
-    group: Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="The consumer group to join.")],
-    tags: Annotated[str, typer.Option(metavar="EXPRESSION", help="Tags to take, as in 'TagA || TagB'.")] = "*",
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many messages.")] = None,
-    exit_at_end: Annotated[
-        bool,
-        typer.Option("--exit-at-end", "-e", help="Stop when the group has consumed what is stored at the start."),
-    ] = False,
-    begin: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="first|last|TIME",
-            help="Where a new group begins: epoch milliseconds, or such as 2013-01-01T05:15:00Z.",
-        ),
-    ] = "first",
-    message_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="FORMAT",
-            help="Instead of JSON: %t topic, %p queue id, %o offset, %k key, %s body, %S its bytes, %T store time, "
-            "%g tags, %i message id, %%, and \\n \\t.",
-        ),
-    ] = None,
-    lock_live_ms: Annotated[
-        int | None,
-        typer.Option(
-            min=3000,
-            metavar="MS",
-            help="The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
-        ),
-    ] = None,
-    profile: ProfileOption = Profile.ROCKETMQ,
-    properties: Properties = None,
-    verbose: Verbose = False,
-    name_server: NameServer = _LOCAL,
-) -> Work:
+@command(app, "consume")
+def _consume(options: ConsumeOptions) -> Work:
     """Print messages in order, a JSON object a line, until Ctrl-C."""
-    from lockstep.cli.consume import ConsumeOptions, consume
+    from lockstep.cli.consume import consume
 
-    options = ConsumeOptions(
-        name_server=name_server,
-        topic=topic,
-        group=group,
-        tags=tags,
-        count=count,
-        exit_at_end=exit_at_end,
-        begin=begin,
-        format=message_format,
-        lock_live_ms=lock_live_ms,
-        profile=profile.value,
-        properties=properties,
-        verbose=verbose,
-    )
     return consume(options)
 
 
-@topics.command(name="list")
+@_TOPIC.command(name="list")
 def _list_topics(
     show_all: Annotated[
         bool, typer.Option("--all", "-a", help="Those of brokers and groups too, retry and dead letters.")
@@ -192,7 +114,7 @@ def _list_topics(
     return list_topics(name_server, show_all, output)
 
 
-@topics.command(name="create")
+@_TOPIC.command(name="create")
 def _create_topic(
     topic: TopicName,
     queues: Annotated[int, typer.Option(min=1, max=1024, help="Queues on each broker.")] = 4,
@@ -206,7 +128,7 @@ def _create_topic(
     return create_topic(name_server, topic, queues, broker, force)
 
 
-@topics.command(name="stats")
+@_TOPIC.command(name="stats")
 def _topic_stats(topic: TopicName, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
     """Offsets of each queue, and when its first and its last message were stored."""
     from lockstep.cli.topic import topic_stats
@@ -214,43 +136,43 @@ def _topic_stats(topic: TopicName, output: Output = OutputFormat.TABLE, name_ser
     return topic_stats(name_server, topic, output)
 
 
-@groups.command(name="list")
+@_GROUP.command(name="list")
 def _list_groups(output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
     """Groups that are online or have offsets stored."""
-    from lockstep.cli.group.command import list_groups
+    from lockstep.cli.group import list_groups
 
     return list_groups(name_server, output)
 
 
-@groups.command(name="describe")
+@_GROUP.command(name="describe")
 def _describe_group(
-    group: Annotated[str, typer.Argument(metavar="GROUP")],
-    topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")] = None,
+    group: GroupName,
+    topic: TopicOnly = None,
     output: Output = OutputFormat.TABLE,
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Members and how they consume; owner, offsets and lag of each queue; rates and means of each member."""
-    from lockstep.cli.group.command import describe_group
+    from lockstep.cli.group import describe_group
 
     return describe_group(name_server, group, topic, output)
 
 
-@groups.command(name="delete")
+@_GROUP.command(name="delete")
 def _delete_group(
-    group: Annotated[str, typer.Argument(metavar="GROUP")],
+    group: GroupName,
     with_topics: Annotated[
         bool, typer.Option("--topics", help="Its retry and dead-letter topics too, with what is in them.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, on a terminal.")] = False,
+    yes: Yes = False,
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Forget a group that is not online, with its offsets."""
-    from lockstep.cli.group.command import delete_group
+    from lockstep.cli.group import delete_group
 
     return delete_group(name_server, group, with_topics, yes)
 
 
-@locks.command(name="list")
+@_LOCK.command(name="list")
 def _list_locks(group: Group = None, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
     """Who holds which queue, since when, and for how long yet."""
     from lockstep.cli.lock.command import list_locks
@@ -258,33 +180,94 @@ def _list_locks(group: Group = None, output: Output = OutputFormat.TABLE, name_s
     return list_locks(name_server, group, output)
 
 
-@locks.command(name="watch")
-def _watch_locks(
-    group: Group = None,
-    renewals: Annotated[bool, typer.Option("--renewals", help="Report renewals too.")] = False,
-    interval: Annotated[float, typer.Option(min=0.05, max=3600, help="Seconds between two looks.")] = 1.0,
-    count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Stop after so many changes.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop after so many seconds.")] = None,
-    output: Output = OutputFormat.TABLE,
-    name_server: NameServer = _LOCAL,
-) -> Work:
+@command(_LOCK, "watch")
+def _watch_locks(options: WatchOptions) -> Work:
     """See locks change hands: a live table, or off the terminal, and with JSON, a line a change."""
-    from lockstep.cli.lock.command import WatchOptions, watch_locks
+    from lockstep.cli.lock.command import watch_locks
 
-    options = WatchOptions(
-        name_server=name_server,
-        group=group,
-        output=output,
-        live=sys.stdout.isatty(),
-        renewals=renewals,
-        interval_s=interval,
-        count=count,
-        seconds=seconds,
-    )
     return watch_locks(options)
 
 
-def _only_one(*options: tuple[str, bool]) -> None:
-    given = [name for name, present in options if present]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other; give one")
+@command(_MESSAGE, "get")
+def _get_message(options: GetOptions) -> Work:
+    """A message by its id, whole, and which groups have consumed it."""
+    from lockstep.cli.message.message import get_message
+
+    return get_message(options)
+
+
+@command(_MESSAGE, "hand")
+def _hand_message(options: HandOptions) -> Work:
+    """Have a member's listener called with a message once more, whatever the offsets are; status 1 when it fails."""
+    from lockstep.cli.message.message import hand_message
+
+    return hand_message(options)
+
+
+@command(_MESSAGE, "find")
+def _find_messages(options: FindOptions) -> Work:
+    """Messages of a key, oldest first, or the one at an offset of a queue."""
+    from lockstep.cli.message.message import find_messages
+
+    return find_messages(options)
+
+
+@command(_MESSAGE, "tail")
+def _tail_messages(options: TailOptions) -> Work:
+    """The last messages of a topic, a line each, whoever consumes them; -o json prints JSON objects."""
+    from lockstep.cli.message.tail import tail_messages
+
+    return tail_messages(options)
+
+
+@_OFFSET.command(name="show")
+def _show_offsets(
+    group: GroupName, topic: TopicOnly = None, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL
+) -> Work:
+    """What a group has committed of each queue, between the first and the next message, and its lag."""
+    from lockstep.cli.offset import show_offsets
+
+    return show_offsets(name_server, group, topic, output)
+
+
+@command(_OFFSET, "reset")
+def _reset_offsets(options: ResetOptions) -> Work:
+    """Put a group elsewhere in a topic: members that are online are told, else the offsets are stored."""
+    from lockstep.cli.offset import reset_offsets
+
+    return reset_offsets(options)
+
+
+@command(_OFFSET, "seek")
+def _seek_offset(options: SeekOptions) -> Work:
+    """Set the offset of one queue, while nobody of the group is online."""
+    from lockstep.cli.offset import seek_offset
+
+    return seek_offset(options)
+
+
+@_STORE.command(name="inspect")
+def _inspect_store(folder: Folder, output: Output = OutputFormat.TABLE) -> Work:
+    """What is in it: the log, queues, groups. Quick, as messages are not read."""
+    from lockstep.cli.store.inspect import inspect_store
+
+    return partial(inspect_store, folder, output)
+
+
+@_STORE.command(name="verify")
+def _verify_store(folder: Folder, output: Output = OutputFormat.TABLE) -> Work:
+    """Read everything, and list what is damaged by file and position. Exit status 1 when something is.
+
+    What a crash leaves unfinished, and a broker puts in order when it starts, is listed too but is no damage.
+    """
+    from lockstep.cli.store.inspect import verify_store
+
+    return partial(verify_store, folder, output)
+
+
+@command(_STORE, "dump")
+def _dump_store(options: DumpOptions) -> Work:
+    """Print messages in the order of the log, one JSON object a line as `lockstep consume` prints them."""
+    from lockstep.cli.store.dump import dump_store
+
+    return partial(dump_store, options)

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lockstep.cli.explain import ConsumeLog, Explainer
 from lockstep.cli.format import format_json, parse_format
-from lockstep.cli.options import configured
+from lockstep.cli.options import ConsumeOptions, configured
 from lockstep.cli.output import CliError, counted, note, progress, write_out
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient, NotLockstepError
@@ -24,7 +24,7 @@ from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
-__all__ = ["ConsumeOptions", "consume"]
+__all__ = ["consume"]
 
 _BATCH = 32  # messages handed to the printer at once, where no --count asks for an exact end
 _LOOK_EVERY_S, _LOOK_AT_BROKER_EVERY = 0.1, 10
@@ -33,22 +33,6 @@ _FROM = {
     "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumeOptions:
-    name_server: str
-    topic: str
-    group: str
-    tags: str
-    count: int | None
-    exit_at_end: bool
-    begin: str  # first, last or a time
-    format: str | None
-    lock_live_ms: int | None
-    profile: str
-    properties: list[str] | None
-    verbose: bool
 
 
 async def consume(options: ConsumeOptions) -> None:

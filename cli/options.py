@@ -1,6 +1,12 @@
-"""The options that several commands have, and how their texts are read."""
+"""The arguments and options of the commands: each is written once, as a field of a dataclass.
 
+A field has the option's name, type, help and default. `command` makes a command of a function that takes such a
+dataclass. A rule about several options is in `__post_init__`.
+"""
+
+import inspect
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
@@ -9,34 +15,64 @@ import typer
 from lockstep.cli.output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
-__all__ = ["Group", "NameServer", "Output", "Profile", "ProfileOption", "Properties", "Verbose", "Work", "configured"]
+__all__ = [
+    "ConsumeOptions",
+    "DumpOptions",
+    "FindOptions",
+    "GetOptions",
+    "Group",
+    "HandOptions",
+    "NameServer",
+    "OptionalNameServer",
+    "Output",
+    "ProduceOptions",
+    "Profile",
+    "ResetOptions",
+    "SeekOptions",
+    "TailOptions",
+    "TopicOnly",
+    "WatchOptions",
+    "Work",
+    "Yes",
+    "command",
+    "configured",
+    "pairs",
+]
 
 C = TypeVar("C")
-# What a command returns: what runs on the event loop, or plain work, which a signal ends as it ends any program.
+T = TypeVar("T")
+R = TypeVar("R")
+# What a command returns: a coroutine for the event loop, or plain work, which a signal ends as it ends any program.
 Work = Coroutine[Any, Any, None] | Callable[[], None]
 
-NameServer = Annotated[
-    str,
-    typer.Option(
-        "--name-server",
-        "-n",
-        envvar="NAMESRV_ADDR",
-        metavar="HOST:PORT",
-        help="Name servers, with ';' between several.",
-    ),
-]
-Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, or JSON.")]
-Group = Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this consumer group's.")]
+_Option = typer.Option
+
+# Options of several commands ----------------------------------------------------------------------------------
+
+_SERVERS = _Option(
+    "--name-server", "-n", envvar="NAMESRV_ADDR", metavar="HOST:PORT", help="Name servers, with ';' between several."
+)
+NameServer = Annotated[str, _SERVERS]
+OptionalNameServer = Annotated[str | None, _SERVERS]
+Output = Annotated[OutputFormat, _Option("--output", "-o", help="A table, or JSON.")]
+Group = Annotated[str | None, _Option("--group", "-g", metavar="GROUP", help="Only this consumer group's.")]
+TopicOnly = Annotated[str | None, _Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
+Yes = Annotated[bool, _Option("--yes", "-y", help="Do not ask, on a terminal.")]
 Properties = Annotated[
     list[str] | None,
-    typer.Option(
+    _Option(
         "--property",
         "-D",
         metavar="NAME=VALUE",
         help="A setting of the client, by its name here or in RocketMQ; may be repeated.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what the client does.")]
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+_LookIn = Annotated[str, _Option("--topic", "-t", metavar="TOPIC", help="The topic to look in.")]
+_MessageId = Annotated[str, typer.Argument(metavar="ID", help="An offset message id, or a msg_id with --topic.")]
+_OfTopic = Annotated[
+    str | None, _Option("--topic", "-t", metavar="TOPIC", help="Of this topic: the id is the message's own.")
+]
 
 
 class Profile(StrEnum):
@@ -46,17 +82,295 @@ class Profile(StrEnum):
     ARTICLES = "articles"
 
 
-ProfileOption = Annotated[
-    Profile, typer.Option(help="Intervals as RocketMQ 4.9.8 has them, or as the articles give them where they differ.")
-]
+@dataclass(frozen=True, kw_only=True)
+class _Server:
+    name_server: NameServer = "127.0.0.1:9876"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Printed(_Server):
+    output: Output = OutputFormat.TABLE
+
+
+def _only_one(*options: tuple[str, object]) -> None:
+    given = [name for name, value in options if value not in (None, False)]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other; give one")
+
+
+# lockstep produce, lockstep consume ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProduceOptions(_Printed):
+    topic: _Topic
+    file: Annotated[typer.FileBinaryRead | None, _Option(metavar="PATH", help="Read this file instead of stdin.")] = (
+        None
+    )
+    key: Annotated[
+        str | None,
+        _Option("--key", "-k", metavar="KEY", help="Sharding key of every message: one key, one queue, in order."),
+    ] = None
+    key_field: Annotated[str | None, _Option(metavar="NAME", help="The sharding key is this field of each line.")] = (
+        None
+    )
+    body_field: Annotated[
+        str | None, _Option(metavar="NAME", help="The body is this field of each line, not the whole line.")
+    ] = None
+    tags: Annotated[str | None, _Option(metavar="TAG", help="Tag of every message.")] = None
+    text: Annotated[bool, _Option("--text", help="Lines are bodies as they are, JSON or not.")] = False
+    envelope: Annotated[bool, _Option("--envelope", help="Lines are messages as `lockstep consume` prints them.")] = (
+        False
+    )
+    in_flight: Annotated[int, _Option(min=1, max=10_000, help="Sends under way at once; order is kept.")] = 64
+    skip_bad_lines: Annotated[
+        bool, _Option("--skip-bad-lines", help="Count lines that are no message instead of stopping.")
+    ] = False
+    output: Output = OutputFormat.TABLE
+    properties: Properties = None
+
+    def __post_init__(self) -> None:
+        _only_one(("--key", self.key), ("--key-field", self.key_field))
+        _only_one(("--text", self.text), ("--envelope", self.envelope), ("--body-field", self.body_field))
+        _only_one(("--text", self.text), ("--envelope", self.envelope), ("--key-field", self.key_field))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumeOptions(_Server):
+    topic: _Topic
+    group: Annotated[str, _Option("--group", "-g", metavar="GROUP", help="The consumer group to join.")]
+    tags: Annotated[str, _Option(metavar="EXPRESSION", help="Tags to take, as in 'TagA || TagB'.")] = "*"
+    count: Annotated[int | None, _Option("--count", "-c", min=1, help="Stop after so many messages.")] = None
+    exit_at_end: Annotated[
+        bool, _Option("--exit-at-end", "-e", help="Stop when the group has consumed what is stored at the start.")
+    ] = False
+    begin: Annotated[
+        str,
+        _Option(
+            "--from",
+            metavar="first|last|TIME",
+            help="Where a new group begins: epoch milliseconds, or such as 2013-01-01T05:15:00Z.",
+        ),
+    ] = "first"
+    format: Annotated[
+        str | None,
+        _Option(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="Instead of JSON: %t topic, %p queue id, %o offset, %k key, %s body, %S its bytes, %T store time, "
+            "%g tags, %i message id, %%, and \\n \\t.",
+        ),
+    ] = None
+    lock_live_ms: Annotated[
+        int | None,
+        _Option(
+            min=3000,
+            metavar="MS",
+            help="The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
+        ),
+    ] = None
+    profile: Annotated[
+        Profile, _Option(help="Intervals as RocketMQ 4.9.8 has them, or as the articles give them where they differ.")
+    ] = Profile.ROCKETMQ
+    properties: Properties = None
+    verbose: Annotated[bool, _Option("--verbose", "-v", help="Say on stderr what the client does.")] = False
+
+
+# lockstep lock ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchOptions(_Printed):
+    group: Group = None
+    renewals: Annotated[bool, _Option("--renewals", help="Report renewals too.")] = False
+    interval: Annotated[float, _Option(min=0.05, max=3600, help="Seconds between two looks.")] = 1.0
+    count: Annotated[int | None, _Option("--count", "-c", min=1, help="Stop after so many changes.")] = None
+    seconds: Annotated[float | None, _Option(min=0, help="Stop after so many seconds.")] = None
+
+
+# lockstep message ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetOptions(_Printed):
+    message_id: _MessageId
+    topic: _OfTopic = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandOptions(_Printed):
+    message_id: _MessageId
+    group: Annotated[str, _Option("--group", "-g", metavar="GROUP", help="The consumer group.")]
+    client_id: Annotated[
+        str | None, _Option("--client", metavar="ID", help="The member, as `group describe` names it; else any.")
+    ] = None
+    topic: _OfTopic = None
+    yes: Yes = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindOptions(_Printed):
+    """By `key`, between two times, or at `offset` of `queue`."""
+
+    topic: _LookIn
+    key: Annotated[str | None, _Option("--key", "-k", metavar="KEY", help="Messages whose KEYS have this word.")] = None
+    begin: Annotated[
+        str | None, _Option(metavar="TIME", help="With --key: stored at this time or later; '10m ago' will do.")
+    ] = None
+    end: Annotated[str | None, _Option(metavar="TIME", help="With --key: stored at this time or earlier.")] = None
+    count_max: Annotated[int, _Option("--max", min=1, max=64, help="With --key: at most so many.")] = 64
+    queue: Annotated[
+        str | None, _Option("--queue", "-q", metavar="BROKER:N", help="The message of this queue at --offset.")
+    ] = None
+    offset: Annotated[int | None, _Option(min=0, help="The queue offset, with --queue.")] = None
+
+    def __post_init__(self) -> None:
+        if (self.key is None) == (self.queue is None):
+            raise UsageError("give either --key or --queue with --offset")
+        if (self.queue is None) != (self.offset is None):
+            raise UsageError("--queue and --offset go together")
+        if self.key is None and (self.begin is not None or self.end is not None):
+            raise UsageError("--begin and --end are for --key")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TailOptions(_Printed):
+    topic: _LookIn
+    follow: Annotated[bool, _Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False
+    begin: Annotated[
+        str | None,
+        _Option(
+            "--from",
+            metavar="first|last|TIME",
+            help="Begin here instead of a few before the end: epoch milliseconds, 2013-01-01T05:15:00Z, '10m ago'.",
+        ),
+    ] = None
+    tags: Annotated[
+        str, _Option("--tag", "--tags", metavar="EXPRESSION", help="Tags to show, as in 'TagA || TagB'.")
+    ] = "*"
+    count: Annotated[
+        int | None,
+        _Option("--count", "-c", min=1, help="How many of the last ones (10); with --from, stop after so many."),
+    ] = None
+    queue: Annotated[str | None, _Option("--queue", "-q", metavar="BROKER:N", help="Only this queue's messages.")] = (
+        None
+    )
+    format: Annotated[
+        str | None, _Option("--format", metavar="FORMAT", help="Print each as this, as `lockstep consume` does.")
+    ] = None
+
+
+# lockstep offset ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ChangeOptions(_Printed):
+    dry_run: Annotated[bool, _Option("--dry-run", help="Show what would be, and change nothing.")] = False
+    yes: Yes = False
+    output: Output = OutputFormat.TABLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetOptions(_ChangeOptions):
+    """To a time, earliest or latest, or with `to_offset` to one offset in each queue."""
+
+    group: Annotated[str, typer.Argument(metavar="GROUP")]
+    topic: Annotated[str, _Option("--topic", "-t", metavar="TOPIC", help="The topic whose offsets change.")]
+    to_time: Annotated[
+        str | None,
+        _Option(
+            metavar="TIME|earliest|latest",
+            help="Epoch milliseconds, a time such as 2026-01-31T12:00, or '10m ago'; or one end.",
+        ),
+    ] = None
+    to_offset: Annotated[
+        int | None, _Option(min=0, metavar="OFFSET", help="This offset in every queue, or its nearest.")
+    ] = None
+    queues: Annotated[
+        list[str] | None, _Option("--queue", "-q", metavar="BROKER:N", help="Only this queue; may be repeated.")
+    ] = None
+    force: Annotated[
+        bool, _Option("--force", help="Also forward, over what was never consumed; also of an unknown group.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if (self.to_time is None) == (self.to_offset is None):
+            raise UsageError("give either --to-time or --to-offset")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeekOptions(_ChangeOptions):
+    """`offset`: a number, earliest or latest."""
+
+    group: Annotated[str, typer.Argument(metavar="GROUP")]
+    topic: Annotated[str, _Option("--topic", "-t", metavar="TOPIC", help="The topic whose offsets change.")]
+    queue: Annotated[str, _Option("--queue", "-q", metavar="BROKER:N", help="The queue.")]
+    offset: Annotated[str, _Option("--offset", metavar="OFFSET|earliest|latest", help="What is consumed next.")]
+    force: Annotated[
+        bool, _Option("--force", help="Also while the group is online, whose members may store theirs over it.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        text = self.offset
+        if text not in ("earliest", "latest") and not (text.isascii() and text.isdigit() and len(text) < 20):
+            raise UsageError(f"--offset {text!r}: give a number, earliest or latest")
+
+
+# lockstep store -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class DumpOptions:
+    """Which messages, from queue offset `offset` on; None: all."""
+
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="What the broker was given as --data-dir.")]
+    topic: TopicOnly = None
+    queue: Annotated[int | None, _Option(min=0, help="Only the queue of this number.")] = None
+    offset: Annotated[int, _Option(min=0, help="Begin at this queue offset.")] = 0
+    count: Annotated[int | None, _Option("--count", "-c", min=1, help="Stop after so many messages.")] = None
+    format: Annotated[
+        str | None, _Option("--format", "-f", metavar="FORMAT", help="Print each as this, as `lockstep consume` does.")
+    ] = None
+
+
+# How they are read --------------------------------------------------------------------------------------------
+
+
+def command(app: typer.Typer, name: str) -> Callable[[Callable[[T], R]], Callable[[T], R]]:
+    """Make a command of a function that takes one dataclass of options; its docstring is the help of the command.
+
+    Help lists the fields of the class first, then those of its base classes.
+    """
+
+    def register(function: Callable[[T], R]) -> Callable[[T], R]:
+        (parameter,) = inspect.signature(function).parameters.values()
+        options = parameter.annotation
+        fields = inspect.signature(options).parameters
+        order = [field for kind in options.__mro__ for field in inspect.get_annotations(kind)]
+
+        def run(**given: Any) -> R:
+            return function(options(**given))
+
+        run.__doc__ = function.__doc__
+        run.__signature__ = inspect.Signature([fields[field] for field in dict.fromkeys(order)])  # type: ignore[attr-defined]
+        app.command(name=name)(run)
+        return function
+
+    return register
 
 
 def configured(config: C, properties: list[str] | None) -> C:
     """`config` with `-D name=value` texts. Raises UsageError, SettingError."""
-    pairs = {}
-    for text in properties or ():
+    return with_properties(config, pairs(properties, "-D"))
+
+
+def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """`name=value` texts. Raises UsageError."""
+    found = {}
+    for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UsageError(f"-D {text!r}: write -D name=value")
-        pairs[name] = value
-    return with_properties(config, pairs)
+            raise UsageError(f"{option} {text!r}: write {option} name=value")
+        found[name] = value
+    return found

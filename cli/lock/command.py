@@ -1,12 +1,13 @@
 """`lockstep lock`: the brokers' lock tables, at once or as they change."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from lockstep.cli.lock.changes import Change, LockKey, changes
+from lockstep.cli.options import WatchOptions
 from lockstep.cli.output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import NoRouteError
@@ -16,7 +17,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import printable
 from lockstep.remoting.runtime import AsyncioRuntime
 
-__all__ = ["WatchOptions", "list_locks", "watch_locks"]
+__all__ = ["list_locks", "watch_locks"]
 
 # lock list ---------------------------------------------------------------------------------------------------
 
@@ -63,18 +64,6 @@ def _as_texts(row: LockTableRow) -> dict[str, str]:
 # lock watch --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class WatchOptions:
-    name_server: str
-    group: str | None
-    output: OutputFormat
-    live: bool  # a table that is drawn anew, instead of a line a change
-    renewals: bool
-    interval_s: float
-    count: int | None  # of changes, after which the watch ends
-    seconds: float | None
-
-
 Show = Callable[[list[LockTableRow], list[Change], int], None]
 
 
@@ -103,7 +92,7 @@ async def watch_locks(options: WatchOptions) -> None:
                 elapsed_s = (runtime.monotonic_ns() - began_ns) / 1e9
                 if seen == options.count or (options.seconds is not None and elapsed_s >= options.seconds):
                     return
-                await asyncio.sleep(options.interval_s)
+                await asyncio.sleep(options.interval)
                 rows = await _look_again(admin, options.group, silent=rows is None)
 
 
@@ -120,7 +109,7 @@ async def _look_again(admin: AdminClient, group: str | None, *, silent: bool) ->
 def _view(options: WatchOptions) -> tuple[AbstractContextManager[Any], Show]:
     if options.output is OutputFormat.JSON:
         return nullcontext(), _show_json
-    if options.live:
+    if sys.stdout.isatty():  # a table that is drawn anew, instead of a line a change
         from lockstep.cli.lock.live import LiveLocks
 
         live = LiveLocks()

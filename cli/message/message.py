@@ -1,10 +1,11 @@
 """`lockstep message get`, `hand` and `find`: one message by its id, or those of a key or a place."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from lockstep.cli.confirm import asks, confirm
 from lockstep.cli.format import message_row, printable, shown_body
+from lockstep.cli.lookup import find_queue, readable_queues
+from lockstep.cli.options import FindOptions, GetOptions, HandOptions
 from lockstep.cli.output import (
     CliError,
     OutputFormat,
@@ -17,7 +18,6 @@ from lockstep.cli.output import (
     print_rows,
     write_out,
 )
-from lockstep.cli.queues import find_queue, readable_queues
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.message_track import MessageTrack, track_message
@@ -28,7 +28,7 @@ from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.errors import ConnectFailed
 from lockstep.remoting.runtime import AsyncioRuntime
 
-__all__ = ["FindOptions", "HandOptions", "find_messages", "get_message", "hand_message"]
+__all__ = ["find_messages", "get_message", "hand_message"]
 
 _BODY_SHOWN = 60  # characters of a body in a table of several messages
 _COLUMNS = ("stored", "queue", "offset", "key", "tags", "keys", "msg_id", "body")
@@ -36,17 +36,16 @@ _COLUMNS = ("stored", "queue", "offset", "key", "tags", "keys", "msg_id", "body"
 # get ---------------------------------------------------------------------------------------------------------
 
 
-async def get_message(name_server: str, message_id: str, topic: str | None, output: OutputFormat) -> None:
+async def get_message(options: GetOptions) -> None:
     """By an offset message id, or by a message's own id and its topic; and which groups have consumed it.
 
     Raises CliError when nobody has it, UsageError for what is no id.
     """
-    if topic is not None:
-        check_topic(topic)
-    async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        messages = await _messages_of(admin, message_id, topic)
-        for message in messages:
-            _print_one(message, await track_message(admin, message), output)
+    if options.topic is not None:
+        check_topic(options.topic)
+    async with AdminClient(name_server=options.name_server, log=StderrLog(verbose=False)) as admin:
+        for message in await _messages_of(admin, options.message_id, options.topic):
+            _print_one(message, await track_message(admin, message), options.output)
 
 
 async def _messages_of(admin: AdminClient, message_id: str, topic: str | None) -> list[MessageExt]:
@@ -116,17 +115,6 @@ def _shown(name: str, value: object) -> str | None:
 # hand --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class HandOptions:
-    name_server: str
-    message_id: str
-    topic: str | None
-    group: str
-    client_id: str | None
-    yes: bool
-    output: OutputFormat
-
-
 async def hand_message(options: HandOptions) -> None:
     """Have a member's listener called with a message, beside offsets. Raises CliError unless it handled it."""
     check_group(options.group)
@@ -159,21 +147,6 @@ async def _any_member(admin: AdminClient, group: str) -> str:
 
 
 # find --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class FindOptions:
-    """By `key`, between two times, or at `offset` of `queue`."""
-
-    name_server: str
-    topic: str
-    key: str | None
-    begin: str | None
-    end: str | None
-    count_max: int
-    queue: str | None
-    offset: int | None
-    output: OutputFormat
 
 
 async def find_messages(options: FindOptions) -> None:

@@ -4,12 +4,12 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from lockstep.cli.format import MessageFormat, format_json, format_line, parse_format
+from lockstep.cli.lookup import find_queue, readable_queues
+from lockstep.cli.options import TailOptions
 from lockstep.cli.output import OutputFormat, StderrLog, note, write_out
-from lockstep.cli.queues import find_queue, readable_queues
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import NoRouteError
@@ -20,7 +20,7 @@ from lockstep.protocol.names import check_topic
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
-__all__ = ["TailOptions", "tail_messages"]
+__all__ = ["tail_messages"]
 
 _LAST: Final = 10  # shown without --from and --count
 _WAIT_MS: Final = 15_000
@@ -29,19 +29,6 @@ _IDLE_MS, _IDLE_S = 100, 0.2  # a broker that does not hold pulls is not asked w
 _ROUTE_EVERY_S: Final = 10.0
 
 Bounds = Mapping[MessageQueue, tuple[int, int]]  # least and next offset
-
-
-@dataclass(frozen=True, kw_only=True)
-class TailOptions:
-    name_server: str
-    topic: str
-    tags: str
-    queue: str | None
-    begin: str | None  # first, last or a time; None for the last `count`
-    count: int | None
-    follow: bool
-    format: str | None
-    output: OutputFormat
 
 
 async def tail_messages(options: TailOptions) -> None:

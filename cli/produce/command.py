@@ -1,13 +1,24 @@
 """`lockstep produce`: a message for each line, many in flight, stored in the order of the lines."""
 
 import asyncio
+import sys
 from collections import Counter
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from lockstep.cli.options import configured
-from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, json_line, note, progress, write_out
-from lockstep.cli.produce.lines import BadLine, ByteReader, Line, LineFormat, LineReader
+from lockstep.cli.options import ProduceOptions, configured
+from lockstep.cli.output import (
+    CliError,
+    OutputFormat,
+    StderrLog,
+    UsageError,
+    counted,
+    json_line,
+    note,
+    progress,
+    unbuffered,
+    write_out,
+)
+from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader, check_word
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import ClientError, SendError, SendOutcome
 from lockstep.client.producer.producer import Producer
@@ -18,34 +29,43 @@ from lockstep.protocol.names import check_topic
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
-__all__ = ["ProduceOptions", "produce"]
+__all__ = ["produce"]
 
 _GROUP = "lockstep-produce"
 _SEND_ERRORS = (ClientError, RemotingError, ProtocolError)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProduceOptions:
-    name_server: str
-    source: ByteReader
-    format: LineFormat
-    in_flight: int
-    skip_bad_lines: bool
-    output: OutputFormat
-    properties: list[str] | None
-
-
 async def produce(options: ProduceOptions) -> None:
     """Raises CliError, ClientError, and what the options get wrong."""
-    check_topic(options.format.topic)
+    check_topic(options.topic)
+    line_format = _line_format(options)
     runtime = AsyncioRuntime()
     config = configured(ProducerConfig(), options.properties)
     log = StderrLog(verbose=False)
     async with Producer(_GROUP, name_server=options.name_server, config=config, runtime=runtime, log=log) as producer:
-        await producer.queues(options.format.topic)  # known before the first send, so that all leave in line order
-        run = _Run(options, runtime, producer)
+        await producer.queues(options.topic)  # known before the first send, so that all leave in line order
+        run = _Run(options, line_format, runtime, producer)
         async with progress(runtime, lambda: run.sent, "sent"):
             await run.run()
+
+
+def _line_format(options: ProduceOptions) -> LineFormat:
+    """Raises UsageError for a key or a tag that a message cannot have."""
+    for name, word in (("--key", options.key), ("--tags", options.tags)):
+        if word is not None:
+            try:
+                check_word(word, name)
+            except ValueError as error:
+                raise UsageError(str(error)) from None
+    return LineFormat(
+        topic=options.topic,
+        text=options.text,
+        envelope=options.envelope,
+        key=options.key,
+        key_field=options.key_field,
+        body_field=options.body_field,
+        tags=options.tags,
+    )
 
 
 class _InFlight(NamedTuple):
@@ -57,8 +77,10 @@ class _InFlight(NamedTuple):
 class _Run:
     """One task sends, in line order; the caller's takes the results, in the same order."""
 
-    def __init__(self, options: ProduceOptions, runtime: Runtime, producer: Producer) -> None:
+    def __init__(self, options: ProduceOptions, line_format: LineFormat, runtime: Runtime, producer: Producer) -> None:
         self._options = options
+        self._line_format = line_format
+        self._source = unbuffered(options.file or sys.stdin.buffer)
         self._runtime = runtime
         self._producer = producer
         self._room = asyncio.Semaphore(options.in_flight)
@@ -82,7 +104,7 @@ class _Run:
     async def _feed(self) -> None:
         pool = self._runtime.new_worker_pool("input", 1)
         try:
-            async for line in LineReader(self._options.source, pool):
+            async for line in LineReader(self._source, pool):
                 message = self._message(line)
                 if message is not None:
                     await self._room.acquire()
@@ -98,7 +120,7 @@ class _Run:
 
     def _message(self, line: Line) -> Message | None:
         try:
-            return self._options.format.message(line)
+            return self._line_format.message(line)
         except BadLine as error:
             if not self._options.skip_bad_lines:
                 raise
@@ -157,7 +179,7 @@ class _Run:
 
     def _summary(self, took_s: float) -> None:
         rate = f" ({self.sent / took_s:,.0f}/s)" if self.sent > 1 and took_s > 0 else ""
-        to_queues = f" to {counted(len(self._queues), 'queue')} of {self._options.format.topic}" if self.sent else ""
+        to_queues = f" to {counted(len(self._queues), 'queue')} of {self._options.topic}" if self.sent else ""
         parts = [f"sent {counted(self.sent, 'message')}{to_queues} in {took_s:.2f} s{rate}"]
         parts += [f"{count:,} {outcome.value}" for outcome, count in self._failed.items()]
         if self._skipped:

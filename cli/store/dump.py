@@ -1,9 +1,9 @@
 """`lockstep store dump`: the messages of a folder, in the order of the log."""
 
-from dataclasses import dataclass
 from typing import Final
 
-from lockstep.cli.format import MessageFormat
+from lockstep.cli.format import format_json, parse_format
+from lockstep.cli.options import DumpOptions
 from lockstep.cli.output import CliError, note, write_out
 from lockstep.cli.store.inspect import opened_store
 from lockstep.protocol.bodies.config import TopicConfigWrapper
@@ -14,28 +14,18 @@ from lockstep.store.check.files import Damage, read_config, scan_log
 from lockstep.store.format.files import FileRun, names_in, queue_folders
 from lockstep.store.format.layout import ABORT, COMMIT_LOG
 
-__all__ = ["DumpOptions", "dump_store"]
+__all__ = ["dump_store"]
 
 _BATCH_BYTES: Final = 65_536
 
 
-@dataclass(frozen=True)
-class DumpOptions:
-    """Which messages; None: all."""
-
-    message_format: MessageFormat
-    topic: str | None = None
-    queue_id: int | None = None
-    first_offset: int = 0
-    count_max: int | None = None
-
-
-def dump_store(root: str, options: DumpOptions) -> None:
+def dump_store(options: DumpOptions) -> None:
     """Print messages in order of the log; damage is a note on stderr, and what follows it is printed all the same.
 
     Raises CliError for a topic or queue that is not there.
     """
-    root = root.rstrip("/") or "/"
+    shown = parse_format(options.format) if options.format is not None else format_json
+    root = options.folder.rstrip("/") or "/"
     with opened_store(root) as storage:
         known, lines = _known(storage, root), _Lines()
         log = FileRun.found(storage, root, COMMIT_LOG)
@@ -46,14 +36,14 @@ def dump_store(root: str, options: DumpOptions) -> None:
                 note(f"{found.file}, byte {found.position}: {found.text}")
                 continue
             known.setdefault(found.topic, {})[found.queue_id] = None
-            if found.topic != (options.topic or found.topic) or found.queue_offset < options.first_offset:
+            if found.topic != (options.topic or found.topic) or found.queue_offset < options.offset:
                 continue
-            if options.queue_id not in (None, found.queue_id):
+            if options.queue not in (None, found.queue_id):
                 continue
-            if lines.count == options.count_max:
+            if lines.count == options.count:
                 break
             (message,) = decode_messages(log.read(found.offset, found.size_bytes))
-            lines.add(options.message_format(message))
+            lines.add(shown(message))
         lines.write()
         _check_asked(root, options, known)
 
@@ -103,6 +93,6 @@ def _check_asked(root: str, options: DumpOptions, known: _Known) -> None:
         topics = ", ".join(sorted(known)) or "none"
         raise CliError(f"{root} has no topic {options.topic!r}; there are: {topics}")
     queues = known[options.topic]
-    if options.queue_id is not None and options.queue_id not in queues:
+    if options.queue is not None and options.queue not in queues:
         there = ", ".join(map(str, sorted(queues))) or "none"
-        raise CliError(f"topic {options.topic!r} has no queue {options.queue_id}; there are: {there}")
+        raise CliError(f"topic {options.topic!r} has no queue {options.queue}; there are: {there}")

@@ -14,8 +14,9 @@ from typing import Annotated
 
 import typer
 
+from lockstep.cli.output import UsageError
 from lockstep.pipeline.cli.commands import app
-from lockstep.pipeline.cli.errors import UsageError, note, one_line
+from lockstep.pipeline.cli.errors import note, one_line
 from lockstep.pipeline.errors import ColumnError, OptionError
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.remoting.settings import SettingError

@@ -4,18 +4,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lockstep.cli.output import OutputFormat, print_rows
 from lockstep.pipeline.audit import read_traces, transform
 from lockstep.pipeline.cli.errors import note
+from lockstep.pipeline.cli.options import AuditOptions
 from lockstep.pipeline.report import Findings, collect, read_tables, write_page, write_tables
 from lockstep.pipeline.spark.progress import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AuditRequest", "read_topic", "run_audit"]
+__all__ = ["read_topic", "run_audit"]
 
 _TOPIC_COLUMNS: Final = "topic string, brokerName string, queueId int, offset long, storeTimestamp timestamp"
 _SHOWN: Final = (
@@ -23,42 +24,29 @@ _SHOWN: Final = (
 )  # fmt: skip
 
 
-class AuditRequest(NamedTuple):
-    """`folder` is for the tables, `report` for the page, `lag` what the command lag has written; None: not wanted.
-    `work_folder` is for what is half done; "": a temporary one of this machine."""
-
-    traces: list[str]
-    topics: tuple[str, ...]
-    name_server: str | None
-    clock_tolerance_ms: int
-    folder: Path | None
-    report: Path | None
-    lag: str | None
-    title: str
-    work_folder: str = ""
-
-
-def run_audit(spark: "SparkSession", asked: AuditRequest, output: OutputFormat) -> bool:
+def run_audit(spark: "SparkSession", options: AuditOptions) -> bool:
     """Whether all was in order. Raises Spark's errors, PipelineError."""
-    with _folder(asked.folder) as folder, JobProgress(spark, "audit: reading the traces") as progress:
-        content = read_topic(spark, asked.name_server, asked.topics) if asked.name_server and asked.topics else None
-        traces = read_traces(spark, *asked.traces)
+    with _folder(options.to) as folder, JobProgress(spark, "audit: reading the traces") as progress:
+        content = None
+        if options.name_server and options.topic:
+            content = read_topic(spark, options.name_server, options.topic)
+        traces = read_traces(spark, *options.traces)
         with transform(
-            traces, content, clock_tolerance_ms=asked.clock_tolerance_ms, work_folder=asked.work_folder
+            traces, content, clock_tolerance_ms=options.clock_tolerance_ms, work_folder=options.work_folder
         ) as tables:
             write_tables(tables, folder, lambda name: progress.tell(f"audit: the table {name}"))
         progress.tell("audit: the report")
-        lag = spark.read.parquet(asked.lag) if asked.lag else None
+        lag = spark.read.parquet(options.lag) if options.lag else None
         histories = collect(read_tables(spark, folder), lag)
-        if asked.report is not None:
-            write_page(asked.report, asked.title, histories)
-    _print(histories, output)
-    if asked.report is not None:
-        note(f"the report is {asked.report}")
+        if options.report is not None:
+            write_page(options.report, options.title, histories)
+    _print(histories, options.output)
+    if options.report is not None:
+        note(f"the report is {options.report}")
     return all(findings.summary["in_order"] for findings in histories)
 
 
-def read_topic(spark: "SparkSession", name_server: str, topics: tuple[str, ...]) -> "DataFrame":
+def read_topic(spark: "SparkSession", name_server: str, topics: list[str]) -> "DataFrame":
     """What the topics hold, as far as the audit needs it."""
     reader = spark.read.format("lockstep").schema(_TOPIC_COLUMNS).option("nameServer", name_server)
     return reader.option("subscribe", ",".join(topics)).load()

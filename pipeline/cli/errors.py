@@ -4,7 +4,7 @@ import re
 import sys
 from typing import Final
 
-__all__ = ["JobFailed", "UsageError", "is_of_spark", "note", "one_line"]
+__all__ = ["JobFailed", "is_of_spark", "note", "one_line"]
 
 _PYTHON_ERROR: Final = re.compile(
     r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Lost|Refused|Timeout|Failed|Missing)): (.*)$"
@@ -19,10 +19,6 @@ _JVM_ENDED: Final = "Spark's JVM ended by itself; if its memory was too small, -
 
 class JobFailed(Exception):
     """A job of Spark's failed; the text is the line for a person."""
-
-
-class UsageError(Exception):
-    """The command was called wrongly; the text says what is allowed."""
 
 
 def note(text: str) -> None:

@@ -1,55 +1,44 @@
 """How `lockstep-pipeline lag` runs: one look, a stream into a folder, or a stream that is printed look by look."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from lockstep.cli.output import OutputFormat, json_line, print_rows, write_out
 from lockstep.pipeline.cli.errors import note
+from lockstep.pipeline.cli.options import LagOptions
 from lockstep.pipeline.jobs.lag import Watched, lag_once, lag_stream, start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["LagRequest", "run_lag"]
+__all__ = ["run_lag"]
 
 _SHOWN: Final = ("topic", "broker", "queue_id", "min_offset", "max_offset", "consumer_offset", "lag", "error")
 _CHECKPOINT: Final = "_checkpoint"
 
 
-class LagRequest(NamedTuple):
-    """`seconds` None: until it is ended from outside."""
-
-    watched: Watched
-    every_ms: int
-    seconds: float | None
-    once: bool
-    folder: Path | None
-    kind: str
-
-
-def run_lag(spark: "SparkSession", asked: LagRequest, output: OutputFormat) -> None:
-    """Until its time is over. Raises Spark's errors."""
-    if asked.once:
-        _print(lag_once(spark, asked.watched), output)
+def run_lag(spark: "SparkSession", watched: Watched, options: LagOptions) -> None:
+    """Until its time is over, or a signal. Raises Spark's errors."""
+    if options.once:
+        _print(lag_once(spark, watched), options.output)
         return
-    lag = lag_stream(spark, asked.watched)
-    query = _printed(lag, asked, output) if asked.folder is None else _written(lag, asked)
+    lag, every_ms = lag_stream(spark, watched), round(options.every * 1000)
+    if options.to is None:
+        query = _printed(lag, every_ms, options.output)
+    else:
+        folder = str(options.to)
+        note(f"the lag of group {watched.group} is written to {folder} each {every_ms / 1000:g} s")
+        checkpoint = f"{folder}/{_CHECKPOINT}"
+        query = start(lag, every_ms=every_ms, folder=folder, checkpoint=checkpoint, kind=options.kind)
     try:
-        query.awaitTermination() if asked.seconds is None else query.awaitTermination(round(asked.seconds))
+        query.awaitTermination() if options.seconds is None else query.awaitTermination(round(options.seconds))
     finally:
         query.stop()
 
 
-def _written(lag: "DataFrame", asked: LagRequest) -> "StreamingQuery":
-    folder = str(asked.folder)
-    note(f"the lag of group {asked.watched.group} is written to {folder} each {asked.every_ms / 1000:g} s")
-    return start(lag, every_ms=asked.every_ms, folder=folder, checkpoint=f"{folder}/{_CHECKPOINT}", kind=asked.kind)
-
-
-def _printed(lag: "DataFrame", asked: LagRequest, output: OutputFormat) -> "StreamingQuery":
+def _printed(lag: "DataFrame", every_ms: int, output: OutputFormat) -> "StreamingQuery":
     writer = lag.writeStream.foreachBatch(lambda looked, _: _print(looked, output))
-    return writer.trigger(processingTime=f"{asked.every_ms} milliseconds").start()
+    return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
 
 
 def _print(looked: "DataFrame", output: OutputFormat) -> None:

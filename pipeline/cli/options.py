@@ -1,98 +1,140 @@
-"""The options that the commands share, and what they give: a session of Spark, a client's addresses."""
+"""The options of `lockstep-pipeline`, each written once, and the session of Spark that they ask for."""
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
-from lockstep.cli.output import OutputFormat
-from lockstep.pipeline.cli.errors import JobFailed, UsageError, is_of_spark, one_line
-from lockstep.pipeline.client.blocking import Addresses
-from lockstep.remoting.settings import parse_addresses
+from lockstep.cli.options import NameServer, OptionalNameServer, Output, pairs
+from lockstep.cli.output import OutputFormat, UsageError
+from lockstep.pipeline.cli.errors import JobFailed, is_of_spark, one_line
+from lockstep.pipeline.jobs.publish import InputFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "Conf",
-    "DriverMemory",
-    "Master",
-    "NameServer",
-    "OptionalNameServer",
-    "Output",
-    "Session",
-    "Verbose",
-    "addresses",
-    "pairs",
-]
-
-_SERVERS = typer.Option(
-    "--name-server", "-n", envvar="NAMESRV_ADDR", metavar="HOST:PORT", help="Name servers, with ';' between several."
-)
-NameServer = Annotated[str, _SERVERS]
-OptionalNameServer = Annotated[str | None, _SERVERS]
-Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="A table, or JSON.")]
-Master = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="Spark's master.", show_default="local[*]; under spark-submit what that says"),
-]
-DriverMemory = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE", help="Memory of Spark's driver, as 4g.", show_default="2g; under spark-submit what that says"
-    ),
-]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
-]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Let Spark's warnings through.")]
+__all__ = ["AuditOptions", "LagFormat", "LagOptions", "PublishOptions"]
 
 
-class Session(NamedTuple):
-    """What was asked of Spark."""
+class LagFormat(StrEnum):
+    PARQUET = "parquet"
+    JSON = "json"
 
-    name: str
-    master: str | None
-    driver_memory: str | None
-    conf: list[str] | None
-    verbose: bool
+
+@dataclass(frozen=True, kw_only=True)
+class _SparkOptions:
+    output: Output = OutputFormat.TABLE
+    master: Annotated[
+        str | None,
+        Option(metavar="URL", help="Spark's master.", show_default="local[*]; under spark-submit what that says"),
+    ] = None
+    driver_memory: Annotated[
+        str | None,
+        Option(
+            metavar="SIZE",
+            help="Memory of Spark's driver, as 4g.",
+            show_default="2g; under spark-submit what that says",
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None, Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
+    ] = None
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Let Spark's warnings through.")] = False
 
     @contextmanager
-    def opened(self) -> "Iterator[SparkSession]":
-        """A session that ends with the body. Raises SparkMissing, JavaMissing, UsageError; JobFailed for Spark's."""
+    def session(self, name: str) -> "Iterator[SparkSession]":
+        """A session of Spark that ends with the `with` block.
+
+        Raises:
+            SparkMissing, JavaMissing: Spark cannot run here.
+            UsageError: --conf is not NAME=VALUE.
+            JobFailed: Spark failed, at the start or in the block.
+        """
         from lockstep.pipeline.spark.session import end_session, spark_session
 
         spark = spark_session(
-            f"lockstep-pipeline {self.name}",
+            f"lockstep-pipeline {name}",
             master=self.master,
             driver_memory=self.driver_memory,
             verbose=self.verbose,
             settings=pairs(self.conf, "--conf"),
         )
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own asks the JVM in the middle of a question
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's handler asks the JVM in the middle of a call
         try:
             yield spark
         except Exception as error:
-            if is_of_spark(error):  # the JVM is asked for its text
+            if is_of_spark(error):  # before the session ends: the text comes from the JVM
                 raise JobFailed(one_line(error)) from error
             raise
         finally:
             end_session(spark)
 
 
-def pairs(texts: list[str] | None, option: str) -> Mapping[str, str]:
-    """`name=value` texts. Raises UsageError."""
-    found = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"{option} {text!r}: write {option} name=value")
-        found[name] = value
-    return found
+@dataclass(frozen=True, kw_only=True)
+class PublishOptions(_SparkOptions):
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files or folders, or globs of them.")]
+    name_server: NameServer
+    topic: Annotated[str, Option("--topic", "-t", help="Where to send; it must be there.")]
+    key: Annotated[str, Option(metavar="COLUMN", help="Events of one key are sent and kept in order.")]
+    order_by: Annotated[list[str], Option(metavar="COLUMN", help="What orders them; may be repeated.")]
+    value: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN", help="Into the message; may be repeated.", show_default="all others, as JSON"),
+    ] = None
+    tags: Annotated[str | None, Option(metavar="COLUMN", help="The message's tag.")] = None
+    kind: Annotated[InputFormat, Option("--format", help="What the files are.")] = InputFormat.CSV
+    query: Annotated[
+        Path | None, Option(metavar="FILE", help="A query in SQL that makes the columns, from the view `raw`.")
+    ] = None
+    row_column: Annotated[
+        str | None, Option(metavar="NAME", help="One more column: the row's place in the files, from 0.")
+    ] = None
+    read_option: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE", help="An option of Spark's reader; may be repeated.")
+    ] = None
+    write_option: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE", help="An option of the sink; may be repeated.")
+    ] = None
 
 
-def addresses(name_server: str) -> Addresses:
-    """Raises SettingError."""
-    return Addresses(tuple(map(str, parse_addresses(name_server))))
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(_SparkOptions):
+    traces: Annotated[list[str], typer.Argument(metavar="TRACE...", help="Trace files, folders or globs of them.")]
+    name_server: OptionalNameServer = None
+    topic: Annotated[
+        list[str] | None, Option("--topic", "-t", help="Read what the topic holds too; may be repeated.")
+    ] = None
+    clock_tolerance_ms: Annotated[int, Option(min=0, help="How far clocks of two hosts may be apart.")] = 1000
+    to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the tables there, as Parquet.")] = None
+    report: Annotated[Path | None, Option(metavar="FILE", help="Write a report there, as HTML.")] = None
+    lag: Annotated[str | None, Option(metavar="FOLDER", help="What the command lag has written, for the report.")] = (
+        None
+    )
+    title: Annotated[str, Option(help="Of the report.")] = "Audit of order"
+    work_folder: Annotated[
+        str, Option(metavar="FOLDER", help="Keep what is half done there, where all executors write and read.")
+    ] = ""
+
+    def __post_init__(self) -> None:
+        if self.topic and not self.name_server:
+            raise UsageError("--topic needs --name-server, to read what the topic holds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagOptions(_SparkOptions):
+    name_server: NameServer
+    group: Annotated[str, Option("--group", "-g", help="The consumer group.")]
+    topic: Annotated[list[str], Option("--topic", "-t", help="What it consumes; may be repeated.")]
+    every: Annotated[float, Option(min=0.1, metavar="SECONDS", help="Look so often.")] = 5.0
+    seconds: Annotated[
+        float | None, Option("--for", min=0.1, metavar="SECONDS", help="End after so long.", show_default="never")
+    ] = None
+    once: Annotated[bool, Option("--once", help="Look once, and print that.")] = False
+    to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the looks there instead of printing them.")] = None
+    kind: Annotated[LagFormat, Option("--format", help="What is written with --to.")] = LagFormat.PARQUET

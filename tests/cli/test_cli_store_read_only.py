@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lockstep.cli.format import format_json
+from lockstep.cli.options import DumpOptions
 from lockstep.cli.output import CliError, OutputFormat
-from lockstep.cli.store.dump import DumpOptions, dump_store
+from lockstep.cli.store.dump import dump_store
 from lockstep.cli.store.inspect import inspect_store, opened_store, verify_store
 from lockstep.remoting.os_storage import OsStorage
 from tests.commands import SCRIPTS, TIMEOUT_S
@@ -48,7 +48,7 @@ def test_nothing_is_opened_to_be_written_to(folder: Path, command: str, monkeypa
     elif command == "verify":
         verify_store(str(folder), OutputFormat.JSON)
     else:
-        dump_store(str(folder), DumpOptions(format_json))
+        dump_store(DumpOptions(folder=str(folder)))
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from lockstep.cli.lookup import find_queue
 from lockstep.cli.output import CliError, UsageError
-from lockstep.cli.queues import find_queue
 from lockstep.cli.time import moment_ms
 from lockstep.protocol.model import MessageQueue
 

@@ -1,12 +1,11 @@
 """`lockstep offset`: where a group is in each queue, and putting it somewhere else."""
 
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from lockstep.cli.confirm import asks, confirm
-from lockstep.cli.group.topics import topics_of_group
+from lockstep.cli.lookup import find_queue, readable_queues, topics_of_group
+from lockstep.cli.options import ResetOptions, SeekOptions
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
-from lockstep.cli.queues import find_queue, readable_queues
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.codes import ResponseCode
@@ -15,7 +14,7 @@ from lockstep.protocol.names import check_group, is_retry_topic
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.runtime import AsyncioRuntime
 
-__all__ = ["ResetOptions", "SeekOptions", "reset_offsets", "seek_offset", "show_offsets"]
+__all__ = ["reset_offsets", "seek_offset", "show_offsets"]
 
 _EARLIEST, _LATEST = "earliest", "latest"
 _TIMESTAMPS: Final = {_EARLIEST: 0, _LATEST: -1}  # as INVOKE_BROKER_TO_RESET_OFFSET takes them (wire.md 2.4)
@@ -64,22 +63,6 @@ def _offset_row(queue: MessageQueue, low: int, committed: int | None, high: int,
 # reset -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResetOptions:
-    """To a time, earliest or latest, or with `to_offset` to one offset in each queue."""
-
-    name_server: str
-    group: str
-    topic: str
-    to_time: str | None
-    to_offset: int | None
-    queues: list[str]  # all when empty
-    force: bool
-    dry_run: bool
-    yes: bool
-    output: OutputFormat
-
-
 class _Move(NamedTuple):
     queue: MessageQueue
     before: int | None
@@ -99,7 +82,7 @@ async def reset_offsets(options: ResetOptions) -> None:
     target_ms = None if options.to_time is None else _timestamp(options.to_time)
     async with AdminClient(name_server=options.name_server, log=StderrLog(verbose=False)) as admin:
         everything = await readable_queues(admin, options.topic)
-        queues = [find_queue(text, everything) for text in options.queues] or everything
+        queues = [find_queue(text, everything) for text in options.queues or ()] or everything
         online = await _online(admin, options.group, options.topic, known=options.force)
         by_broker = online and target_ms is not None and not options.queues
         if online and not by_broker and not options.force:
@@ -161,7 +144,7 @@ async def _move(admin: AdminClient, options: ResetOptions, queue: MessageQueue, 
     return _Move(queue, before, target if options.force or before is None else min(before, target))
 
 
-async def _agreed(moves: list[_Move], options: "ResetOptions | SeekOptions") -> list[_Move] | None:
+async def _agreed(moves: list[_Move], options: ResetOptions | SeekOptions) -> list[_Move] | None:
     """The moves that a person has seen already, if any was asked; None after a dry run, which has printed what would
     be. Raises CliError when somebody says no."""
     if options.dry_run:
@@ -219,19 +202,6 @@ def _print_moves(moves: list[_Move], output: OutputFormat) -> None:
 
 
 # seek --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeekOptions:
-    name_server: str
-    group: str
-    topic: str
-    queue: str
-    offset: str  # a number, earliest or latest
-    force: bool
-    dry_run: bool
-    yes: bool
-    output: OutputFormat
 
 
 async def seek_offset(options: SeekOptions) -> None:

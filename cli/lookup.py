@@ -1,13 +1,13 @@
-"""Queues and offsets as commands name them: BROKER:N."""
+"""Finds what a command names: a queue as BROKER:N, a group and its topics."""
 
 from collections.abc import Sequence
 
 from lockstep.cli.output import CliError, UsageError
-from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import check_topic
+from lockstep.protocol.names import RETRY_PREFIX, check_topic, is_retry_topic
 
-__all__ = ["find_queue", "readable_queues"]
+__all__ = ["all_groups", "find_queue", "readable_queues", "topics_of_group"]
 
 
 async def readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
@@ -35,3 +35,26 @@ def find_queue(text: str, queues: Sequence[MessageQueue]) -> MessageQueue:
         known = ", ".join(f"{name}:0 to {name}:{last}" for name, last in brokers.items())
         raise CliError(f"topic {queues[0].topic!r} has no queue {text}; it has {known}")
     return found[0]
+
+
+async def all_groups(admin: AdminClient) -> dict[str, list[str]]:
+    """Groups that are online or have offsets stored. Of Apache's brokers: those with offsets or a retry topic."""
+    try:
+        return await admin.groups()
+    except NotLockstepError:
+        groups = await admin.groups_with_offsets()
+        for topic in await admin.topics():
+            if is_retry_topic(topic):
+                groups.setdefault(topic.removeprefix(RETRY_PREFIX), [])
+        return {group: groups[group] for group in sorted(groups)}
+
+
+async def topics_of_group(admin: AdminClient, group: str) -> list[str]:
+    """Those that exist still, of which it has offsets or which it subscribes to. Raises CliError."""
+    groups = await all_groups(admin)
+    members = await admin.members(group)
+    if group not in groups and members is None:
+        raise CliError(f"no broker knows group {group!r}; known are {', '.join(groups) or 'none'}")
+    subscribed = members.subscription_table if members is not None else {}
+    known = await admin.topics()
+    return [topic for topic in sorted({*groups.get(group, ()), *subscribed}) if topic in known]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockstep.cli.confirm import asks, confirm
-from lockstep.cli.group.topics import all_groups, topics_of_group
+from lockstep.cli.lookup import all_groups, topics_of_group
 from lockstep.cli.output import (
     CliError,
     OutputFormat,
