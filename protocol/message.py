@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from lockstep.protocol import properties as names
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.compression import decompress
-from lockstep.protocol.errors import BatchTooLong, BodyError
+from lockstep.protocol.errors import BodyError
 from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.properties import decode_properties
 
@@ -23,12 +23,10 @@ __all__ = [
     "MESSAGE_MAGIC",
     "MESSAGE_OVERHEAD_BYTES",
     "PADDING_MAGIC",
-    "BatchRecord",
     "MessageExt",
-    "decode_batch",
+    "Record",
     "decode_into",
     "decode_messages",
-    "encode_batch",
     "encode_stored_message",
 ]
 
@@ -39,7 +37,6 @@ MESSAGE_OVERHEAD_BYTES: Final = 91  # with IPv4 hosts
 _FIXED = struct.Struct(">iIiiiqqiq4siq4siiqi")
 _FIXED_BYTES: Final = _FIXED.size
 _SHORT = struct.Struct(">h")
-_BATCH = struct.Struct(">iiiii")
 _COMPRESSED = int(SysFlag.COMPRESSED)
 _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 _ANY_V6 = _BORN_V6 | _STORE_V6
@@ -48,28 +45,51 @@ _SHARDING_KEY_NAMES: Final = frozenset(name.encode() for name in names.SHARDING_
 _IN_EACH_NAME: Final = b"SHARDING"  # of a sharding key
 
 
-def encode_stored_message(
-    queue_id: int,
-    flag: int,
-    queue_offset: int,
-    commit_log_offset: int,
-    sys_flag: int,
-    born_timestamp: int,
-    born_host: bytes,
-    born_port: int,
-    store_timestamp: int,
-    store_host: bytes,
-    store_port: int,
-    reconsume_times: int,
-    prepared_transaction_offset: int,
-    body: bytes,
-    topic: bytes,
-    properties: bytes,
-) -> bytes:
-    """One record. Hosts have 4 or 16 address bytes, and the sysFlag's IPv6 bits say which, whatever they said before.
+class Record(NamedTuple):
+    """A message as it is to be stored. The store adds offsets and its own address.
 
-    Raises struct.error for a number, ValueError for a topic that does not fit its field.
+    Attributes:
+        born_timestamp: Epoch ms by the producer's clock.
+        born_host: The producer's address, 4 or 16 bytes.
+        store_timestamp: Epoch ms by the broker's clock.
+        properties: The encoded property string.
+        tags_code: For the entry of the queue: the tag's hash, or the epoch ms of delivery.
     """
+
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    born_port: int
+    store_timestamp: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    properties: bytes
+    tags_code: int
+
+
+def encode_stored_message(
+    record: Record, topic: bytes, queue_offset: int, commit_log_offset: int, store_host: bytes, store_port: int
+) -> bytes:
+    """One message in the stored layout.
+
+    Args:
+        topic: Stands in the message instead of the record's topic: stores keep topics encoded.
+        store_host: The broker's address, 4 or 16 bytes. The lengths of the addresses set the IPv6 bits of the sysFlag.
+
+    Raises:
+        struct.error: A number does not fit its field.
+        ValueError: The topic is too long.
+
+    Source: wire.md 5
+    """
+    (
+        _, queue_id, flag, sys_flag, born_timestamp, born_host, born_port, store_timestamp, reconsume_times,
+        prepared_transaction_offset, body, properties, _,
+    ) = record  # fmt: skip
     body_bytes, topic_bytes = len(body), len(topic)
     fixed_struct, host_bytes = _FIXED, len(born_host) + len(store_host)
     sys_flag &= ~_ANY_V6
@@ -355,45 +375,3 @@ def _layout_of(born_bytes: int, store_bytes: int) -> struct.Struct:
 
 def _layout(sys_flag: int) -> struct.Struct:
     return _layout_of(16 if sys_flag & _BORN_V6 else 4, 16 if sys_flag & _STORE_V6 else 4)
-
-
-class BatchRecord(NamedTuple):
-    """One message inside a SEND_BATCH_MESSAGE body (wire.md 4.4)."""
-
-    flag: int
-    body: bytes
-    properties: str
-
-
-def encode_batch(records: list[BatchRecord]) -> bytes:
-    """Raises struct.error for properties of more than 32767 bytes; lone surrogates become question marks."""
-    parts: list[bytes] = []
-    for flag, body, text in records:
-        properties = text.encode("utf-8", "replace")
-        size = _BATCH.size + len(body) + 2 + len(properties)
-        parts += (_BATCH.pack(size, 0, 0, flag, len(body)), body, _SHORT.pack(len(properties)), properties)
-    return b"".join(parts)
-
-
-def decode_batch(blob: bytes, records_max: int | None = None) -> list[BatchRecord]:
-    """Raises BodyError when the blob is not a whole number of records, or holds none; BatchTooLong above the limit."""
-    records = []
-    position, end = 0, len(blob)
-    try:
-        while position < end:
-            size, _magic, _crc, flag, body_bytes = _BATCH.unpack_from(blob, position)
-            body_start = position + _BATCH.size
-            body_end = body_start + body_bytes
-            (properties_bytes,) = _SHORT.unpack_from(blob, body_end) if body_bytes >= 0 else (-1,)
-            if properties_bytes < 0 or body_end + 2 + properties_bytes != position + size or position + size > end:
-                raise BodyError(f"batch record at byte {position}: its lengths do not add up to {size}")
-            text = blob[body_end + 2 : position + size].decode("utf-8", "replace")
-            records.append(BatchRecord(flag, blob[body_start:body_end], text))
-            position += size
-            if len(records) == records_max and position < end:
-                raise BatchTooLong(f"a batch may hold at most {records_max} messages (batch_messages_max)")
-    except struct.error as error:
-        raise BodyError(f"batch record at byte {position}: {error}") from None
-    if not records:
-        raise BodyError("a batch holds at least one message")
-    return records

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from lockstep.protocol.compression import PLAIN_BYTES_MAX
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.message import MessageExt, decode_into, encode_stored_message
+from lockstep.protocol.message import MessageExt, Record, decode_into, encode_stored_message
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Pulled", "Taken", "decode_pulled", "decode_records", "take", "unpack", "unpack_all"]
@@ -91,8 +91,7 @@ def take(pulled: Pulled, data: bytes, queue: MessageQueue, offset: int, count: i
 
 
 def _raw(data: bytes, queue: MessageQueue, offset: int, why: str) -> MessageExt:
-    stored = encode_stored_message(
-        queue.queue_id, 0, offset, _NOWHERE, 0, 0, _NO_HOST, 0, 0, _NO_HOST, 0, 0, 0, data, queue.topic.encode(), b""
-    )
+    record = Record(queue.topic, queue.queue_id, 0, 0, 0, _NO_HOST, 0, 0, 0, 0, data, b"", 0)
+    stored = encode_stored_message(record, queue.topic.encode(), offset, _NOWHERE, _NO_HOST, 0)
     (message,) = decode_pulled(stored, queue.broker_name).messages
     return message.unreadable(f"the stored record cannot be read: {why}")

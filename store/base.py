@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.message import Record
 
 __all__ = [
     "AppendResult",
@@ -22,24 +23,6 @@ __all__ = [
 
 class StoreFull(Exception):
     """The store cannot take the message; the text says why. The broker answers SERVICE_NOT_AVAILABLE."""
-
-
-class Record(NamedTuple):
-    """A message as it is to be stored; the store adds offsets and its own address."""
-
-    topic: str
-    queue_id: int
-    flag: int
-    sys_flag: int
-    born_timestamp: int
-    born_host: bytes
-    born_port: int
-    store_timestamp: int
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body: bytes
-    properties: bytes
-    tags_code: int
 
 
 class AppendResult(NamedTuple):

@@ -11,6 +11,7 @@ from lockstep.broker.processors.transaction import half_of
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.protocol import properties as names
+from lockstep.protocol.batch import BatchRecord, decode_batch
 from lockstep.protocol.codes import (
     PROPERTIES_BYTES_MAX,
     LanguageCode,
@@ -26,7 +27,6 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.message import BatchRecord, decode_batch
 from lockstep.protocol.names import SCHEDULE_TOPIC, is_retry_topic
 from lockstep.protocol.properties import decode_properties, encode_properties
 from lockstep.store import Record, StoreFull
@@ -132,47 +132,18 @@ def _store_one(
         if place is not None:
             topic, queue_id, code = SCHEDULE_TOPIC, place.queue_id, place.deliver_at_ms
     text = _encoded(encode_properties(properties))
-    commit_log_offset, queue_offset = broker.put(
-        _record(broker, connection, header, topic, queue_id, command.body, header.flag, text, code, now_ms)
-    )
+    born_host, born_port = broker.born_host(connection)
+    record = (
+        topic, queue_id, header.flag, header.sys_flag & _IPV4_HOSTS, header.born_timestamp, born_host, born_port,
+        now_ms, header.reconsume_times or 0, 0, command.body, text, code,
+    )  # fmt: skip
+    commit_log_offset, queue_offset = broker.put(_new_record(Record, record))
     message_id = f"{broker.message_id_prefix}{commit_log_offset:016X}"
     if place is not None:
         broker.delays.waits(place.deliver_at_ms)
     elif half:
         broker.halves.began(HalfMessage(queue_offset, commit_log_offset))
     return SendMessageResponseHeader(message_id, target.queue_id, queue_offset, None, _REGION, _TRACE_ON)
-
-
-def _record(
-    broker: Broker,
-    connection: Connection,
-    header: SendMessageRequestHeader,
-    topic: str,
-    queue_id: int,
-    body: bytes,
-    flag: int,
-    properties: bytes,
-    code: int,
-    now_ms: int,
-) -> Record:
-    """A message that passed every check, as it is to be stored."""
-    born_host, born_port = broker.born_host(connection)
-    fields = (
-        topic,
-        queue_id,
-        flag,
-        header.sys_flag & _IPV4_HOSTS,
-        header.born_timestamp,
-        born_host,
-        born_port,
-        now_ms,
-        header.reconsume_times or 0,
-        0,
-        body,
-        properties,
-        code,
-    )
-    return _new_record(Record, fields)
 
 
 def _delayed_place(broker: Broker, properties: dict[str, str], target: SendTarget, now_ms: int) -> DelayedPlace | None:
@@ -243,8 +214,10 @@ def _store_batch(
         batch = decode_batch(command.body, broker.config.batch_messages_max)
     except BatchTooLong as error:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+    sys_flag, born_host = header.sys_flag & _IPV4_HOSTS, broker.born_host(connection)
+    times = (header.born_timestamp, *born_host, now_ms, header.reconsume_times or 0, 0)
     records = [
-        _record(broker, connection, header, topic, queue_id, body, flag, text, code, now_ms)
+        _new_record(Record, (topic, queue_id, flag, sys_flag, *times, body, text, code))
         for flag, body, text, code in [_checked(record, appended) for record in batch]
     ]
     stored = broker.put_all(records)

@@ -191,24 +191,9 @@ def _ask(broker: Broker, message: MessageExt, now_ms: int) -> None:
 
 def _as_sent(broker: Broker, record: Record, properties: dict[str, str], half: HalfMessage) -> bytes:
     """The half message under the topic and queue that its producer sent it to."""
-    return encode_stored_message(
-        int(properties[names.REAL_QID]),
-        record.flag,
-        half.queue_offset,
-        half.commit_log_offset,
-        record.sys_flag,
-        record.born_timestamp,
-        record.born_host,
-        record.born_port,
-        record.store_timestamp,
-        broker.store.store_host,
-        broker.store.store_port,
-        record.reconsume_times,
-        record.prepared_transaction_offset,
-        record.body,
-        properties[names.REAL_TOPIC].encode(),
-        record.properties,
-    )
+    as_sent = record._replace(queue_id=int(properties[names.REAL_QID]))
+    topic, store = properties[names.REAL_TOPIC].encode(), broker.store
+    return encode_stored_message(as_sent, topic, *half, store.store_host, store.store_port)
 
 
 def _give_up(broker: Broker, message: MessageExt, now_ms: int) -> None:

@@ -13,13 +13,13 @@ from lockstep.client.producer.request_reply import ReplyMessage
 from lockstep.client.producer.result import SendResult, SendStatus
 from lockstep.client.producer.sequencer import SequenceNumber
 from lockstep.protocol import properties as names
+from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.codes import PROPERTIES_BYTES_MAX, RequestCode, ResponseCode, SysFlag, response_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.compression import compress
 from lockstep.protocol.errors import HeaderError, LocalProtocolError
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.ids import UniqueKeyMaker
-from lockstep.protocol.message import BatchRecord, encode_batch
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import RESERVED_TOPICS, check_topic, is_retry_topic
 from lockstep.protocol.namespace import NamesOfTenant

@@ -13,7 +13,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.headers.messaging import PushReplyMessageRequestHeader
-from lockstep.protocol.message import MessageExt, encode_stored_message
+from lockstep.protocol.message import MessageExt, Record, encode_stored_message
 from lockstep.protocol.model import Message
 from lockstep.protocol.names import reply_topic
 from lockstep.protocol.properties import decode_properties, encode_properties
@@ -170,22 +170,24 @@ def _message_of(command: RemotingCommand, now_ms: int) -> Pulled:
     header = command.decode_header(PushReplyMessageRequestHeader)
     properties = decode_properties(header.properties or "")
     properties[names.ARRIVE_TIME] = str(now_ms)
-    stored = encode_stored_message(
-        header.queue_id,
-        header.flag,
-        0,
-        0,
-        header.sys_flag,
-        header.born_timestamp,
-        *_host(header.born_host),
-        header.store_timestamp,
-        *_host(header.store_host),
-        header.reconsume_times or 0,
-        0,
-        command.body,
-        header.topic.encode("utf-8", "replace"),
-        encode_properties(properties).encode("utf-8", "replace"),
+    born_host, born_port = _host(header.born_host)
+    record = Record(
+        topic=header.topic,
+        queue_id=header.queue_id,
+        flag=header.flag,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        born_host=born_host,
+        born_port=born_port,
+        store_timestamp=header.store_timestamp,
+        reconsume_times=header.reconsume_times or 0,
+        prepared_transaction_offset=0,
+        body=command.body,
+        properties=encode_properties(properties).encode("utf-8", "replace"),
+        tags_code=0,
     )
+    topic = header.topic.encode("utf-8", "replace")
+    stored = encode_stored_message(record, topic, 0, 0, *_host(header.store_host))
     return decode_records(stored, "")
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from lockstep.pipeline.client.connection import Wire
 from lockstep.pipeline.errors import TopicError
+from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.bodies.broker import TopicList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType, request_name
@@ -23,12 +24,11 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.message import BatchRecord, encode_batch
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused
 
-__all__ = ["Addresses", "BlockingClient", "PullReply", "SendReply", "Ticket"]
+__all__ = ["Addresses", "BlockingClient", "PullReply", "SendReply", "Ticket", "send_command"]
 
 H = TypeVar("H", bound=tuple[Any, ...])
 
@@ -90,6 +90,43 @@ class Ticket(NamedTuple):
     wire: Wire
     number: int
     code: int
+
+
+def send_command(
+    group: str,
+    queue: MessageQueue,
+    body: bytes,
+    properties: str,
+    born_timestamp_ms: int,
+    *,
+    flag: int = 0,
+    is_batch: bool = False,
+    place: tuple[int | None, int | None, str | None] = (None, None, None),
+) -> RemotingCommand:
+    """A send of an encoded body.
+
+    Args:
+        place: (generation, sequence, id) in a send sequence, which only a Lockstep broker knows.
+    """
+    header = SendMessageRequestHeaderV2(
+        group,
+        queue.topic,
+        DEFAULT_TOPIC,
+        _DEFAULT_QUEUES,
+        queue.queue_id,
+        0,
+        born_timestamp_ms,
+        flag,
+        properties,
+        0,
+        False,
+        None,
+        is_batch,
+        queue.broker_name,
+        *place,
+    )
+    code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+    return RemotingCommand(code, header, body)
 
 
 class BlockingClient:
@@ -231,27 +268,12 @@ class BlockingClient:
 
     def start_send(self, queue: MessageQueue, what: BatchRecord | list[BatchRecord], born_timestamp_ms: int) -> Ticket:
         """A send under way; sends to one broker are stored in the order in which they were started."""
+        group = self.addresses.group
         if isinstance(what, BatchRecord):
-            code, flag, body, properties = RequestCode.SEND_MESSAGE_V2, what.flag, what.body, what.properties
+            command = send_command(group, queue, what.body, what.properties, born_timestamp_ms, flag=what.flag)
         else:
-            code, flag, body, properties = RequestCode.SEND_BATCH_MESSAGE, 0, encode_batch(what), ""
-        header = SendMessageRequestHeaderV2(
-            self.addresses.group,
-            queue.topic,
-            DEFAULT_TOPIC,
-            _DEFAULT_QUEUES,
-            queue.queue_id,
-            0,
-            born_timestamp_ms,
-            flag,
-            properties,
-            0,
-            False,
-            None,
-            code is RequestCode.SEND_BATCH_MESSAGE,
-            queue.broker_name,
-        )
-        return self.start(queue, RemotingCommand(code, header, body))
+            command = send_command(group, queue, encode_batch(what), "", born_timestamp_ms, is_batch=True)
+        return self.start(queue, command)
 
     def finish_send(self, ticket: Ticket) -> SendReply:
         reply = self.finish(ticket)

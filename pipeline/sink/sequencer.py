@@ -5,19 +5,16 @@ by side. To a Lockstep broker chunks are numbered (broker/state/send_sequences.p
 come later.
 """
 
-import struct
 import time
 from collections import deque
 from typing import Final
 
-from lockstep.pipeline.client.blocking import BlockingClient, Ticket
+from lockstep.pipeline.client.blocking import BlockingClient, Ticket, send_command
 from lockstep.pipeline.errors import SendFailed, TopicError
 from lockstep.pipeline.sink.dedup import ROW_PROPERTY
-from lockstep.protocol.codes import RequestCode, ResponseCode
-from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2
+from lockstep.protocol.batch import decode_batch
+from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import DEFAULT_TOPIC
 from lockstep.protocol.properties import decode_properties
 from lockstep.remoting.errors import RemotingError, RequestRefused
 
@@ -37,8 +34,6 @@ _BUSY: Final = frozenset({
     ResponseCode.SERVICE_NOT_AVAILABLE,
     ResponseCode.SEND_OUT_OF_SEQUENCE,
 })  # fmt: skip
-_LENGTHS: Final = struct.Struct(">iiiii")  # of a record in a batch: size, magic, crc, flag, body (wire.md 4.4)
-_DEFAULT_QUEUES: Final = 4
 
 Chunk = list[bytes]  # records of a batch's body
 
@@ -151,43 +146,24 @@ class Sender:
             time.sleep(min(self._client.addresses.retry_interval_ms / 1000 * 2 ** (attempt - 1), _PAUSE_S_MAX))
 
     def _start(self, lane: Lane, chunk: Chunk) -> Ticket:
-        queue = lane.queue
-        if len(chunk) > 1:
-            code, body, properties = RequestCode.SEND_BATCH_MESSAGE, b"".join(chunk), self._mark
+        queue, is_batch = lane.queue, len(chunk) > 1
+        if is_batch:
+            body, properties = b"".join(chunk), self._mark
         else:
-            code, (body, properties) = RequestCode.SEND_MESSAGE_V2, _alone(chunk[0])
-            properties += self._mark
-        numbers: tuple[int | None, int | None, str | None] = (None, None, None)
+            (alone,) = decode_batch(chunk[0])
+            body, properties = alone.body, alone.properties + self._mark
+        place: tuple[int | None, int | None, str | None] = (None, None, None)
         if self._client.agrees(queue):
-            numbers = (lane.generation, lane.sequence, self._lane_id)
-        header = SendMessageRequestHeaderV2(
-            self._client.addresses.group,
-            queue.topic,
-            DEFAULT_TOPIC,
-            _DEFAULT_QUEUES,
-            queue.queue_id,
-            0,
-            int(time.time() * 1000),
-            0,
-            properties,
-            0,
-            False,
-            None,
-            len(chunk) > 1,
-            queue.broker_name,
-            *numbers,
-        )
-        return self._client.start(queue, RemotingCommand(code, header, body))
-
-
-def _alone(record: bytes) -> tuple[bytes, str]:
-    """Body and properties of a record."""
-    body_end = _LENGTHS.size + _LENGTHS.unpack_from(record)[4]
-    return record[_LENGTHS.size : body_end], record[body_end + 2 :].decode()
+            place = (lane.generation, lane.sequence, self._lane_id)
+        now_ms = int(time.time() * 1000)
+        group = self._client.addresses.group
+        command = send_command(group, queue, body, properties, now_ms, is_batch=is_batch, place=place)
+        return self._client.start(queue, command)
 
 
 def _counted(chunk: Chunk) -> str:
-    first, last = (decode_properties(_alone(record)[1]).get(ROW_PROPERTY) for record in (chunk[0], chunk[-1]))
+    ends = [*decode_batch(chunk[0]), *decode_batch(chunk[-1])]
+    first, last = (decode_properties(record.properties).get(ROW_PROPERTY) for record in ends)
     if len(chunk) > 1:
         return f"{len(chunk)} messages (rows {first} to {last})"
-    return f"a message of {len(_alone(chunk[0])[0])} bytes (row {first})"
+    return f"a message of {len(ends[0].body)} bytes (row {first})"

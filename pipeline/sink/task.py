@@ -1,7 +1,6 @@
 """One task of a write: rows become records, records chunks, in the rows' order."""
 
 import os
-import struct
 import time
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -16,6 +15,7 @@ from lockstep.pipeline.sink.dedup import ROW_PROPERTY, TASK_PROPERTY
 from lockstep.pipeline.sink.router import Place, Places, Shard, header_text
 from lockstep.pipeline.sink.sequencer import CHUNK_BYTES, Lane, Sender
 from lockstep.pipeline.sink.topics import writable_queues
+from lockstep.protocol.batch import encode_batch_record
 from lockstep.protocol.codes import FRAME_BYTES_MAX
 from lockstep.protocol.ids import UniqueKeyMaker
 from lockstep.protocol.model import MessageQueue
@@ -28,9 +28,6 @@ __all__ = ["Task", "TaskWriter", "current_task"]
 
 _ROWS: Final = 10_000  # at once: fewer than UNIQ_KEYs count before they need another millisecond
 _BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 65_536
-_RECORD: Final = struct.Struct(">iiiii")  # size, magic, crc, flag, body bytes (wire.md 4.4)
-_SHORT: Final = struct.Struct(">h")
-_RECORD_BYTES: Final = _RECORD.size + _SHORT.size
 _GENERATIONS: Final = 1 << 20  # of lanes, that one attempt of a task may use up
 
 
@@ -150,18 +147,18 @@ class TaskWriter:
     def _append(self, values: list[bytes], places: list[Place]) -> None:
         """The inner loop: each row becomes a record of its queue's chunk."""
         row, unique = self.rows, self._unique()
-        flush, pack, pack_short = self._sender.flush, _RECORD.pack, _SHORT.pack
+        flush = self._sender.flush
         most = self._batch_size
         for value, (head, shard) in zip(values, places, strict=True):
             lane = shard.lane or self._turn(shard, row)
             text = (
                 f"{head}{UNIQ_KEY}{NAME_END}{unique}{row & 0xFFFF:04X}{PAIR_END}{ROW_PROPERTY}{NAME_END}{row}{PAIR_END}"
             )
-            properties = text.encode()
-            size = _RECORD_BYTES + len(value) + len(properties)
+            record = encode_batch_record(0, value, text.encode())
+            size = len(record)
             if lane.records and (lane.size_bytes + size > CHUNK_BYTES or len(lane.records) >= most):
                 flush(lane)
-            lane.records.append(pack(size, 0, 0, 0, len(value)) + value + pack_short(len(properties)) + properties)
+            lane.records.append(record)
             lane.size_bytes += size
             row += 1
         self.rows = row

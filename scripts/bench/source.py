@@ -18,7 +18,7 @@ from typing import Any
 from lockstep.client import AdminClient
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.spark.session import end_session, spark_session
-from lockstep.protocol.message import BatchRecord
+from lockstep.protocol.batch import BatchRecord
 from lockstep.testing.process import BrokerProcess
 
 TOPIC = "bench"

@@ -92,22 +92,7 @@ class FileStore(FileLookup):
             commit_log_offset = log.max_offset
             log.append(
                 encode_stored_message(
-                    queue_id,
-                    record.flag,
-                    queue_offset,
-                    commit_log_offset,
-                    record.sys_flag,
-                    record.born_timestamp,
-                    record.born_host,
-                    record.born_port,
-                    record.store_timestamp,
-                    self.store_host,
-                    self.store_port,
-                    record.reconsume_times,
-                    record.prepared_transaction_offset,
-                    body,
-                    topic_bytes,
-                    properties,
+                    record, topic_bytes, queue_offset, commit_log_offset, self.store_host, self.store_port
                 )
             )
         except OSError as error:

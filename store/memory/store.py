@@ -45,21 +45,7 @@ class MemoryStore:
     # Writing -------------------------------------------------------------------------------------------------
 
     def append(self, record: Record) -> AppendResult:
-        (
-            topic,
-            queue_id,
-            flag,
-            sys_flag,
-            born_timestamp,
-            born_host,
-            born_port,
-            store_timestamp,
-            reconsume_times,
-            prepared_transaction_offset,
-            body,
-            properties,
-            code,
-        ) = record
+        topic, queue_id, _, _, _, born_host, _, _, _, _, body, properties, code = record
         log = self._log
         topic_bytes = self._topic_bytes.get(topic)
         if topic_bytes is None:
@@ -73,22 +59,7 @@ class MemoryStore:
         commit_log_offset, queue_offset = log.max_offset, queue.max_offset
         log.append(
             encode_stored_message(
-                queue_id,
-                flag,
-                queue_offset,
-                commit_log_offset,
-                sys_flag,
-                born_timestamp,
-                born_host,
-                born_port,
-                store_timestamp,
-                self.store_host,
-                self.store_port,
-                reconsume_times,
-                prepared_transaction_offset,
-                body,
-                topic_bytes,
-                properties,
+                record, topic_bytes, queue_offset, commit_log_offset, self.store_host, self.store_port
             )
         )
         queue.append(commit_log_offset, size_bytes, code)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.protocol.batch import BatchRecord, encode_batch
 from lockstep.protocol.bodies.broker import TopicConfig
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
@@ -12,7 +13,7 @@ from lockstep.protocol.errors import BodyError, HeaderError
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageResponseHeader
 from lockstep.protocol.ids import decode_offset_message_id
-from lockstep.protocol.message import BatchRecord, MessageExt, decode_messages, encode_batch
+from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.properties import encode_properties
 from tests.broker.helpers import ENCODINGS, NOW_MS, Peer, send_header
 

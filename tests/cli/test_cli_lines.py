@@ -13,7 +13,7 @@ from lockstep.cli.lock.live import LiveLocks
 from lockstep.cli.output import UsageError, seconds
 from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader
 from lockstep.protocol.bodies.broker import LockTableRow
-from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
+from lockstep.protocol.message import MessageExt, Record, decode_messages, encode_stored_message
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.properties import encode_properties
 from lockstep.remoting.runtime import AsyncioRuntime
@@ -26,25 +26,10 @@ def lock(client_id: str = "a", *, age_ms: int = 0, held_ms: int = 0, life_ms: in
 
 
 def stored(body: bytes, **properties: str) -> MessageExt:
-    record = encode_stored_message(
-        queue_id=3,
-        flag=0,
-        queue_offset=7,
-        commit_log_offset=0,
-        sys_flag=0,
-        born_timestamp=1,
-        born_host=b"\x7f\0\0\x01",
-        born_port=1,
-        store_timestamp=1234,
-        store_host=b"\x7f\0\0\x01",
-        store_port=2,
-        reconsume_times=0,
-        prepared_transaction_offset=0,
-        body=body,
-        topic=b"orders",
-        properties=encode_properties(properties).encode(),
-    )
-    (message,) = decode_messages(record, "broker-a")
+    host = b"\x7f\0\0\x01"
+    record = Record("orders", 3, 0, 0, 1, host, 1, 1234, 0, 0, body, encode_properties(properties).encode(), 0)
+    stored = encode_stored_message(record, b"orders", 7, 0, host, 2)
+    (message,) = decode_messages(stored, "broker-a")
     return message
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lockstep.protocol.message import MessageExt, decode_messages, encode_stored_message
+from lockstep.protocol.message import MessageExt, Record, decode_messages, encode_stored_message
 from lockstep.protocol.properties import encode_properties
 
 __all__ = ["message_at", "messages_at", "stored_bytes"]
@@ -20,24 +20,22 @@ def stored_bytes(
     properties: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """One record of the commit log; a body that is not given names the offset."""
-    return encode_stored_message(
+    record = Record(
+        topic=topic,
         queue_id=0,
         flag=flag,
-        queue_offset=offset,
-        commit_log_offset=offset * 1000,
         sys_flag=sys_flag,
         born_timestamp=1,
         born_host=bytes(4),
         born_port=1,
         store_timestamp=2,
-        store_host=bytes((10, 0, 0, 1)),
-        store_port=10911,
         reconsume_times=reconsume_times,
         prepared_transaction_offset=0,
         body=b"%d" % offset if body is None else body,
-        topic=topic.encode(),
         properties=encode_properties(properties).encode(),
+        tags_code=0,
     )
+    return encode_stored_message(record, topic.encode(), offset, offset * 1000, bytes((10, 0, 0, 1)), 10911)
 
 
 def message_at(offset: int, body: bytes | None = None, **properties: str) -> MessageExt:

@@ -8,12 +8,12 @@ from lockstep.client import Message, MessageQueue, ProducerConfig, SendError, Se
 from lockstep.client.producer.request import SendRequests, common_sharding_key, read_send_reply
 from lockstep.client.producer.request_reply import ReplyMessage
 from lockstep.client.producer.sequencer import SequenceNumber
+from lockstep.protocol.batch import decode_batch
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.messaging import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from lockstep.protocol.ids import UniqueKeyMaker
-from lockstep.protocol.message import decode_batch
 from lockstep.protocol.names import RESERVED_TOPICS
 from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.properties import decode_properties

@@ -21,7 +21,7 @@ from lockstep.protocol.headers.messaging import (
     EndTransactionRequestHeader,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.message import encode_stored_message
+from lockstep.protocol.message import Record, encode_stored_message
 from tests.client.send_stage import SEND, header_of
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
 
@@ -77,7 +77,8 @@ async def broker_on(stage: Stage) -> FakeBroker:
 
 def question(number: int, group: str = "shop") -> RemotingCommand:
     properties = f"PGROUP\x01{group}\x02UNIQ_KEY\x01K{number}\x02TRAN_MSG\x01true".encode()
-    body = encode_stored_message(0, 0, 9, 900, 0, 1, HOST, 1, 2, HOST, 10911, 0, 0, b"x", TOPIC.encode(), properties)
+    record = Record(TOPIC, 0, 0, 0, 1, HOST, 1, 2, 0, 0, b"x", properties, 0)
+    body = encode_stored_message(record, TOPIC.encode(), 9, 900, HOST, 10911)
     header = CheckTransactionStateRequestHeader(number, 1000 + number, f"K{number}", f"K{number}", "ID")
     return RemotingCommand(RequestCode.CHECK_TRANSACTION_STATE, header, body)
 

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from lockstep.protocol.batch import BatchRecord
 from lockstep.protocol.bodies.broker import (
     BrokerData,
     ClusterInfo,
@@ -38,7 +39,7 @@ from lockstep.protocol.bodies.heartbeat import (
 )
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
 from lockstep.protocol.headers.spec import spec_of
-from lockstep.protocol.message import BatchRecord, encode_stored_message
+from lockstep.protocol.message import Record, encode_stored_message
 from lockstep.protocol.model import MessageQueue
 
 _EXAMPLES = int(os.environ.get("LOCKSTEP_FUZZ", "0"))
@@ -185,6 +186,13 @@ def with_bytes_changed(draw: st.DrawFn, lawful: st.SearchStrategy[bytes]) -> byt
     return bytes(data)
 
 
+def stored_message(parts: dict[str, Any]) -> bytes:
+    """A message in the stored layout, its parts by name; the topic is bytes."""
+    fields: dict[str, Any] = {name: parts.get(name) for name in Record._fields} | {"topic": "", "tags_code": 0}
+    place = (parts["queue_offset"], parts["commit_log_offset"], parts["store_host"], parts["store_port"])
+    return encode_stored_message(Record(**fields), parts["topic"], *place)
+
+
 stored_parts: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "queue_id": int32s,
@@ -206,6 +214,6 @@ stored_parts: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     }
 )
 stored_blobs = st.lists(stored_parts, min_size=1, max_size=3).map(
-    lambda records: b"".join(encode_stored_message(**parts) for parts in records)
+    lambda records: b"".join(map(stored_message, records))
 )
 batches = st.lists(st.builds(BatchRecord, int32s, st.binary(max_size=20), texts), min_size=1, max_size=4)

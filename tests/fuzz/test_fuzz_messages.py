@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstep.protocol.batch import BatchRecord, decode_batch, encode_batch
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.protocol.filter import java_string_hash, parse_tags
 from lockstep.protocol.ids import decode_offset_message_id, encode_offset_message_id
-from lockstep.protocol.message import (
-    BatchRecord,
-    MessageExt,
-    decode_batch,
-    decode_messages,
-    encode_batch,
-    encode_stored_message,
-)
+from lockstep.protocol.message import MessageExt, decode_messages
 from lockstep.protocol.properties import check_user_properties, decode_properties, encode_properties
 from tests.fuzz.strategies import (
     batches,
@@ -28,6 +22,7 @@ from tests.fuzz.strategies import (
     int32s,
     int64s,
     stored_blobs,
+    stored_message,
     stored_parts,
     texts,
     with_bytes_changed,
@@ -76,7 +71,7 @@ def test_changed_records(blob: bytes) -> None:
 @given(stored_parts, stored_parts)
 def test_records_go_there_and_back(first: dict[str, Any], second: dict[str, Any]) -> None:
     """Every part of a record is read as it was written, also behind another one."""
-    blob = encode_stored_message(**first) + encode_stored_message(**second)
+    blob = stored_message(first) + stored_message(second)
     for parts, message in zip((first, second), decode_messages(blob), strict=True):
         for name in ("queue_id", "flag", "queue_offset", "commit_log_offset", "sys_flag", "born_timestamp",
                      "store_timestamp", "reconsume_times", "prepared_transaction_offset", "body"):  # fmt: skip

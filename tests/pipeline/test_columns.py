@@ -12,7 +12,7 @@ from lockstep.pipeline.source.columns import ARROW_TYPES, BatchBuilder
 from lockstep.pipeline.source.vectorized import find_records
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.compression import CompressionType, compress
-from lockstep.protocol.message import encode_stored_message
+from lockstep.protocol.message import Record, encode_stored_message
 from lockstep.protocol.model import MessageQueue
 
 QUEUE = MessageQueue("t", "broker-a", 3)
@@ -31,9 +31,10 @@ def stored(
     sys_flag: int = 0,
     host: bytes = b"\x7f\0\0\1",
 ) -> bytes:
-    numbers = (QUEUE.queue_id, flag, offset, 1000 * offset, sys_flag, 1_700_000_000_000 + offset)
-    times = (1_700_000_000_500 + offset, host, 10911, 2, 0)
-    return encode_stored_message(*numbers, host, 50_000, *times, body, b"t", properties.encode())
+    born_ms, stored_ms = 1_700_000_000_000 + offset, 1_700_000_000_500 + offset
+    origin = (flag, sys_flag, born_ms, host, 50_000, stored_ms)
+    record = Record("t", QUEUE.queue_id, *origin, 2, 0, body, properties.encode(), 0)
+    return encode_stored_message(record, b"t", offset, 1000 * offset, host, 10911)
 
 
 def columns(names: list[str] | None = None, tags: str = "*") -> BatchBuilder:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.client.connection import Wire
+from lockstep.protocol.batch import BatchRecord
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
-from lockstep.protocol.message import BatchRecord
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.properties import encode_properties
 from tests.integration.processes import Broker

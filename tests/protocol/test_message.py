@@ -8,19 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lockstep.protocol.batch import BatchRecord, decode_batch, encode_batch
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.message import (
     MESSAGE_MAGIC,
     MESSAGE_OVERHEAD_BYTES,
     PADDING_MAGIC,
-    BatchRecord,
-    decode_batch,
     decode_messages,
-    encode_batch,
-    encode_stored_message,
 )
 from lockstep.protocol.properties import sharding_key_of
+from tests.fuzz.strategies import stored_message
 
 PROPERTIES = "KEYS\x01k1\x02TAGS\x01TagA\x02UNIQ_KEY\x01FD00\x02__SHARDINGKEY\x01N123"
 PARTS: dict[str, Any] = {
@@ -44,7 +42,7 @@ PARTS: dict[str, Any] = {
 
 
 def record(**parts: Any) -> bytes:
-    return encode_stored_message(**(PARTS | parts))
+    return stored_message(PARTS | parts)
 
 
 def record_v6(born_v6: bool, store_v6: bool, body: bytes = b"hello") -> bytes:

@@ -5,8 +5,9 @@ import zlib
 
 import pytest
 
+from lockstep.protocol.batch import decode_batch, encode_batch
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.message import decode_batch, decode_messages, encode_batch, encode_stored_message
+from lockstep.protocol.message import Record, decode_messages, encode_stored_message
 from lockstep.protocol.properties import decode_properties
 from tests.protocol.recorded import ADMIN, CPP, JAVA, JAVA_BINARY, NODE, each_file, group_of, recorded_in
 
@@ -39,25 +40,23 @@ def test_stored_messages_are_reproduced_to_the_byte(file: str) -> None:
             record = blob[position : position + message.stored_bytes]
             position += message.stored_bytes
             body, topic, properties = _record_parts(record)
-            born_host, store_host = message.born_host, message.store_host
-            assert record == encode_stored_message(
+            new = Record(
+                topic=message.topic,
                 queue_id=message.queue_id,
                 flag=message.flag,
-                queue_offset=message.queue_offset,
-                commit_log_offset=message.commit_log_offset,
                 sys_flag=message.sys_flag,
                 born_timestamp=message.born_timestamp,
-                born_host=born_host[0],
-                born_port=born_host[1],
+                born_host=message.born_host[0],
+                born_port=message.born_host[1],
                 store_timestamp=message.store_timestamp,
-                store_host=store_host[0],
-                store_port=store_host[1],
                 reconsume_times=message.reconsume_times,
                 prepared_transaction_offset=message.prepared_transaction_offset,
                 body=body,
-                topic=topic,
                 properties=properties,
+                tags_code=0,
             )
+            place = (message.queue_offset, message.commit_log_offset, *message.store_host)
+            assert record == encode_stored_message(new, topic, *place)
             assert message.body_crc == zlib.crc32(body) & 0x7FFFFFFF
             assert message.body == (zlib.decompress(body) if message.sys_flag & 1 else body)
             assert message.topic == topic.decode()
