@@ -1,6 +1,6 @@
 """Producers, consumers and the admin client, for Lockstep brokers and Apache RocketMQ clusters.
 
-What is exported is imported when it is first used: the pytest plugin is imported by every run of pytest, used or not.
+Exported names are imported at their first use, because every run of pytest imports the pytest plugin, used or not.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Settings of the clients, with RocketMQ's defaults and its own name of each (wire.md 7.3, 12)."""
+"""Settings of the clients, with the defaults and the names that RocketMQ has for them (wire.md 7.3, 12)."""
 
 import re
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ __all__ = [
 
 DEFAULT_INSTANCE = "DEFAULT"
 CONSUME_THREADS_MAX = 1000
-_BROKER_LOCK_LIFE_MS = 60_000  # RocketMQ's, unless a broker is told otherwise (wire.md 7.2)
-_BROKER_SWEEP_MS = 5_000  # how much longer than its suspend time a broker may hold a pull (wire.md 6.4)
-_CHANNEL_LIFE_MS = 120_000  # a broker forgets a member it heard no heartbeat from for so long (wire.md 9.3)
+_BROKER_LOCK_LIFE_MS = 60_000  # RocketMQ's default (wire.md 7.2)
+_BROKER_SWEEP_MS = 5_000  # a broker may hold a pull so much longer than its suspend time (wire.md 6.4)
+_CHANNEL_LIFE_MS = 120_000  # a broker removes a member without heartbeats after this time (wire.md 9.3)
 _LOCK_TIMEOUT_MIN_MS = 100
 
 LAST_OFFSET: Final = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
@@ -33,16 +33,21 @@ LAST_OFFSET: Final = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
-    """What every client has.
+    """The settings of every client. Times in milliseconds.
 
-    `serialize_type`: MSGPACK is what it asks Lockstep brokers for, others get JSON; JSON and ROCKETMQ, the binary
-    header, go to every broker and name server. `instance_name` is the second part of the client id; DEFAULT means one
-    of its own for every client, but for broadcasting consumers, whose offset files are found by it (wire.md 12.1).
+    Args:
+        serialize_type: the encoding of headers. MSGPACK is offered to Lockstep brokers, and others get JSON; JSON and
+            ROCKETMQ, the binary header, go to every broker and name server.
+        instance_name: the second part of the client id. DEFAULT gives every client a name that no other has, but not a
+            broadcasting consumer, whose offset file is found by its name (wire.md 12.1).
+        name_server_domain: a host, or host:port, that is asked over HTTP for name servers when none is given.
+        unit_name: a unit of the deployment, whose name servers the domain is asked for.
+        unit_mode: sent to the brokers, which mark topics with it.
+        vip_channel_enabled: send messages to the second port of a broker, two below its first. That port serves
+            requests that end at once, and no pulls (wire.md 1.1).
 
-    `name_server_domain` is a host, or host:port, that is asked over HTTP for name servers when none is given; with
-    `unit_name` for those of that unit of a deployment. `unit_mode`
-    is told to the brokers, which mark topics with it. `vip_channel_enabled`: messages are sent to the port two below
-    the broker's, which serves nothing but requests that end at once (wire.md 1.1).
+    Raises:
+        SettingError: a number is out of range, or two settings contradict each other.
     """
 
     serialize_type: SerializeType = setting(SerializeType.MSGPACK, name="rocketmq.serialize.type")  # noqa: RUF009 - a field
@@ -62,16 +67,16 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if not self.instance_name or "/" in self.instance_name:
             raise SettingError(f"instance_name must be a name without '/', not {self.instance_name!r}")
-        if _NOT_IN_URL.search(self.unit_name):  # it is part of an address, and of a folder's name
+        if _NOT_IN_URL.search(self.unit_name):  # it becomes a part of a URL and of a folder name
             raise SettingError(f"unit_name must have no '/', '?', '#' and no space, not {self.unit_name!r}")
         for name, low, high in _RANGES:
-            value = getattr(self, name, low)  # one table for all: not every client has every setting
+            value = getattr(self, name, low)  # one table for all clients; not every client has every setting
             if not low <= value <= high:
                 raise SettingError(f"{name} must be from {low} to {high}, not {value}")
         if self.heartbeat_broker_interval_ms >= _CHANNEL_LIFE_MS:
             raise SettingError(
                 f"heartbeat_broker_interval_ms ({self.heartbeat_broker_interval_ms}) must be below {_CHANNEL_LIFE_MS}: "
-                "a broker forgets a client that is silent for so long, and gives its queues to others"
+                "a broker removes a client without heartbeats after that time, and gives its queues to others"
             )
         if self.heartbeat_broker_interval_ms >= self.idle_close_ms:
             raise SettingError(
@@ -81,7 +86,7 @@ class ClientConfig:
 
 
 def check_pull_times(pull_suspend_ms: int, pull_timeout_ms: int) -> None:
-    """A client must wait for a pull longer than the broker may hold it. Raises SettingError."""
+    """Check that a client waits longer for a pull than the broker may hold it. Raises SettingError."""
     held_ms = pull_suspend_ms + _BROKER_SWEEP_MS
     if held_ms >= pull_timeout_ms:
         raise SettingError(
@@ -92,12 +97,15 @@ def check_pull_times(pull_suspend_ms: int, pull_timeout_ms: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """`retry_keyed`: a keyed send whose outcome is unknown is repeated in order, with the same UNIQ_KEY.
+    """The settings of a producer.
 
-    `compress_msg_body_over_howmuch` bytes of body are compressed, 0: never; `compress_type` ZLIB is what every reader
-    knows, LZ4 and ZSTD are for Lockstep and Java from 4.9.4 on; `compress_level` is 0 to 9 for ZLIB, 1 to 22 for ZSTD,
-    and nothing for LZ4. `create_topic_key` is the topic whose brokers make topics by sends. `check_request_hold_max`
-    questions of brokers after transactions wait at most.
+    Args:
+        retry_keyed: repeat a keyed send whose outcome is unknown, in order and with the same UNIQ_KEY.
+        compress_msg_body_over_howmuch: compress bodies of at least so many bytes; 0: never.
+        compress_type: every consumer reads ZLIB; LZ4 and ZSTD are read by Lockstep, and by Java from 4.9.4 on.
+        compress_level: 0 to 9 for ZLIB, 1 to 22 for ZSTD; LZ4 has none.
+        create_topic_key: the topic whose brokers create new topics for sends.
+        check_request_hold_max: at most so many checks of transactions wait.
     """
 
     send_timeout_ms: int = setting(3000, name="sendMsgTimeout")
@@ -126,21 +134,27 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """Times in milliseconds. Raises SettingError when times contradict each other or a number is out of range."""
+    """The settings of a push consumer. Times in milliseconds.
 
-    # Of a PushConsumer that is not given one of its own.
+    Raises:
+        SettingError: a number is out of range, or two settings contradict each other.
+    """
+
+    # For a PushConsumer that is constructed without one.
     message_model: MessageModel = setting(MessageModel.CLUSTERING, name="messageModel")  # noqa: RUF009 - a field
     consume_from_where: ConsumeFromWhere = setting(LAST_OFFSET, name="consumeFromWhere")  # noqa: RUF009 - a field
     # For CONSUME_FROM_TIMESTAMP, in epoch ms; None: 30 minutes before the start.
     consume_timestamp_ms: int | None = setting(None, name="consumeTimestamp", unit=LOCAL_TIME)
     consume_message_batch_max_size: int = setting(1, name="consumeMessageBatchMaxSize")
     consume_thread_count: int = setting(20, name="consumeThreadMax")
-    # RocketMQ's pool has this many threads, since its queue of calls is never full; 0: as many as consume_thread_count.
+    # RocketMQ's pool has this many threads, because its queue of calls is never full; 0: consume_thread_count.
     consume_thread_min: int = setting(0, name="consumeThreadMin")
-    key_concurrency: int = 1024  # calls at a time of an `async def` listener with ordering="key"
-    key_span_max: int = 100_000  # with ordering="key", from the lowest offset not handled to the highest one pulled
-    max_reconsume_times: int = setting(-1, name="maxReconsumeTimes")  # -1: in order without end, else 16
-    unreadable_to_dead_letters: bool = False  # a message that cannot be read; else the listener gets it, see body_error
+    key_concurrency: int = 1024  # with ordering="key": calls of an `async def` listener at a time
+    key_span_max: int = (
+        100_000  # with ordering="key": most offsets from the first one not handled to the last one pulled
+    )
+    max_reconsume_times: int = setting(-1, name="maxReconsumeTimes")  # -1: no limit in order, 16 without order
+    unreadable_to_dead_letters: bool = False  # else the listener gets an unreadable message, see body_error
     consume_timeout_ms: int = setting(15 * 60 * 1000, name="consumeTimeout", unit=MINUTES)
     suspend_current_queue_time_ms: int = setting(1000, name="suspendCurrentQueueTimeMillis")
     await_termination_ms: int = setting(5000, name="awaitTerminationMillisWhenShutdown")
@@ -149,11 +163,11 @@ class ConsumerConfig(ClientConfig):
     pull_interval_ms: int = setting(0, name="pullInterval")
     pull_threshold_for_queue: int = setting(1000, name="pullThresholdForQueue")
     pull_threshold_bytes_for_queue: int = setting(100 * 1024 * 1024, name="pullThresholdSizeForQueue", unit=MIB)
-    # Of a topic, shared out among its queues of this client; -1: none, those for a queue hold.
+    # Of a topic, shared out among its queues of this client; -1: no limit but that of each queue.
     pull_threshold_for_topic: int = setting(-1, name="pullThresholdForTopic")
     pull_threshold_bytes_for_topic: int = setting(-1, name="pullThresholdSizeForTopic", unit=MIB)
     consume_concurrently_max_span: int = setting(2000, name="consumeConcurrentlyMaxSpan")
-    # The text of the subscription goes along with each pull, and the broker need not know it from a heartbeat.
+    # Each pull has the text of the subscription, so the broker need not know it from a heartbeat.
     post_subscription_when_pull: bool = setting(False, name="postSubscriptionWhenPull")
     pull_suspend_ms: int = setting(15_000, name="brokerSuspendMaxTimeMillis")
     pull_timeout_ms: int = setting(30_000, name="consumerTimeoutMillisWhenSuspend")
@@ -168,32 +182,32 @@ class ConsumerConfig(ClientConfig):
     lock_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.lockInterval")
     lock_first_delay_ms: int = 1000
     lock_max_live_time_ms: int = setting(30_000, name="rocketmq.client.rebalance.lockMaxLiveTime")
-    # The life of a lock on the brokers; 0: twice this client's belief in it, and not over RocketMQ's 60 s.
+    # The life of a lock on the brokers; 0: twice lock_max_live_time_ms, and at most RocketMQ's 60 s.
     broker_lock_max_live_time_ms: int = setting(0, name="rocketmq.broker.rebalance.lockMaxLiveTime")
     lock_timeout_ms: int = 1000
-    # A lock or unlock request without an answer may still be handled for so long after its connection ended.
+    # For so long after its connection ended, a lock or unlock request without an answer may still be handled.
     lock_settle_ms: int = 20_000
     unlock_delay_ms: int = setting(20_000, name="rocketmq.client.unlockDelayTimeMills")
     consume_continuously_max_ms: int = setting(60_000, name="rocketmq.client.maxTimeConsumeContinuously")
     persist_consumer_offset_interval_ms: int = setting(5_000, name="persistConsumerOffsetInterval")
     persist_consumer_offset_first_ms: int = 10_000
-    # Where a broadcasting consumer keeps its offsets, in a folder of its client id.
+    # The folder for the offsets of a broadcasting consumer; each client id has a folder in it.
     local_offset_folder: str = setting("~/.rocketmq_offsets", name="rocketmq.client.localOffsetStoreDir")
 
     @property
     def consume_threads(self) -> int:
-        """How many calls of a plain listener run at a time."""
+        """The number of calls of a plain listener that run at a time."""
         return self.consume_thread_min or self.consume_thread_count
 
     @property
     def lock_surely_held_ms(self) -> int:
-        """For so long after the answer that granted it, no broker that ran on gave the lock to another client."""
+        """For so long after a grant, no broker that did not restart has given the lock to another client."""
         life_ms = self.broker_lock_life_ms
         return max(life_ms - self.lock_timeout_ms, self.lock_max_live_time_ms)  # the answer may be that late
 
     @property
     def broker_lock_life_ms(self) -> int:
-        """How long a lock lives on the brokers, as far as this client knows."""
+        """The life of a lock on the brokers, as far as this client knows."""
         return self.broker_lock_max_live_time_ms or min(2 * self.lock_max_live_time_ms, _BROKER_LOCK_LIFE_MS)
 
     def __post_init__(self) -> None:
@@ -211,42 +225,42 @@ class ConsumerConfig(ClientConfig):
         if self.pull_timeout_ms >= self.pull_max_idle_ms:
             raise SettingError(
                 f"pull_max_idle_ms ({self.pull_max_idle_ms}) must be over pull_timeout_ms ({self.pull_timeout_ms}): "
-                "a queue is given up as not pulled while its pull waits for an answer"
+                "else a queue is given up as not pulled while its pull waits for an answer"
             )
 
     def _check_lock_times(self) -> None:
-        """Renew interval + timeout < the client's belief in a lock < its life on the broker (wire.md 7.3)."""
+        """Check: renew interval + timeout < the client's trust in a lock < its life on the broker (wire.md 7.3)."""
         timeout_ms, live_ms = self.lock_timeout_ms, self.lock_max_live_time_ms
         if timeout_ms < _LOCK_TIMEOUT_MIN_MS:
             raise SettingError(
                 f"lock_timeout_ms ({timeout_ms}) must be at least {_LOCK_TIMEOUT_MIN_MS}: "
-                "a request to a broker and its answer must fit in, or no lock is ever granted"
+                "a request to a broker and its answer take longer, and no lock would be granted"
             )
-        # The answer to a renewal must come before the holder stops believing, or every queue would pause each round.
+        # A renewal must be answered while the holder still trusts its lock, or each queue would pause each round.
         for name in ("lock_interval_ms", "lock_first_delay_ms"):
             wait_ms = getattr(self, name)
             if wait_ms + timeout_ms >= live_ms:
                 raise SettingError(
                     f"{name} ({wait_ms}) + lock_timeout_ms ({timeout_ms}) must be below lock_max_live_time_ms "
-                    f"({live_ms}): a renewal is answered before its holder stops believing in the lock"
+                    f"({live_ms}): a renewal must be answered while its holder still trusts the lock"
                 )
-        # A holder must stop believing before the broker gives its queue away, or two would own it.
+        # A holder must stop before the broker gives its queue to another client, or two would own it.
         if live_ms >= self.broker_lock_life_ms:
             raise SettingError(
                 f"lock_max_live_time_ms ({live_ms}) must be below broker_lock_max_live_time_ms "
-                f"({self.broker_lock_life_ms}): a holder stops before the broker gives its queue away"
+                f"({self.broker_lock_life_ms}): a holder must stop before the broker gives its queue to another client"
             )
         life_ms = self.broker_lock_max_live_time_ms or _BROKER_LOCK_LIFE_MS
         if self.unlock_delay_ms >= life_ms:
             raise SettingError(
                 f"unlock_delay_ms ({self.unlock_delay_ms}) must be below the life of a lock on the brokers ({life_ms}, "
-                "broker_lock_max_live_time_ms): the lock would have expired before it is given back"
+                "broker_lock_max_live_time_ms): else the lock expires before it is released"
             )
 
 
 _INT32_MAX = 2**31 - 1
 _NOT_IN_URL = re.compile(r"[/?#\s]")
-# The first nine are RocketMQ's (wire.md 12.2). A period of 0 would be a loop that never waits.
+# The first nine are RocketMQ's (wire.md 12.2). A period of 0 would make a loop that never waits.
 _RANGES = (
     ("consume_message_batch_max_size", 1, 1024),
     ("pull_batch_size", 1, 1024),

@@ -1,16 +1,17 @@
-"""What a client's caller can meet.
+"""The errors of clients.
 
     ClientError
-    ├── NoRouteError         no name server answered, or the topic has no queue to use
-    │   └── TopicNotFoundError   the name servers answered: nobody knows the topic
-    ├── SendError            a message was not sent, or nobody knows: `outcome` says which
-    ├── SendForbiddenError   a CheckForbiddenHook would not have it sent
-    ├── RequestTimeoutError  a request was sent, and nobody answered it in time
+    ├── NoRouteError         no name server answered, or the topic has no usable queue
+    │   └── TopicNotFoundError   a name server answered that it does not know the topic
+    ├── SendError            a message was not sent, or perhaps not: see `outcome`
+    ├── SendForbiddenError   a CheckForbiddenHook forbade a send
+    ├── RequestTimeoutError  a request message was sent, and no reply came in time
     ├── DuplicateGroupError  another client of this process with the same client id is in the group
     │   └── DuplicateConsumerGroupError   the same, and a ConsumerError
-    └── ConsumerError        a consumer that cannot start, or is used in the wrong state
+    └── ConsumerError        a consumer cannot start, or is used in the wrong state
 
-Errors of one call to one broker are `lockstep.remoting.errors`: RequestRefused, RequestTimeout, ConnectionLost.
+The errors of one request to one broker are RequestRefused, RequestTimeout and ConnectionLost of
+`lockstep.remoting.errors`.
 """
 
 from enum import Enum
@@ -30,9 +31,9 @@ __all__ = [
 
 
 class SendOutcome(Enum):
-    NOT_SENT = "not sent"  # nothing left this process for it
-    REFUSED = "refused"  # the broker said no: it is not stored
-    UNKNOWN = "unknown"  # it left, and no answer came, or the broker's disk failed it: it may be stored
+    NOT_SENT = "not sent"  # the request did not leave this process
+    REFUSED = "refused"  # the broker refused it: it is not stored
+    UNKNOWN = "unknown"  # no answer came, or the broker's disk failed: it may be stored
 
 
 class ClientError(Exception):
@@ -68,7 +69,12 @@ class DuplicateConsumerGroupError(DuplicateGroupError, ConsumerError):
 
 
 class SendError(ClientError):
-    """`code` is the broker's response code when it answered, `msg_id` the message's UNIQ_KEY."""
+    """A failed send.
+
+    Args:
+        code: the response code of the broker; None: it did not answer.
+        msg_id: the UNIQ_KEY of the message.
+    """
 
     def __init__(self, reason: str, outcome: SendOutcome, *, msg_id: str, code: int | None = None) -> None:
         super().__init__(f"message {msg_id} {outcome.value}: {reason}")
@@ -78,7 +84,7 @@ class SendError(ClientError):
         self.code = code
 
     def after(self, earlier: "SendError | None") -> "SendError":
-        """This failure of a repeat: when nobody knows of an earlier attempt, nobody knows of the message."""
+        """Return the failure of a repeated send: if an earlier attempt may be stored, the message may be stored."""
         if earlier is None or earlier.outcome is not SendOutcome.UNKNOWN or self.outcome is SendOutcome.UNKNOWN:
             return self
         reason = f"{self.reason} (after an attempt without an answer)"

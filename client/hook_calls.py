@@ -1,4 +1,4 @@
-"""Calling hooks: each by itself, so that one that raises is logged and harms neither the others nor the work."""
+"""Calls hooks one by one: an exception of one is logged, and changes neither the others nor the work."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ __all__ = ["ConsumeHooks", "SendHooks"]
 
 
 class SendHooks:
-    """Of one producer. While nobody registered any, `active` is False and a send costs nothing more."""
+    """The hooks of a producer. While there are none, `active` is False and sends skip them."""
 
     __slots__ = ("_ends", "_forbidding", "_group", "_log", "_names", "_sends", "active")
 
@@ -80,7 +80,11 @@ class SendHooks:
     def after_answer(
         self, context: SendMessageContext, future: "asyncio.Future[Any]", read: Callable[[Any], SendResult]
     ) -> None:
-        """`after` as soon as the answer is there, before the sender goes on; `read` raises what the answer means."""
+        """Call `after` when the answer comes, before the sender continues.
+
+        Args:
+            read: makes the result of an answer, or raises its error.
+        """
 
         def answered(done: "asyncio.Future[Any]") -> None:
             try:
@@ -97,7 +101,7 @@ class SendHooks:
 
 
 class ConsumeHooks:
-    """Of one consumer. `active` as there, `filtering` likewise for pulls."""
+    """The hooks of a consumer. While there are none, `active` (of calls) and `filtering` (of pulls) are False."""
 
     __slots__ = ("_calls", "_filters", "_group", "_log", "_names", "active", "filtering")
 
@@ -127,13 +131,13 @@ class ConsumeHooks:
         _call_all([hook.after for hook in self._calls], context, self._log)
 
     def handed_out(self, messages: list[MessageExt], queue: MessageQueue) -> None:
-        """A pull consumer's: nobody knows what becomes of them, and they count as consumed."""
+        """For a pull consumer: messages that its user gets count as consumed."""
         context = self.before(messages, queue)
         context.status, context.success = "CONSUME_SUCCESS", True
         self.after(context)
 
     def wanted(self, messages: list[MessageExt], queue: MessageQueue) -> list[MessageExt]:
-        """What the filter hooks left."""
+        """Return the messages that the filter hooks leave."""
         if self._names:
             for message in messages:
                 message.topic = self._names.bare(message.topic)

@@ -1,8 +1,8 @@
-"""Hooks: callers' code around sends, listener calls and ends of transactions, and before messages are consumed.
+"""Hooks: the user's code around sends, listener calls and ends of transactions, and after pulls.
 
-A hook is any object with these methods, all plain functions: they run on the event loop and must not block. What a
-hook raises is logged and changes nothing, but for a CheckForbiddenHook's, which forbids a send. A context is
-made for each send attempt or listener call, the same for `before` and `after`; `data` is the hooks' own.
+A hook is an object with the methods of its protocol. They are plain functions that run on the event loop and must not
+block. An exception of a hook is logged and changes nothing; only that of a CheckForbiddenHook forbids the send.
+`before` and `after` of one send attempt or listener call get the same context; its `data` is for the hooks.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class MessageType(Enum):
 
 
 class LocalTransactionState(Enum):
-    """What became of a producer's own part of a transaction. UNKNOWN: the broker asks for it later."""
+    """The result of the producer's local transaction. UNKNOWN: the broker checks it later."""
 
     COMMIT_MESSAGE = "COMMIT_MESSAGE"
     ROLLBACK_MESSAGE = "ROLLBACK_MESSAGE"
@@ -52,13 +52,13 @@ class LocalTransactionState(Enum):
 
 
 class ConsumeReturnType(Enum):
-    """What a listener call came to, for hooks."""
+    """The result of a listener call, for hooks."""
 
     SUCCESS = "SUCCESS"
-    TIME_OUT = "TIME_OUT"  # it returned something else than an error, but after `consume_timeout`
+    TIME_OUT = "TIME_OUT"  # no failure, but it took longer than `consume_timeout`
     EXCEPTION = "EXCEPTION"
-    RETURNNULL = "RETURNNULL"  # it returned nothing that is a status
-    FAILED = "FAILED"  # it asked for another attempt
+    RETURNNULL = "RETURNNULL"  # the answer was not a status
+    FAILED = "FAILED"  # the listener wants another attempt
 
 
 # Producers --------------------------------------------------------------------------------------------------------
@@ -66,8 +66,10 @@ class ConsumeReturnType(Enum):
 
 @dataclass(slots=True)
 class SendMessageContext:
-    """One attempt to send `messages`, of which a batch has several. After it either `result` or `error` is set, but
-    neither for one-way sends that left."""
+    """One attempt to send messages. A batch has several.
+
+    After it, `result` or `error` is set; a one-way send that left has neither.
+    """
 
     producer_group: str
     messages: Sequence[Message]
@@ -86,14 +88,18 @@ class SendMessageHook(Protocol):
 
 
 class CheckForbiddenHook(Protocol):
-    """When it raises, nothing is sent: the sender hears SendForbiddenError, and no other attempt is made."""
+    """If it raises, nothing is sent and no other attempt is made: the sender gets SendForbiddenError."""
 
     def check_forbidden(self, context: SendMessageContext, /) -> object: ...
 
 
 @dataclass(slots=True)
 class EndTransactionContext:
-    """Before a producer tells the broker. `from_check`: the broker had asked, and `message` is its copy."""
+    """The end of a transaction, before the producer sends it.
+
+    Args:
+        from_check: it answers a check of the broker, and `message` is the broker's copy.
+    """
 
     producer_group: str
     message: Message | MessageExt
@@ -113,11 +119,13 @@ class EndTransactionHook(Protocol):
 
 @dataclass(slots=True)
 class ConsumeMessageContext:
-    """One listener call.
+    """One listener call. A call that was not made, because the queue was lost meanwhile, is FAILED.
 
-    `status` is the listener's answer by name, `success` whether the messages are done. `namespace` is the
-    consumer's, None without one; `queue` and the messages have their names without it.
-    A call that waited for a thread, and was then not made because the queue had been lost, is FAILED.
+    Args:
+        queue: without the namespace, as the messages.
+        namespace: of the consumer; None: it has none.
+        success: the messages are handled.
+        status: the name of the listener's answer.
     """
 
     consumer_group: str
@@ -137,7 +145,7 @@ class ConsumeMessageHook(Protocol):
 
 @dataclass(slots=True)
 class FilterMessageContext:
-    """What a pull brought, tags having been looked at. A hook takes out of `messages` what it does not want."""
+    """The messages of one pull, after their tags were checked. A hook removes messages that must not be consumed."""
 
     consumer_group: str
     messages: list[MessageExt]

@@ -1,4 +1,4 @@
-"""What every client has in common: `start()` and `shutdown()`, once each, or both in `async with`."""
+"""The life of every client: `start()` and `shutdown()`, each once, or both by `async with`."""
 
 from abc import ABC, abstractmethod
 from enum import Enum
@@ -10,10 +10,10 @@ __all__ = ["Lifecycle", "ServiceState"]
 
 
 class ServiceState(Enum):
-    CREATE_JUST = 0  # made, and not started yet
+    CREATE_JUST = 0  # constructed and not started
     RUNNING = 1
     SHUTDOWN_ALREADY = 2
-    START_FAILED = 3  # its start is under way, or has failed
+    START_FAILED = 3  # its start runs, or failed
 
 
 _S = ServiceState
@@ -26,7 +26,7 @@ _WHY_NOT: Final = {
 
 
 class Lifecycle(ABC):
-    """A subclass does the work in `_start` and `_shutdown`; `error` is what its calls raise in the wrong state."""
+    """A subclass does the work in `_start` and `_shutdown`. Calls in the wrong state raise `error`."""
 
     error: ClassVar[type[ClientError]] = ClientError
     _state = ServiceState.CREATE_JUST
@@ -36,10 +36,11 @@ class Lifecycle(ABC):
         return self._state
 
     async def start(self) -> None:
-        """Raises ConsumerError or ClientError in any state but CREATE_JUST.
+        """Start, once. A failed start cannot be repeated, but one that was refused at its very beginning can.
 
-        One that failed cannot be tried again. One that was refused before anything was begun can: for what was
-        missing, or for a group that somebody else of this process is in.
+        Raises:
+            ClientError, ConsumerError: the state is not CREATE_JUST, or something must be given before the start.
+            DuplicateGroupError: another client of this process is in the group; the start may be repeated.
         """
         if self._state is not _S.CREATE_JUST:
             raise self.wrong_state()
@@ -53,22 +54,22 @@ class Lifecycle(ABC):
         self._state = _S.RUNNING
 
     async def shutdown(self) -> None:
-        """A second one, or that of a client that never ran, does nothing."""
+        """Shut down. Does nothing when the client does not run."""
         if self._state is _S.RUNNING:
             self._state = _S.SHUTDOWN_ALREADY
             await self._shutdown()
 
     def wrong_state(self) -> ClientError:
-        """What to raise for a call that this state does not allow."""
+        """Return the error for a call that this state does not allow."""
         name, state = type(self).__name__, self._state
         return self.error(f"the service state of this {name} is {state.name}: {_WHY_NOT[state]}")
 
     def _check_complete(self) -> None:  # noqa: B027 - most have nothing to check
-        """Raise for what must be given before the start."""
+        """Raise if something is missing that must be given before the start."""
 
     @abstractmethod
     async def _start(self) -> None:
-        """What was begun must be undone before it raises."""
+        """Start; if that fails, undo what was begun, then raise."""
 
     @abstractmethod
     async def _shutdown(self) -> None: ...

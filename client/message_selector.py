@@ -1,4 +1,4 @@
-"""What of a topic a consumer wants: by tags, as text is read, or by SQL92 on properties."""
+"""Filters of a subscription: by tags, which a plain text means, or by SQL92 on properties."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ __all__ = ["Expression", "MessageSelector", "check_at_brokers", "subscription_of
 
 
 class MessageSelector(NamedTuple):
-    """`MessageSelector.by_sql("size > 3 AND color IN ('red', 'blue')")`; needs a broker with enablePropertyFilter."""
+    """`MessageSelector.by_sql("size > 3 AND color IN ('red', 'blue')")`; the broker must have enablePropertyFilter."""
 
     expression_type: str
     expression: str
@@ -33,7 +33,7 @@ Expression = str | MessageSelector
 
 
 def subscription_of(topic: str, expression: Expression, version_ms: int = 0) -> SubscriptionData:
-    """Raises FilterError. Whether SQL makes sense is the broker's to say."""
+    """Make a subscription. The broker checks SQL, not this client. Raises FilterError."""
     expression_type, text = (TAG, expression) if isinstance(expression, str) else expression
     if is_tag_type(expression_type):
         return SubscriptionData.parse(topic, text, version_ms)
@@ -43,9 +43,13 @@ def subscription_of(topic: str, expression: Expression, version_ms: int = 0) -> 
 
 
 async def check_at_brokers(instance: MQClientInstance, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-    """Before anything is pulled: one broker of each topic is asked whether it can filter so (wire.md 12.2).
+    """Ask one broker of each topic, before the first pull, whether it can filter by these expressions (wire.md 12.2).
 
-    Tags every broker can. Raises ConsumerError with the broker's reason, and RemotingError.
+    Every broker can filter by tags.
+
+    Raises:
+        ConsumerError: the broker cannot; with its reason.
+        RemotingError: the broker did not answer.
     """
     for subscription in subscriptions:
         if is_tag_type(subscription.expression_type):

@@ -1,7 +1,7 @@
-"""Sets of settings by name: RocketMQ 4.9.8's own, and those of the five articles where they differ.
+"""Sets of settings by name: those of RocketMQ 4.9.8, and those of the five articles where they differ.
 
-The articles describe several versions. What only one of them says against the others is left out: a lock renewed each
-second (article 5; the others: 20 s), a busy queue's next run after 100 ms (article 4; the others: 10 ms).
+The articles describe several versions. A value that one article alone has is left out: a lock is renewed each second
+(article 5; the others: 20 s), a busy queue runs again after 100 ms (article 4; the others: 10 ms).
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ PROFILES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({
 
 
 class Changed(NamedTuple):
-    """A setting that a profile changes: its name, 4.9.8's value and the profile's."""
+    """A setting that a profile changes: its name, the value of 4.9.8 and that of the profile."""
 
     name: str
     rocketmq: int
@@ -32,10 +32,10 @@ class Changed(NamedTuple):
 
 
 def profiled(config: ConsumerConfig, name: str) -> tuple[ConsumerConfig, list[Changed]]:
-    """`config` with the settings of a profile, and what that changed.
+    """Return `config` with the settings of a profile, and the changes.
 
     Args:
-        config: what to begin with.
+        config: the settings before.
         name: one of PROFILES.
     Raises:
         KeyError: there is no such profile.

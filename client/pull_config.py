@@ -1,4 +1,4 @@
-"""Settings of the consumers that pull by themselves, with RocketMQ's defaults and names (wire.md 12.10)."""
+"""Settings of pull and lite pull consumers, with RocketMQ's defaults and names (wire.md 12.10)."""
 
 from dataclasses import dataclass, fields
 
@@ -26,8 +26,13 @@ _RANGES = (
 
 @dataclass(frozen=True, kw_only=True)
 class PullConsumerConfig(ClientConfig):
-    """Times in milliseconds. `pull_suspend_ms` is how long a broker may hold a pull that waits for a message,
-    `pull_timeout_ms` how long the answer to it may take, `consumer_pull_timeout_ms` that to any other pull."""
+    """The settings of a pull consumer. Times in milliseconds.
+
+    Args:
+        pull_suspend_ms: how long a broker may hold a pull that waits for a message.
+        pull_timeout_ms: how long the answer to such a pull may take.
+        consumer_pull_timeout_ms: how long the answer to any other pull may take.
+    """
 
     consumer_pull_timeout_ms: int = setting(10_000, name="consumerPullTimeoutMillis")
     pull_suspend_ms: int = setting(20_000, name="brokerSuspendMaxTimeMillis")
@@ -35,7 +40,7 @@ class PullConsumerConfig(ClientConfig):
     rebalance_interval_ms: int = setting(20_000, name="rocketmq.client.rebalance.waitInterval")
     persist_consumer_offset_interval_ms: int = setting(5_000, name="persistConsumerOffsetInterval")
     persist_consumer_offset_first_ms: int = 10_000
-    # Where a broadcasting consumer keeps its offsets, in a folder of its client id.
+    # The folder for the offsets of a broadcasting consumer; each client id has a folder in it.
     local_offset_folder: str = setting("~/.rocketmq_offsets", name="rocketmq.client.localOffsetStoreDir")
 
     def __post_init__(self) -> None:
@@ -49,7 +54,11 @@ class PullConsumerConfig(ClientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class LitePullConsumerConfig(PullConsumerConfig):
-    """`pull_threshold_for_all` counts waiting pulls times `pull_batch_size`, as RocketMQ does."""
+    """The settings of a lite pull consumer. Times in milliseconds.
+
+    Args:
+        pull_threshold_for_all: counts waiting pulls times `pull_batch_size`, as RocketMQ does.
+    """
 
     consume_from_where: ConsumeFromWhere = setting(LAST_OFFSET, name="consumeFromWhere")  # noqa: RUF009 - a field
     # For CONSUME_FROM_TIMESTAMP, in epoch ms; None: 30 minutes before the start.
@@ -72,9 +81,9 @@ class LitePullConsumerConfig(PullConsumerConfig):
 
 
 def member_config(config: PullConsumerConfig) -> ConsumerConfig:
-    """The settings of it that any member of a group has, for the parts that all consumers share.
+    """Return the settings that every member of a group has, for the parts that all consumers share.
 
-    The 120 s after which a push consumer gives up a queue without a pull do not hold here (wire.md 12.3).
+    A push consumer gives up a queue that was not pulled for 120 s; these consumers do not (wire.md 12.3).
     """
     names = {f.name for f in fields(ConsumerConfig)}
     own = {f.name: getattr(config, f.name) for f in fields(config) if f.name in names}

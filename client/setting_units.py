@@ -1,4 +1,4 @@
-"""The settings that RocketMQ writes in other units than Lockstep, which has milliseconds and bytes throughout."""
+"""The units of settings that RocketMQ writes differently: Lockstep has milliseconds and bytes everywhere."""
 
 import re
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ _TIMESTAMP_FORMAT: Final = "%Y%m%d%H%M%S"
 
 
 def _moment_ms(text: str) -> int:
-    """Raises ValueError. strptime alone would take fewer digits, and then guess which they are."""
+    """Raises ValueError. strptime alone accepts fewer digits and guesses their meaning."""
     if not re.fullmatch(r"\d{14}", text, re.ASCII):
         raise ValueError(text)
     return int(datetime.strptime(text, _TIMESTAMP_FORMAT).astimezone().timestamp() * 1000)

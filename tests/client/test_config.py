@@ -126,9 +126,9 @@ def test_producer_defaults_are_rocketmqs(name: str) -> None:
         ({"lock_first_delay_ms": 29_000}, r"lock_first_delay_ms \(29000\) \+ lock_timeout_ms \(1000\) must be below "),
     ],
 )
-def test_a_renewal_is_answered_before_its_holder_stops_believing(settings: dict[str, int], text: str) -> None:
+def test_a_renewal_is_answered_while_its_holder_trusts_the_lock(settings: dict[str, int], text: str) -> None:
     """Or every queue would pause each round: the time of the answer counts, and the text has all three numbers."""
-    with pytest.raises(SettingError, match=text + r"lock_max_live_time_ms \(30000\): a renewal is answered before"):
+    with pytest.raises(SettingError, match=text + r"lock_max_live_time_ms \(30000\): a renewal must be answered"):
         ConsumerConfig(**settings)  # type: ignore[arg-type]
     ((name, value),) = settings.items()
     with_properties(ConsumerConfig(), {name: str(value - 1)})
@@ -136,7 +136,7 @@ def test_a_renewal_is_answered_before_its_holder_stops_believing(settings: dict[
 
 def test_a_lock_request_has_time_for_its_answer() -> None:
     """With less than a round trip no lock is ever granted."""
-    with pytest.raises(SettingError, match=r"lock_timeout_ms \(99\) must be at least 100: a request .* must fit in"):
+    with pytest.raises(SettingError, match=r"lock_timeout_ms \(99\) must be at least 100: a request .* take longer"):
         ConsumerConfig(lock_timeout_ms=99)
     ConsumerConfig(lock_timeout_ms=100)
 
@@ -174,7 +174,7 @@ def test_a_queue_is_not_given_up_while_its_pull_waits() -> None:
 
 def test_a_holder_stops_believing_before_the_broker_gives_its_queue_away() -> None:
     """Where the broker's life of a lock is known, the client's must be shorter."""
-    with pytest.raises(SettingError, match="a holder stops before the broker gives its queue away"):
+    with pytest.raises(SettingError, match="a holder must stop before the broker gives its queue to another client"):
         ConsumerConfig(broker_lock_max_live_time_ms=30_000)
     ConsumerConfig(broker_lock_max_live_time_ms=30_001)
 
