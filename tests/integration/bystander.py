@@ -1,4 +1,4 @@
-"""A well-behaved client that was there before, and must be served whatever others do."""
+"""A well-behaved client that was connected before an attack and must still be served."""
 
 import asyncio
 import contextlib

@@ -1,8 +1,4 @@
-"""A broker process under load that is killed again and again, and what must be true each time and at the end.
-
-One consumer at a time: a broker that comes back has forgotten its locks, and what several consumers make of that is
-told by tests/scenarios/test_broker_restart.py.
-"""
+"""A broker process under load is killed again and again; checks after each kill and at the end."""
 
 import asyncio
 import json

@@ -1,8 +1,4 @@
-"""Real processes for the tests: each is started, watched and ended by its own handle, even when its test fails.
-
-What a process says goes into files of the test's folder. They are shown when the test fails: everything printed
-while the fixture tears down belongs to the test's report.
-"""
+"""Real processes for tests: each is started, watched and ended by its own handle, also when its test fails."""
 
 import asyncio
 import json

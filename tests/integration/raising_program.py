@@ -1,7 +1,4 @@
-"""A program without any logging set up, whose own code raises everywhere: `python raising_program.py NAME_SERVER`.
-
-It says `done` on stdout when every piece of its code has run. What is on stderr then is what Python prints by default.
-"""
+"""A program without logging set-up whose own code raises everywhere: `python raising_program.py NAME_SERVER`."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A peer that says exactly the bytes it is told, on sockets of its own, and reads frames back."""
+"""A peer that sends given bytes on its own sockets and reads frames back."""
 
 import asyncio
 import json

@@ -1,9 +1,5 @@
-"""Headers whose fields are missing or wrong: answered 1 with the field's name, or served; the connection goes on.
-
-As by RocketMQ, JSON and binary headers are asked only for what cannot be done without: other fields have stand-ins,
-and what cannot be read in them counts as missing. MSGPACK ones are strict. The rows come from the headers themselves,
-so that a new request is tested from its first day.
-"""
+"""Headers with missing or wrong fields: answered with code 1 and the field's name, or served; the connection stays
+open."""
 
 import asyncio
 from collections.abc import Iterator
@@ -93,7 +89,8 @@ def foreseen(reply: RemotingCommand) -> None:
 
 @each_request
 async def test_a_missing_field_is_named(broker: Broker, port: str, code: int) -> None:
-    """Each required field left out, one after the other, and all at once, in every encoding; or it is not missed."""
+    """Each required field is left out, one after the other and all at once, in every encoding. Fields that RocketMQ
+    does not require may be missing."""
     async with bystander(broker), peer_at(broker, port) as peer:
         for place, field in enumerate(fields_of(code)):
             if field.optional:
@@ -160,7 +157,7 @@ def wrong_in_msgpack(field: Field) -> list[tuple[Any, str]]:
 
 @each_request
 async def test_no_number_is_a_surprise(broker: Broker, port: str, code: int) -> None:
-    """The smallest and the largest number in each field get some foreseen answer, two-way and one-way."""
+    """The smallest and the largest number in each field get an expected answer, two-way and one-way."""
     async with bystander(broker), peer_at(broker, port) as peer:
         for field in fields_of(code):
             if field.kind is not int:

@@ -1,4 +1,4 @@
-"""Bytes that are no requests, on both ports of a broker: the connection ends, everybody else is served on."""
+"""Bytes that are no requests, on both ports of a broker: the connection is closed and other clients are served."""
 
 import asyncio
 import json
@@ -88,7 +88,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
 @both_ports
 @pytest.mark.parametrize("row", UNREADABLE)
 async def test_an_unreadable_stream_ends_its_connection(broker: Broker, port: str, row: str) -> None:
-    """No answer is possible, as nobody knows the opaque: the connection closes, with one line of log that says why."""
+    """No answer is possible without an opaque: the connection is closed, and one log event says why."""
     data, reason = UNREADABLE[row]
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
         before = len(broker.events("frame_unreadable"))
@@ -101,7 +101,7 @@ async def test_an_unreadable_stream_ends_its_connection(broker: Broker, port: st
 
 @both_ports
 async def test_what_came_before_is_answered(broker: Broker, port: str) -> None:
-    """A good request and garbage in one write: the request is answered, then the connection ends."""
+    """A good request and garbage in one write: the request is answered, then the connection is closed."""
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
         reply = await peer.ask(json_request(NO_SUCH_CODE, opaque=11) + b"\xff" * 64)
         assert (reply.code, reply.opaque) == (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 11)
@@ -111,7 +111,7 @@ async def test_what_came_before_is_answered(broker: Broker, port: str) -> None:
 @both_ports
 @pytest.mark.parametrize("cut", [1, 3, 4, 7, 8, 9, 40, -1])
 async def test_a_frame_cut_short_costs_nobody_anything(broker: Broker, port: str, cut: int) -> None:
-    """A frame that begins and never ends, then a close: nothing is answered, logged or kept."""
+    """A frame begins, and the peer closes: nothing is answered, logged or kept."""
     async with bystander(broker):
         logged = broker.stderr()
         async with RawPeer(port_of(broker, port)) as peer:
@@ -123,7 +123,7 @@ async def test_a_frame_cut_short_costs_nobody_anything(broker: Broker, port: str
 
 @both_ports
 async def test_a_peer_that_says_goodbye_early_gets_its_answer(broker: Broker, port: str) -> None:
-    """A request, then the peer's end of stream: the answer still comes."""
+    """The peer sends a request and ends its stream: it still gets the answer."""
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
         peer.write(json_request(NO_SUCH_CODE))
         peer.write_eof()
@@ -136,7 +136,7 @@ async def test_a_peer_that_says_goodbye_early_gets_its_answer(broker: Broker, po
     "request_bytes", [json_request(NO_SUCH_CODE), msgpack_request(NO_SUCH_CODE)], ids=["JSON", "MSGPACK"]
 )
 async def test_a_frame_may_come_byte_by_byte(broker: Broker, port: str, request_bytes: bytes) -> None:
-    """Each byte in a segment of its own: one answer, after the last."""
+    """Each byte is a segment; there is one answer, after the last byte."""
     async with bystander(broker) as other, RawPeer(port_of(broker, port)) as peer:
         for place in range(len(request_bytes)):
             peer.write(request_bytes[place : place + 1])
@@ -149,7 +149,7 @@ async def test_a_frame_may_come_byte_by_byte(broker: Broker, port: str, request_
 
 @both_ports
 async def test_replies_that_nobody_asked_for_are_ignored(broker: Broker, port: str) -> None:
-    """They are no requests: not answered, and the connection stays."""
+    """A reply without a request is not answered, and the connection stays open."""
     async with bystander(broker), RawPeer(port_of(broker, port)) as peer:
         for code in (0, 1, 11, NO_SUCH_CODE):
             peer.write(json_request(code, {"topic": BYSTANDER_TOPIC}, flag=int(RemotingFlag.REPLY), opaque=code))

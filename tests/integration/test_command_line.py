@@ -1,4 +1,4 @@
-"""`lockstep-broker` with options that make no sense, or ports that are taken: one line on stderr, the right status."""
+"""`lockstep-broker` with wrong options or ports in use: one line on stderr, and the right exit status."""
 
 import socket
 import subprocess
@@ -75,13 +75,13 @@ def check_one_line(ended: "subprocess.CompletedProcess[str]", status: int, words
 
 @pytest.mark.parametrize("options", NONSENSE)
 def test_nonsense_ends_with_status_2(options: str) -> None:
-    """One line that names the option and says what is allowed; nothing was opened, no traceback."""
+    """One line names the option and says which values are allowed. No port was opened, and there is no traceback."""
     check_one_line(run(*MODULE, *FREE_PORTS, *options.split()), 2, NONSENSE[options])
 
 
 @pytest.mark.parametrize("topic", ["SELF_TEST_TOPIC:4", "TBW102:8", f"orders:{QUEUE_NUMS_MAX + 1}"])
 def test_a_topic_that_may_not_be_ends_with_status_1(topic: str) -> None:
-    """Well written, but reserved, or with more queues than a route should list."""
+    """The name is well formed but reserved, or the topic has more queues than a route should list."""
     check_one_line(run(*MODULE, *FREE_PORTS, "--topic", topic), 1, ())
 
 
@@ -104,13 +104,13 @@ def test_the_same_port_twice_ends_with_status_1() -> None:
 
 
 def test_an_address_that_is_not_ours_ends_with_status_1() -> None:
-    """192.0.2.0/24 belongs to documents; no machine listens there."""
+    """No machine has an address of 192.0.2.0/24, which is reserved for documents."""
     words = ("the broker cannot listen on 192.0.2.1:0",)
     check_one_line(run(*MODULE, *FREE_PORTS, "--host", "192.0.2.1"), 1, words)
 
 
 def test_the_installed_command_is_the_module() -> None:
-    """`lockstep-broker` stands beside the interpreter and says the same."""
+    """The command `lockstep-broker` prints the same as the module."""
     command = str(Path(sys.executable).with_name("lockstep-broker"))
     check_one_line(run(command, "--nonsense"), 2, NONSENSE["--nonsense"])
     assert run(command, "--help").stdout == run(*MODULE, "--help").stdout != ""

@@ -1,7 +1,4 @@
-"""A broker with its store in files, killed under load: nothing acknowledged is missing, order holds.
-
-CRASHES=200 in the environment makes it so many kills, on RocketMQ's 5 s between two writes of offsets.
-"""
+"""A broker with a store in files is killed under load: no acknowledged message is missing, and order holds."""
 
 import os
 import random
@@ -19,8 +16,9 @@ SEED = int(os.environ.get("CRASH_SEED", "1"))
 
 @pytest.mark.timeout(600 + 10 * KILLS)
 async def test_kills_lose_nothing_acknowledged(processes: Processes) -> None:
-    """With a flush before each reply, SIGKILL at random moments: each acknowledged message is there under its offset,
-    delayed ones come, no offset goes back beyond its flush interval, every key is handled in order."""
+    """With a flush before each reply and SIGKILL at random moments each acknowledged message is there under its
+    offset, delayed ones are delivered, no offset goes back further than its flush interval, and every key is handled
+    in order."""
     crashes = Crashes(processes, random.Random(SEED), 5000 if KILLS else 1000)
     report = await crashes.run(KILLS or 10)
     text = "\n".join(report.lines())

@@ -34,7 +34,7 @@ main()
     ],
 )
 def test_an_interrupt_among_the_imports_ends_at_once(module: str, wanted: str, arguments: str) -> None:
-    """Nothing was begun, so nothing is said."""
+    """The command had not begun, so it prints nothing."""
     command = [sys.executable, "-c", PROGRAM, module, wanted, *arguments.split()]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

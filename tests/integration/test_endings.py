@@ -1,4 +1,4 @@
-"""Clean ends: signals to consumers and brokers, exit statuses, and what is handed back."""
+"""Clean ends: signals to consumers and brokers, exit statuses, and released queues."""
 
 import signal
 
@@ -19,7 +19,8 @@ by_signal = pytest.mark.parametrize("number", list(STATUS), ids=lambda number: n
 async def test_a_consumer_that_is_told_to_end_hands_everything_back(
     processes: Processes, number: signal.Signals
 ) -> None:
-    """It commits what it handled, unlocks and unregisters; the other goes on where it ended, without a repeat."""
+    """It commits its handled messages, unlocks and unregisters; the other member begins at that commit, without a
+    repeat."""
     broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}")
     leaving = await processes.consumer(broker, TOPIC, group=GROUP, config=CONFIG, work_ms=2)
     staying = await processes.consumer(broker, TOPIC, group=GROUP, config=CONFIG, work_ms=2)
@@ -43,7 +44,8 @@ async def test_a_consumer_that_is_told_to_end_hands_everything_back(
 async def test_a_broker_that_is_told_to_end_ends_under_its_clients(
     processes: Processes, number: signal.Signals
 ) -> None:
-    """With pulls parked and connections open: the right status, nothing but log lines on stderr, the port is free."""
+    """With waiting pulls and open connections: the exit status is right, stderr has only log lines, and the port is
+    free."""
     broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}")
     consumer = await processes.consumer(broker, TOPIC, group=GROUP, config=CONFIG)
     async with broker.admin() as admin:
@@ -57,7 +59,7 @@ async def test_a_broker_that_is_told_to_end_ends_under_its_clients(
 
 @by_signal
 async def test_a_consumer_ends_though_its_broker_is_gone(processes: Processes, number: signal.Signals) -> None:
-    """It cannot unlock or commit any more; it says so, and ends with the right status all the same."""
+    """It can no longer unlock or commit. It logs that, and ends with the right status."""
     broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}")
     consumer = await processes.consumer(broker, TOPIC, group=GROUP, config=CONFIG)
     async with broker.admin() as admin:
@@ -69,6 +71,6 @@ async def test_a_consumer_ends_though_its_broker_is_gone(processes: Processes, n
 
 
 async def test_a_broker_that_was_just_started_ends_at_once(processes: Processes) -> None:
-    """A signal right after the line that says it listens is not lost."""
+    """A signal right after the line `listening` is not lost."""
     broker = await processes.broker()
     assert await broker.stop(signal.SIGINT, timeout_s=3) == STATUS[signal.SIGINT]

@@ -1,4 +1,4 @@
-"""Peers that are slow, greedy or many: the broker's memory stays bounded and everybody else is served on."""
+"""Peers that are slow, greedy or many: the broker's memory stays bounded and other clients are served."""
 
 import asyncio
 import contextlib
@@ -88,7 +88,8 @@ async def read_replies(peer: socket.socket, count: int) -> list[int]:
 
 
 async def test_pulls_that_nobody_reads_cost_bounded_memory(processes: Processes) -> None:
-    """400 MiB are asked for and not read: a small part is in memory, others are served; read late, all of it comes."""
+    """A peer asks for 400 MiB and does not read: only a small part is in memory, and others are served. When it reads
+    at last it gets all of it."""
     broker = await processes.broker(*OPTIONS)
     await store_large_messages(broker, 1)
     async with bystander(broker) as other:
@@ -100,7 +101,7 @@ async def test_pulls_that_nobody_reads_cost_bounded_memory(processes: Processes)
 
 
 async def test_pulls_that_wait_and_are_never_read_cost_bounded_memory(processes: Processes) -> None:
-    """The same for pulls that were parked when the message came: only as many are answered as the peer takes."""
+    """The same for pulls that waited when the message arrived: the broker answers only as many as the peer reads."""
     broker = await processes.broker(*OPTIONS)
     async with bystander(broker) as other, greedy_peer(broker, pulls_of_large_messages(PULLS, 0, hold=True)):
         await other.is_served()
@@ -110,7 +111,7 @@ async def test_pulls_that_wait_and_are_never_read_cost_bounded_memory(processes:
 
 
 async def test_many_greedy_peers_and_their_sudden_end(processes: Processes) -> None:
-    """Twenty of them ask, do not read, and are gone: what was kept for them is given back, nothing went wrong."""
+    """Twenty peers ask, do not read and disconnect: the broker frees their memory and logs no error."""
     broker = await processes.broker(*OPTIONS)
     await store_large_messages(broker, 1)
     async with bystander(broker) as other:
@@ -123,7 +124,8 @@ async def test_many_greedy_peers_and_their_sudden_end(processes: Processes) -> N
 
 
 async def test_one_way_requests_are_never_answered(processes: Processes) -> None:
-    """Good or bad, stored, refused or a pull that would wait: the next answer is to the next two-way request."""
+    """This holds for good and bad ones, for sends that are stored or refused, and for a pull that would wait: the next
+    answer belongs to the next two-way request."""
     broker = await processes.broker(*OPTIONS)
     one_way = int(RemotingFlag.ONE_WAY)
     requests: list[tuple[int, dict[str, object], bytes]] = [
@@ -150,7 +152,7 @@ async def test_one_way_requests_are_never_answered(processes: Processes) -> None
 
 
 async def test_an_encoding_that_was_not_agreed_is_answered_in_kind(processes: Processes) -> None:
-    """A MSGPACK request is answered in MSGPACK; what the broker itself asks of that peer stays JSON until it agrees."""
+    """A MSGPACK request is answered in MSGPACK; the broker's own requests to that peer stay JSON until it agrees."""
     broker = await processes.broker(*OPTIONS)
     async with bystander(broker), RawPeer(broker.port) as peer, RawPeer(broker.port) as joining:
         answer = await peer.ask(msgpack_request(9999, opaque=5))
@@ -176,7 +178,8 @@ def open_files(broker: Broker) -> int:
 
 @pytest.mark.parametrize("port", ["broker", "name server"])
 async def test_thousands_of_connections_come_and_go(processes: Processes, port: str) -> None:
-    """3,000, of which some ask, some stop in the middle of a frame, some are reset: nothing of them is left."""
+    """Of 3,000 connections some ask, some stop in the middle of a frame, and some are reset: nothing of them
+    remains."""
     broker = await processes.broker(*OPTIONS)
     address = ("127.0.0.1", broker.port if port == "broker" else broker.name_server_port)
     whole = json_request(9999)
@@ -196,7 +199,7 @@ async def test_thousands_of_connections_come_and_go(processes: Processes, port: 
 
 
 async def test_slow_talkers_hold_nobody_up(processes: Processes) -> None:
-    """200 peers say a byte of a frame of 16 MiB now and then: no memory is set aside for what they only announce."""
+    """200 peers announce a frame of 16 MiB and send a byte of it now and then: the broker reserves no memory for it."""
     broker = await processes.broker(*OPTIONS)
     announced = struct.pack(">I", FRAME_BYTES_MAX) + frame(0, bytes(100))[4:]
     async with bystander(broker) as other, contextlib.AsyncExitStack() as peers:
@@ -210,7 +213,8 @@ async def test_slow_talkers_hold_nobody_up(processes: Processes) -> None:
 
 
 async def test_a_silent_connection_is_closed(processes: Processes) -> None:
-    """Without traffic for the idle time, 120 s by default and 1 s here, the broker closes; who talks is kept."""
+    """The broker closes a connection without traffic after the idle time, 120 s by default and 1 s here; a connection
+    with traffic stays open."""
     broker = await processes.broker(*OPTIONS, "-D", "idle_close_ms=1000")
     async with RawPeer(broker.port) as silent, RawPeer(broker.port) as talking:
         closed = asyncio.create_task(silent.is_closed())
@@ -228,10 +232,8 @@ def unfinished(total: int, sent: int) -> bytes:
 
 
 async def test_unfinished_frames_have_a_common_limit(processes: Processes) -> None:
-    """Twelve peers begin frames of 8 MiB and end none: memory stays within the bound, a line names who was closed.
-
-    The others are served, a message of 1 MiB among it.
-    """
+    """Twelve peers begin frames of 8 MiB and finish none: memory stays within the limit, and a log event names the
+    closed ones. Others are served, also with a message of 1 MiB."""
     broker = await processes.broker(*OPTIONS, "-D", f"inbound_bytes_max={12 * MIB}")
     async with bystander(broker) as other:
         before = rss_bytes(broker.pid)
@@ -248,7 +250,8 @@ async def test_unfinished_frames_have_a_common_limit(processes: Processes) -> No
 
 @pytest.mark.parametrize("port", ["broker", "name-server"])
 async def test_a_frame_that_is_never_finished_ends_its_connection(processes: Processes, port: str) -> None:
-    """The peer sends a byte now and then, so it is never idle; after the frame's time it is closed, with a line."""
+    """The peer sends a byte now and then, so it is never idle. It is closed after the time limit of a frame, with a log
+    event."""
     broker = await processes.broker(*OPTIONS, "-D", "frame_timeout_ms=200")
     async with bystander(broker), RawPeer(broker.port if port == "broker" else broker.name_server_port) as peer:
         peer.write(unfinished(1000, 1))
@@ -262,7 +265,7 @@ async def test_a_frame_that_is_never_finished_ends_its_connection(processes: Pro
 
 
 async def test_connections_have_a_limit(processes: Processes) -> None:
-    """One too many is closed at once and said; who was there is served."""
+    """A connection beyond the limit is closed at once and logged; the others are served."""
     broker = await processes.broker(*OPTIONS, "-D", "connections_max=12")
     async with bystander(broker), contextlib.AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(RawPeer(broker.port)) for _ in range(20)]
@@ -272,7 +275,8 @@ async def test_connections_have_a_limit(processes: Processes) -> None:
 
 
 async def test_a_structured_body_has_a_limit(processes: Processes) -> None:
-    """Its sender is told which, and is served on; so is one whose body is no strict JSON and long."""
+    """The sender of a too large body gets the limit in the error and is served further; so is the sender of a long body
+    that is no strict JSON."""
     broker = await processes.broker(*OPTIONS)
     async with bystander(broker), RawPeer(broker.port) as peer:
         reply = await peer.ask(json_request(RequestCode.HEART_BEAT, {}, b"[" + b"0," * MIB + b"0]"))

@@ -1,4 +1,4 @@
-"""Listeners that misbehave, in a process of their own: the queue waits and tries again, the order holds."""
+"""Misbehaving listeners in a process: the queue waits and tries again, and order holds."""
 
 import pytest
 
@@ -19,7 +19,8 @@ NAMED = {"nonsense": "returned=str 'done'", "raising": "error=RuntimeError: the 
 
 @pytest.mark.parametrize("listener", sorted(SAID))
 async def test_a_listener_that_fails_suspends_its_queue(processes: Processes, listener: str) -> None:
-    """What it returned or raised is named once for each failure; the message comes again, the later ones after it."""
+    """The log names its result or exception once for each failure. The message comes again, and the later ones after
+    it."""
     broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}")
     sent_trace = processes.folder / "producer.trace"
     async with broker.admin() as admin, producing(broker, sent_trace) as producer:
@@ -41,7 +42,7 @@ async def test_a_listener_that_fails_suspends_its_queue(processes: Processes, li
 
 
 async def test_a_plain_listener_does_not_stop_its_process(processes: Processes) -> None:
-    """Plain functions run on threads: heartbeats and renewals go on while they compute, and the order holds."""
+    """Plain functions run on threads: heartbeats and renewals go on while they compute, and order holds."""
     broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}")
     sent_trace = processes.folder / "producer.trace"
     async with broker.admin() as admin, producing(broker, sent_trace) as producer:

@@ -1,4 +1,5 @@
-"""A broker whose memory limit is reached: the oldest messages go, and a group that had not read them is told."""
+"""A broker reaches its memory limit: the oldest messages are dropped, and a group that had not read them learns of
+it."""
 
 import re
 import signal
@@ -24,10 +25,8 @@ CONFIG = {
 
 
 async def test_a_slow_consumer_is_set_to_what_is_left(processes: Processes) -> None:
-    """25 MiB through 8 MiB: the minimum moves, the drop ahead of the commit is logged and counted, the group goes on.
-
-    What it missed is counted as skipped by a reset, not as handled and not as lost in silence; the rest is in order.
-    """
+    """25 MiB go through a limit of 8 MiB: the minimum offset moves, dropped messages beyond the commit are logged and
+    counted, and the group goes on. The report counts them as skipped by a reset; the rest is in order."""
     broker = await processes.broker("--topic", f"{TOPIC}:1", "--memory-limit", "8MiB")
     consumer = await processes.consumer(
         broker, TOPIC, group=GROUP, config=CONFIG, listener="held", hold_after=HELD_AFTER

@@ -1,4 +1,4 @@
-"""Name servers and brokers as processes of their own, some of them killed."""
+"""Name servers and brokers in separate processes, some of them killed."""
 
 import signal
 from functools import partial
@@ -22,7 +22,7 @@ async def broker_names(name_server: str) -> list[str]:
 
 
 async def test_name_servers_and_brokers_of_their_own(processes: Processes) -> None:
-    """Two of each: both name servers know both brokers; a client outlives one of each, killed without a word."""
+    """Two of each: both name servers know both brokers, and a client goes on after one of each was killed."""
     names = [await started(processes, "--role", "name-server") for _ in range(2)]
     both = ";".join(address for _, address in names)
     brokers = [
@@ -54,7 +54,7 @@ async def _knows(name_server: str, expected: list[str]) -> bool:
 
 
 async def test_a_broker_that_is_told_to_filters_by_properties(processes: Processes) -> None:
-    """-D enablePropertyFilter=true, and a consumer's SQL92 over real sockets."""
+    """With -D enablePropertyFilter=true a consumer filters by SQL92 over real sockets."""
     broker = await processes.broker("--topic", f"{TOPIC}:1", "-D", "enablePropertyFilter=true")
     seen: list[bytes] = []
     consumer = PushConsumer(

@@ -1,4 +1,4 @@
-"""What the user's own code raises, in a process that set up no logging."""
+"""Exceptions of user code in a process without logging set-up."""
 
 import re
 
@@ -19,8 +19,8 @@ RAISING = (
 
 
 async def test_what_user_code_raises_is_printed_with_its_traceback(processes: Processes) -> None:
-    """Listeners of all orderings, hooks, callbacks and strategies: their file, line and text are on stderr, though
-    nobody configured a logger; nothing else of the client's log is."""
+    """Listeners of all orderings, hooks, callbacks and strategies: stderr has file, line and text although no logger is
+    configured, and no other event of the client."""
     broker = await processes.broker("--topic", "orders:1")
     program = processes.program("raising", "tests/integration/raising_program.py", broker.name_server)
     ran = await program.said(re.compile(r"done (.*)\n"), 30)

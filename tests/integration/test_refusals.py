@@ -1,4 +1,4 @@
-"""Requests that can be read and must be refused: with RocketMQ's code, a remark that says why, on both ports."""
+"""Requests that are readable and must be refused: RocketMQ's code and a remark with the reason, on both ports."""
 
 import asyncio
 import json
@@ -201,13 +201,14 @@ async def test_a_broker_refuses(broker: Broker, name: str) -> None:
 
 @pytest.mark.parametrize("name", AT_NAME_SERVER)
 async def test_a_name_server_refuses(broker: Broker, name: str) -> None:
-    """Unknown codes too, which Apache's never answers."""
+    """It also answers unknown codes, which Apache's never answers."""
     await check(broker, broker.name_server_port, AT_NAME_SERVER[name])
 
 
 @pytest.mark.parametrize("code", SERVED_BODIES, ids=lambda code: RequestCode(code).name)
 async def test_bad_bodies_are_refused(broker: Broker, code: int) -> None:
-    """Locks, heartbeats and the like that cannot be read: 1 and why, in JSON and in MSGPACK, and nothing was done."""
+    """Unreadable lock requests, heartbeats and the like are answered 1 with the reason, in JSON and in MSGPACK, and
+    nothing is changed."""
     async with bystander(broker), RawPeer(broker.port) as peer:
         for name, body in BAD_BODIES.items():
             for request in (json_request(code, body=body), msgpack_request(code, body=pack(body))):
@@ -231,7 +232,7 @@ def pack(body: bytes) -> bytes:
 
 
 async def test_what_is_just_allowed_is_stored(broker: Broker) -> None:
-    """A body of exactly 4 MiB, an empty one, and properties that just fit (wire.md 4.7)."""
+    """A body of exactly 4 MiB, an empty one, and properties of the largest size (wire.md 4.7)."""
     overhead = len("k\1") + len("\2CLUSTER\1DefaultCluster")
     properties = "k\1" + "v" * (PROPERTIES_BYTES_MAX - overhead - 1)
     async with bystander(broker), RawPeer(broker.port) as peer:
@@ -245,7 +246,7 @@ async def test_what_is_just_allowed_is_stored(broker: Broker) -> None:
 
 
 async def test_a_broker_that_makes_no_topics_refuses_unknown_ones(processes: Processes) -> None:
-    """With auto-creation off a send to an unknown topic is answered 17, and the topic is not there afterwards."""
+    """Without auto-creation a send to an unknown topic is answered 17, and the topic does not exist afterwards."""
     broker = await processes.broker("--no-auto-create-topics", "--topic", f"{BYSTANDER_TOPIC}:1")
     async with bystander(broker), RawPeer(broker.port) as peer, RawPeer(broker.name_server_port) as name_server:
         reply = await peer.ask(json_request(R.SEND_MESSAGE, SEND, b"body"))

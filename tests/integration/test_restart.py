@@ -1,4 +1,4 @@
-"""A broker with a memory store restarts: what it held is gone, its clients find their way back by themselves."""
+"""A broker with a memory store restarts empty, and its clients recover by themselves."""
 
 import asyncio
 import json
@@ -125,10 +125,8 @@ async def settled(admin: AdminClient, consumers: Sequence[ConsumerProcess], sinc
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 async def test_a_consumer_alone_finds_its_way_back(processes: Processes, number: signal.Signals) -> None:
-    """It re-locks, each queue's offset is beyond the emptied store and is reset to 0, new messages are in order.
-
-    The report counts what the memory store lost by design, and nothing of the new is missing.
-    """
+    """It locks its queues again. Each offset is beyond the end of the empty store and is reset to 0; new messages are
+    in order. The report counts the messages that the memory store lost, and no new message is missing."""
     report, (consumer,) = await restart(processes, number, consumers=1, lasting_locks=True)
     resets = [(record["queue_id"], record["offset"]) for record in records(consumer.trace, "reset")]
     assert sorted(resets) == [(queue_id, 0) for queue_id in range(QUEUES)]
@@ -141,11 +139,9 @@ async def test_a_consumer_alone_finds_its_way_back(processes: Processes, number:
 @pytest.mark.parametrize("at_once", [False, True], ids=["silence first", "messages at once"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 async def test_consumers_find_their_way_back(processes: Processes, number: signal.Signals, at_once: bool) -> None:
-    """Whoever of three comes back first: no order is broken, and each message is handled or counted.
-
-    With messages at once, RocketMQ's rule may set a queue to the end of what has arrived meanwhile (wire.md 6.3):
-    those are passed over by design, and the report says how many.
-    """
+    """Whichever of three comes back first, order holds, and each message is handled or counted. With messages at once
+    RocketMQ's rule may set a queue to its end (wire.md 6.3): messages that arrived before that are skipped, and the
+    report counts them."""
     report, _ = await restart(processes, number, consumers=3, at_once=at_once)
     assert report.emptied > 0
     passed_over = report.skipped + report.before_start
@@ -159,7 +155,8 @@ def past(timestamp: str, seconds: float) -> str:
 
 
 async def test_who_lost_its_lock_in_a_restart_commits_nothing(processes: Processes) -> None:
-    """A rival was first at the new broker: the old owner is refused, and neither pulls nor commits nor resets there."""
+    """Another client is first at the new broker: the old owner is refused, and neither pulls nor commits nor resets
+    there."""
     broker = await processes.broker("--topic", f"{TOPIC}:1", *SHORT_BROKER_LOCKS)
     config = CONFIG | {"pull_delay_when_exception_ms": 20}  # so that a pull is the first to connect
     consumer = await processes.consumer(broker, TOPIC, group=GROUP, config=config)

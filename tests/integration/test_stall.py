@@ -1,4 +1,4 @@
-"""A consumer that stands still past its lease: others take its queues over, and it must not go on where it was."""
+"""A consumer stands still until its locks expire: others take its queues, and it must not go on where it was."""
 
 import asyncio
 import signal
@@ -42,11 +42,9 @@ def cut_calls(consumer: ConsumerProcess, continued_ns: int) -> list[Record]:
 
 
 async def test_a_consumer_that_stood_still_begins_anew(processes: Processes) -> None:
-    """Stopped until others own its queues, then continued: it asks for its queues again and begins at the commit.
-
-    What it had fetched before is worth nothing: others have handled it meanwhile. The one thing that no lock can
-    prevent is that the calls in which it was stopped, at most one a queue, end beside the new owner's.
-    """
+    """It is stopped until others own its queues, and then continued: it asks for its queues again and begins at the
+    commit. It does not handle messages that it had cached, because others have handled them. No lock can prevent that
+    the calls in which it was stopped, at most one a queue, end beside the new owner's calls."""
     broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}", *OPTIONS)
     consumers = await asyncio.gather(
         *[processes.consumer(broker, TOPIC, group=GROUP, config=CONFIG, work_ms=2) for _ in range(3)]

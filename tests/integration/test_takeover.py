@@ -1,4 +1,4 @@
-"""A broker, three consumers, one of them killed without warning: its queues change hands after expiry, all in order."""
+"""One of three consumers is killed: the others get its queues when its locks have expired, and all is in order."""
 
 import asyncio
 from typing import Any
@@ -76,7 +76,7 @@ def check_expiry(broker: Broker, victim: ConsumerProcess, queues: set[MessageQue
 async def test_a_killed_consumer_loses_its_queues_to_the_others(
     processes: Processes, serialize_type: SerializeType
 ) -> None:
-    """With a lock life of 4 s: nothing lost, order holds, no queue changes hands before the lock ran out."""
+    """With a lock life of 4 s nothing is lost, order holds, and no queue moves before its lock expired."""
     await story(
         processes,
         serialize_type,
@@ -91,7 +91,7 @@ async def test_a_killed_consumer_loses_its_queues_to_the_others(
 @pytest.mark.realtime
 @pytest.mark.timeout(240)
 async def test_a_killed_consumer_loses_its_queues_on_the_default_timings(processes: Processes) -> None:
-    """The same with RocketMQ's own numbers: 60 s of life, renewed every 20 s, asked for again every 20 s."""
+    """The same with RocketMQ's defaults: locks live for 60 s, and are renewed and requested every 20 s."""
     await story(
         processes,
         SerializeType.MSGPACK,

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 
 def test_a_wheel_works_in_an_unrelated_folder(tmp_path: Path) -> None:
-    """Every package and command is in it; of ours, its programs see nothing else."""
+    """It has every package and command, and its programs import nothing of ours from elsewhere."""
     site, folder = installed(tmp_path), tmp_path / "elsewhere"
     folder.mkdir()
     for package in pyproject()["tool"]["setuptools"]["packages"]:

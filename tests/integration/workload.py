@@ -1,4 +1,4 @@
-"""What the stories of this folder share: keyed messages, waiting until they are handled, the verdict of the checker."""
+"""Keyed messages, waiting until they are handled, and the report of the checker, for the tests of this folder."""
 
 import asyncio
 import contextlib

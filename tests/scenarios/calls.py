@@ -1,4 +1,5 @@
-"""What listeners did, as an independent witness of it: every call with its times, and any two that ran at once."""
+"""Records of listener calls, independent of the trace: each call with its times, and calls that ran at the same
+time."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,8 +1,4 @@
-"""A cluster on simulated hosts: unchanged brokers, producers and consumers, and the judge of what they did.
-
-Every consumer and producer writes its trace to its host's disk; `end` shuts all down and has the order checker judge
-all traces as one history.
-"""
+"""A cluster on simulated hosts: real brokers, producers and consumers, and the order checker at the end."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What brokers and name servers heard, request by request: the tap of tests that are about sequences and periods."""
+"""The requests that brokers and name servers received, in order, for tests of sequences and periods."""
 
 from collections.abc import Callable
 from typing import NamedTuple

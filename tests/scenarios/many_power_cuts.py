@@ -1,10 +1,4 @@
-"""Power cuts by the thousand, in simulations of 50 cuts, each on a seed of its own; the nightly mode.
-
-    python -m tests.scenarios.many_power_cuts [CUTS] [FIRST_SEED]
-
-On even seeds the disk also fails and fills up.
-Prints a line for each seed that fails, with what to run to see it again; exit status 1 then.
-"""
+"""Thousands of power cuts, 50 in each simulation, each simulation with its own seed; `make nightly` runs it."""
 
 import sys
 import time

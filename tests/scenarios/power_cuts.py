@@ -1,8 +1,4 @@
-"""A broker on a disk that forgets, under load, whose power goes again and again; and what must be true each time.
-
-After each cut: every acknowledged message stands in the store under its offset, and no committed offset is below what
-it was a flush interval before. At the end the order checker judges the history of all lives as one.
-"""
+"""A broker under load loses its power again and again, on a disk that loses unsynced data; checks after each cut."""
 
 import asyncio
 import errno

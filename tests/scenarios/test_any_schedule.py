@@ -1,4 +1,4 @@
-"""Whatever the members of a group do and suffer: one listener a queue, each key in order, nothing lost."""
+"""Random schedules of joins, stalls, kills and cuts: one listener a queue, each key in order, nothing lost."""
 
 import random
 from typing import NamedTuple
@@ -128,7 +128,8 @@ def _draw(rng: random.Random) -> list[Step]:
 
 @scenario()
 async def test_one_listener_a_queue_in_a_drawn_schedule(cluster: Cluster) -> None:
-    """A schedule drawn by the seed: never two listeners on one queue, but where a stall inside one allows it."""
+    """A seed draws the schedule. Two listeners never run on one queue, except when a stall inside a listener allows
+    it."""
     await _hold(cluster, _draw(cluster.world.rng))
 
 
@@ -145,8 +146,8 @@ STEPS = st.builds(
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(schedule=st.lists(STEPS, max_size=12), seed=st.integers(0, 2**32), encoding=st.sampled_from(ENCODINGS))
 def test_one_listener_a_queue_in_any_schedule(schedule: list[Step], seed: int, encoding: SerializeType) -> None:
-    """For any schedule: never two listeners on one queue at once in one process, across processes only where a stall
-    inside a listener allows it, otherwise in order, and nothing lost."""
+    """In any schedule: one process never runs two listeners on one queue; two processes do only when a stall inside a
+    listener allows it; otherwise messages are handled in order and none is lost."""
 
     async def story(cluster: Cluster) -> None:
         await _hold(cluster, schedule)

@@ -1,4 +1,4 @@
-"""The examples of the articles as programs on virtual time: what they print there is what must come here."""
+"""The examples of the articles on virtual time: the programs print what the articles show."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -93,8 +93,8 @@ async def test_the_producer_and_the_consumer_of_the_second_article(cluster: Clus
 @pytest.mark.rule("article-1/2/same-queue-keeps-order")
 @scenario()
 async def test_an_orders_way_from_created_to_received(cluster: Cluster) -> None:
-    """The first article's story: created, paid, shipped, received, with one order id. The payment fails twice, and
-    nothing that follows overtakes it; orders of other queues go on meanwhile."""
+    """The first article's example: created, paid, shipped, received, with one order id. The payment fails twice and no
+    later message overtakes it; orders of other queues go on."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     failed: list[str] = []
 
@@ -125,8 +125,8 @@ async def test_an_orders_way_from_created_to_received(cluster: Cluster) -> None:
 @pytest.mark.rule("article-3/ordered/no-second-task")
 @scenario()
 async def test_a_second_pull_does_not_begin_in_front_of_the_first(cluster: Cluster) -> None:
-    """The third article's example: while the messages of one pull are consumed, at 31 of 20 to 40, the next pull
-    brings 41 to 50; they wait their turn, because calls take from the queue's messages and not from a pull's."""
+    """The third article's example: while message 31 of a pull of 20 to 40 is handled, the next pull brings 41 to 50.
+    They are handled later, because calls take messages from the queue and not from a pull."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(20)

@@ -1,4 +1,4 @@
-"""Stories under RocketMQ's binary header too, by which a client of ours speaks to any RocketMQ (wire.md 1.3)."""
+"""Scenarios under RocketMQ's binary header too, which our client can use with any RocketMQ broker (wire.md 1.3)."""
 
 import pytest
 
@@ -12,10 +12,10 @@ _CHOSEN = [name for name in STORIES if f"test_{name.partition('.')[0]}" in _MODU
 
 @pytest.mark.parametrize("name", _CHOSEN)
 def test_a_story_in_binary(name: str) -> None:
-    """Sends, locks, pulls, commits and dead letters mean in one encoding what they mean in the others."""
+    """Sends, locks, pulls, commits and dead letters work in the binary encoding as in the others."""
     STORIES[name].run(SerializeType.ROCKETMQ)
 
 
 def test_there_are_stories() -> None:
-    """What is chosen exists."""
+    """The chosen scenarios exist."""
     assert len(_CHOSEN) >= 5

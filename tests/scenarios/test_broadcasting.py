@@ -83,7 +83,7 @@ async def _members(cluster: Cluster, *hosts: str, queues: int = 4) -> Members:
 )
 @scenario()
 async def test_every_member_handles_every_message(cluster: Cluster) -> None:
-    """Each owns all queues at once, handles them in order, and asks the broker for no lock and for no offset."""
+    """Each member owns all queues at once, handles them in order, and asks the broker for no lock and for no offset."""
     members = await _members(cluster, "c1", "c2", "c3")
     await cluster.send(40)
     await members.have(cluster.sent, "c1", "c2", "c3")
@@ -104,7 +104,8 @@ async def test_every_member_handles_every_message(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_member_begins_at_the_end(cluster: Cluster) -> None:
-    """Of a young topic too: the rule that the broker answers 0 is not asked, for the broker is not."""
+    """It begins at the end of a young topic too: the rule that the broker answers 0 is not used, because the broker is
+    not asked."""
     members = await _members(cluster)
     await cluster.send(8)
     before = list(cluster.sent)
@@ -120,7 +121,7 @@ async def test_a_member_begins_at_the_end(cluster: Cluster) -> None:
 @pytest.mark.rule("article-3/committing-offsets/broadcasting-in-a-file")
 @scenario()
 async def test_a_member_goes_on_where_it_ended(cluster: Cluster) -> None:
-    """After a shutdown nothing is missing and nothing comes twice, and another member's progress is its own."""
+    """After a shutdown no message is missing and none is repeated; each member has its own progress."""
     members = await _members(cluster, "c1", "c2", queues=1)
     await cluster.send(10, queue_id=0)
     await members.have(cluster.sent, "c1", "c2")
@@ -138,7 +139,7 @@ async def test_a_member_goes_on_where_it_ended(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_the_file_is_written_after_10_s_and_then_each_5_s(cluster: Cluster) -> None:
-    """Not a millisecond before; and at once when the consumer is shut down."""
+    """The file is not written a millisecond earlier, and once more when the consumer shuts down."""
     await cluster.broker(queues=1)
     await cluster.producer()
     members = Members(cluster)
@@ -167,7 +168,8 @@ async def test_the_file_is_written_after_10_s_and_then_each_5_s(cluster: Cluster
 
 @scenario()
 async def test_a_member_that_died_repeats_5_s_at_most(cluster: Cluster) -> None:
-    """Killed between two writes it handles again what it handled since the last, and loses nothing."""
+    """A member that is killed between two writes handles again what it handled after the last write, and loses
+    nothing."""
     members = await _members(cluster, "c1", queues=1)
     for _ in range(28):
         await cluster.send(1, queue_id=0)
@@ -185,7 +187,7 @@ async def test_a_member_that_died_repeats_5_s_at_most(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_machine_that_loses_its_power_has_the_offsets(cluster: Cluster) -> None:
-    """What was written is on the disk: the old content or the new, never a torn one."""
+    """After a power cut the file holds the old content or the new, never a mixture."""
     members = await _members(cluster, "c1", queues=1)
     await cluster.send(5, queue_id=0)
     await cluster.world.sleep_ms(12_000)

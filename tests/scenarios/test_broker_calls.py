@@ -1,4 +1,4 @@
-"""What an administrator asks of a consumer through its broker: what it is at, a reset, one message directly."""
+"""An administrator asks a consumer through its broker: running info, a reset of offsets, one message directly."""
 
 from typing import Any
 
@@ -54,7 +54,8 @@ async def reset(cluster: Cluster, timestamp: int) -> None:
 @pytest.mark.rule("beyond/statistics/offset-reset")
 @scenario()
 async def test_a_reset_goes_back_and_everything_is_handled_again(cluster: Cluster) -> None:
-    """Each member sets its own queues; their messages come again from the first, in order, and the lock is kept."""
+    """Each member resets its own queues. It handles their messages again from the first, in order, and keeps the
+    lock."""
     cluster.expected.duplicates = {Cause.RESET}
     await cluster.broker(queues=4)
     await cluster.producer()
@@ -78,7 +79,7 @@ async def test_a_reset_goes_back_and_everything_is_handled_again(cluster: Cluste
 
 @scenario()
 async def test_a_reset_does_not_give_a_queue_away_under_its_listener(cluster: Cluster) -> None:
-    """The queue goes to another member while a call of 50 s runs: its handling begins after that call has ended."""
+    """The queue moves to another member while a call of 50 s runs: the new owner begins after that call has ended."""
     cluster.expected.duplicates = {Cause.RESET}
     cluster.world.host("c0")  # sorts before the other
     await cluster.broker(queues=1)
@@ -97,7 +98,7 @@ async def test_a_reset_does_not_give_a_queue_away_under_its_listener(cluster: Cl
 
 @scenario()
 async def test_a_reset_to_the_end_skips_what_waits(cluster: Cluster) -> None:
-    """A listener at work ends first; what it had before it is left out, and the next message is handled."""
+    """The running call ends first; cached messages are skipped, and the next new message is handled."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("c1", works_ms={"3": 5_000})
@@ -122,7 +123,8 @@ async def test_a_reset_to_the_end_skips_what_waits(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_reset_waits_for_a_listener_that_takes_long(cluster: Cluster) -> None:
-    """After 10 s the log says so; the offset is reset when its call has ended, and the next call comes after that."""
+    """After 10 s a log event names the wait. The offset is reset when the call has ended, and the next call begins
+    after that."""
     cluster.expected.duplicates = {Cause.RESET}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -184,7 +186,7 @@ async def test_running_info(cluster: Cluster) -> None:
 
 @scenario()
 async def test_what_a_consumer_would_commit(cluster: Cluster) -> None:
-    """Each member tells its own offsets of the topic; a topic that it does not have tells nothing."""
+    """Each member reports its own offsets of the topic, and nothing for a topic that it does not consume."""
     await cluster.broker(queues=2)
     await cluster.producer()
     one, two = await cluster.consumer("c1"), await cluster.consumer("c2")
@@ -209,7 +211,7 @@ class FailedError(Exception):
 @pytest.mark.rule("article-3/consume-service/consumed-directly", "beyond/statistics/consumed-directly")
 @scenario()
 async def test_a_message_consumed_directly(cluster: Cluster) -> None:
-    """The listener's answer comes back in RocketMQ's words, whatever it was, and no offset moves."""
+    """The listener's result comes back in RocketMQ's words, and no offset moves."""
     answers = {"0": None, "1": S.SUSPEND_CURRENT_QUEUE_A_MOMENT, "2": S.ROLLBACK}
 
     def answer(message: MessageExt, context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
@@ -245,7 +247,7 @@ async def test_a_message_consumed_directly(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/statistics/consumed-directly")
 @scenario()
 async def test_a_message_consumed_directly_without_order(cluster: Cluster) -> None:
-    """A concurrent listener's answers likewise: None is none, and no batch or acknowledgement is looked at."""
+    """A concurrent listener's result likewise: None is no result, and the acknowledged part of a batch is ignored."""
     answers = {"0": C.CONSUME_SUCCESS, "1": C.RECONSUME_LATER, "2": None}
 
     def answer(message: MessageExt, context: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus | None:
@@ -284,7 +286,7 @@ async def test_a_message_consumed_directly_without_order(cluster: Cluster) -> No
 @pytest.mark.rule("article-2/queue-lock/lock-object-on-first-use")
 @scenario()
 async def test_a_direct_message_waits_for_the_listener_and_no_longer(cluster: Cluster) -> None:
-    """One process never runs two listeners on one queue: the call comes between two of a queue that is at work."""
+    """One process never runs two listeners on one queue: the direct call runs between two calls of a busy queue."""
     await cluster.broker(queues=1)
     await cluster.producer()
     consumer = await cluster.consumer("c1", work_ms=1000)
@@ -304,7 +306,7 @@ async def test_a_direct_message_waits_for_the_listener_and_no_longer(cluster: Cl
 
 @scenario()
 async def test_strangers_are_told_so(cluster: Cluster) -> None:
-    """A client that is not there, and a message that is not, are an error of the broker's own."""
+    """An unknown client and an unknown message are errors with a text of the broker."""
     await cluster.broker(queues=1)
     consumer = await cluster.consumer("c1")
     for header in (

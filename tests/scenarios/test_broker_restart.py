@@ -1,4 +1,4 @@
-"""A broker with its store in memory comes back empty: locks, offsets and messages are gone, and its clients cope."""
+"""A broker with a store in memory restarts empty, without locks, offsets and messages, and its clients recover."""
 
 import pytest
 
@@ -10,8 +10,8 @@ ILLEGAL_MS, ROUND_MS = 10_000, 20_000
 
 @scenario()
 async def test_a_restarted_broker_forgets_its_locks(cluster: Cluster) -> None:
-    """Its lock table is empty; whoever asks first has a queue, and the old holder, back within seconds, has the
-    rest."""
+    """Its lock table is empty. The first client that asks for a queue gets it; the old holder reconnects within seconds
+    and gets the rest."""
     await cluster.broker(queues=2)
     await cluster.consumer("c1")
     await cluster.at(45_000)
@@ -29,8 +29,8 @@ async def test_a_restarted_broker_forgets_its_locks(cluster: Cluster) -> None:
 
 @scenario()
 async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
-    """Consumers find the broker within seconds of its return, and the first thing each asks for are the locks it had.
-    Who is first is alone for a moment and takes what is free; two rounds later all is as it was."""
+    """Consumers reconnect within seconds, and each first asks for the locks that it had. The first of them is alone for
+    a moment and takes free queues; two rebalances later the shares are as before."""
     await cluster.broker(queues=4)
     await cluster.producer()
     await cluster.consumer("c1")
@@ -57,8 +57,8 @@ async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
 @pytest.mark.rule("article-4/2-success/illegal-b-persisted")
 @scenario()
 async def test_offsets_beyond_the_emptied_store_are_reset(cluster: Cluster) -> None:
-    """A pull beyond the emptied store is answered OFFSET_MOVED; 10 s later the offset is the store's, the queue is
-    taken again, and what came meanwhile and comes then is handled, in order and once."""
+    """A pull beyond the end of the empty store is answered OFFSET_MOVED. After 10 s the offset is set to the store's,
+    the queue is taken again, and new messages are handled once and in order."""
     await cluster.broker(queues=2)
     await cluster.producer()
     await cluster.consumer("c1")
@@ -84,7 +84,7 @@ async def test_offsets_beyond_the_emptied_store_are_reset(cluster: Cluster) -> N
 
 @scenario()
 async def test_what_a_memory_store_loses_is_counted(cluster: Cluster) -> None:
-    """Messages that no consumer had handled when the broker died are gone, and the report says how many."""
+    """Messages that were not handled when the broker died are lost, and the report counts them."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("c1", work_ms=1000, pull_batch_size=1, pull_threshold_for_queue=1)
@@ -103,7 +103,7 @@ async def test_what_a_memory_store_loses_is_counted(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_clean_shutdown_says_goodbye(cluster: Cluster) -> None:
-    """A broker that shuts down in order and starts again is used again, with new messages in order."""
+    """Clients use a broker again after its clean shutdown and start; new messages are in order."""
     await cluster.broker(queues=2)
     await cluster.producer()
     await cluster.consumer("c1")
@@ -119,8 +119,8 @@ async def test_a_clean_shutdown_says_goodbye(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_listener_that_outlives_the_store_is_alone(cluster: Cluster) -> None:
-    """A listener still at a message of the old store, when its queue's offset is corrected: the queue is taken again
-    when it has returned, and then the new store's messages come. No queue has two listeners at once."""
+    """A listener still handles a message of the old store when the offset is reset. The queue is taken again after this
+    call, and then the messages of the new store are handled. No queue has two listeners at once."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("c1", work_ms=1000, works_ms={"1": 40_000})

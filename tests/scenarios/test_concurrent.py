@@ -1,4 +1,4 @@
-"""Consumption without order, as stories: retries, dead letters, stuck listeners, limits, deaths (wire.md 12.8)."""
+"""Consumption without order: retries, dead letters, stuck listeners, limits, killed members (wire.md 12.8)."""
 
 import dataclasses
 from itertools import pairwise
@@ -67,7 +67,7 @@ async def test_one_queue_keeps_all_threads_busy(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_the_number_of_threads_may_change(cluster: Cluster) -> None:
-    """One message at a time, and three from the moment when the consumer is told so."""
+    """One call at a time, and three from the moment when the setting changes."""
     await cluster.broker(queues=1)
     await cluster.producer()
     consumer = await cluster.consumer("c1", ordering="none", work_ms=1000, consume_thread_count=1, **FIRST)
@@ -82,7 +82,7 @@ async def test_the_number_of_threads_may_change(cluster: Cluster) -> None:
 @pytest.mark.rule("article-1/2.2/listener-chooses-service", "article-2/start/listener-chooses-service")
 @scenario()
 async def test_no_lock_is_asked_for(cluster: Cluster) -> None:
-    """Queues are shared out as ever, but the broker's lock table stays empty."""
+    """Queues are allocated as usual, but the broker's lock table stays empty."""
     await cluster.broker(queues=4)
     await cluster.producer()
     await cluster.consumer("c1", ordering="none")
@@ -100,8 +100,8 @@ async def test_no_lock_is_asked_for(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/4/clustering-sends-back")
 @scenario(INSTANT)
 async def test_retries_grow_through_the_delay_levels_to_the_dead_letters(cluster: Cluster) -> None:
-    """A message that always fails comes again after 10 s, 30 s ... 2 h, from the topic it was sent to as far as its
-    listener sees; after the sixteenth retry it is a dead letter, at once."""
+    """A message that always fails comes again after 10 s, 30 s ... 2 h, and its listener sees the original topic. After
+    the sixteenth retry it becomes a dead letter at once."""
     cluster.expected.duplicates = {Cause.PRODUCER_RETRY}  # its copies all carry its first id
     topics: list[str] = []
 
@@ -179,8 +179,8 @@ async def test_what_is_not_acknowledged_of_a_batch_comes_again(cluster: Cluster)
 @pytest.mark.rule("article-4/4.1/6.4-failed-send-back-after-5-s")
 @scenario(INSTANT)
 async def test_a_broker_that_takes_nothing_back_leaves_the_message_here(cluster: Cluster) -> None:
-    """Neither the message nor a copy of it: it is tried again here each 5 s and holds up the stored offset; when the
-    broker may be written to again, it is sent back as ever."""
+    """When the broker accepts neither the message nor a copy, the client handles it again each 5 s, and the stored
+    offset waits. When the broker is writable again, the message is sent back as usual."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     failing = ["0"]
     server = await cluster.broker(queues=1)
@@ -219,8 +219,8 @@ def _permit(cluster: Cluster, server: BrokerServer, permission: int) -> None:
 @pytest.mark.rule("article-1/2.2.1/concurrent-cleanup-timer", "article-5/1-in-order/consume-service")
 @scenario(INSTANT)
 async def test_a_message_stuck_for_15_minutes_comes_again(cluster: Cluster) -> None:
-    """Its listener does not come back: at the second look after 15 minutes it is sent back, and handled 10 s later by
-    another call; what is stored moves on, and the late answer changes nothing."""
+    """The listener does not return. At the second check after 15 minutes the message is sent back, and another call
+    handles it 10 s later. The stored offset moves on, and the late result is ignored."""
     await cluster.broker(queues=1)
     await cluster.producer()
     works_ms = {"0": 40 * MINUTE_MS}
@@ -244,8 +244,8 @@ async def test_a_message_stuck_for_15_minutes_comes_again(cluster: Cluster) -> N
 
 @scenario(INSTANT)
 async def test_pulls_wait_while_the_span_in_hand_is_over_the_limit(cluster: Cluster) -> None:
-    """No pull is made while the first and the last message in hand are over 50 offsets apart. What was handled in
-    between does not count: when only a slow message is left, the others overtake it further."""
+    """The client does not pull while its first and last cached message are more than 50 offsets apart. Handled messages
+    do not count: when only a slow message is left, the others overtake it further."""
     await cluster.broker(queues=1)
     await cluster.producer()
     settings = {"consume_concurrently_max_span": 50, "pull_batch_size": 8, **FIRST}
@@ -267,7 +267,8 @@ async def test_pulls_wait_while_the_span_in_hand_is_over_the_limit(cluster: Clus
 
 @scenario(INSTANT)
 async def test_a_topics_limit_is_shared_out_at_each_rebalance(cluster: Cluster) -> None:
-    """Of 40 messages for a topic each of four queues has 10 in hand; of a member that owns two queues each has 20."""
+    """With a limit of 40 messages for a topic each of four queues caches 10; a member that owns two queues caches 20 of
+    each."""
     await cluster.broker(queues=4)
     await cluster.producer()
     settings: dict[str, Any] = {
@@ -301,7 +302,7 @@ def _in_hand(consumer: PushConsumer) -> dict[int, int]:
 
 @scenario(INSTANT)
 async def test_a_suspended_consumer_handles_what_it_has(cluster: Cluster) -> None:
-    """And pulls nothing more until it is resumed, then within 1 000 ms."""
+    """It handles its cached messages and pulls no more. After resume it pulls within 1 000 ms."""
     await cluster.broker(queues=1)
     await cluster.producer()
     consumer = await cluster.consumer("c1", ordering="none")

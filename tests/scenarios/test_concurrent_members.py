@@ -1,4 +1,4 @@
-"""Members of a group without order that come, go, die and share nothing (wire.md 12.8, 12.3)."""
+"""Members of a group without order join, leave and die, and share no state (wire.md 12.8, 12.3)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,8 @@ RETRY = f"%RETRY%{GROUP}"
 
 @scenario()
 async def test_a_leaving_consumer_waits_for_running_listeners(cluster: Cluster) -> None:
-    """They end, and what they did is stored; what still waited for a thread is the next member's, handled once."""
+    """Running calls end and their offsets are stored; the next member handles messages that waited for a thread,
+    once."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("c1", ordering="none", work_ms=3000, consume_thread_count=4, **FIRST)
@@ -42,7 +43,8 @@ async def test_a_leaving_consumer_waits_for_running_listeners(cluster: Cluster) 
 
 @scenario()
 async def test_a_stuck_listener_does_not_keep_its_consumer(cluster: Cluster) -> None:
-    """After 5 s it is left running, and its message is the next member's too; what it answers counts for nothing."""
+    """After 5 s the consumer leaves without waiting any longer. The next member handles the message again, and the late
+    result is ignored."""
     cluster.expected.duplicates = {Cause.TAKEOVER, Cause.UNEXPLAINED}
     cluster.expected.violations = {Kind.UNEXPLAINED_REPEAT: 1}  # its end comes after the other member's call
     await cluster.broker(queues=1)
@@ -63,7 +65,7 @@ async def test_a_stuck_listener_does_not_keep_its_consumer(cluster: Cluster) -> 
 
 @scenario()
 async def test_a_killed_consumer_loses_no_message(cluster: Cluster) -> None:
-    """What its listeners were at, and what they had ended above the offset that a slow one held up, comes again."""
+    """Messages that were being handled, and handled messages above the offset of a slow one, are handled again."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -80,8 +82,8 @@ async def test_a_killed_consumer_loses_no_message(cluster: Cluster) -> None:
 
 @scenario()
 async def test_what_a_queue_was_taken_from_answers_counts_for_nothing(cluster: Cluster) -> None:
-    """A rebalance does not wait for running listeners: the next owner handles the same messages at the same time. That
-    is RocketMQ's, and what an orderly consumer's locks are for."""
+    """A rebalance does not wait for running listeners: the next owner handles the same messages at the same time.
+    RocketMQ does so too; orderly consumers have locks to prevent it."""
     cluster.expected.violations = {Kind.UNEXPLAINED_REPEAT: 2}
     cluster.expected.duplicates = {Cause.UNEXPLAINED}
     await cluster.broker(queues=2)
@@ -106,7 +108,7 @@ def fails_once(message: MessageExt, _: ConsumeConcurrentlyContext) -> ConsumeCon
 
 @scenario()
 async def test_a_dead_brokers_message_comes_again_from_another_broker(cluster: Cluster) -> None:
-    """Its broker does not answer: the copy that the client sends itself goes to the retry topic of the other one."""
+    """The broker of the message does not answer: the client sends a copy to the retry topic on the other broker."""
     cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
     await cluster.start_name_server("names")
     await cluster.broker(queues=1)
@@ -128,7 +130,7 @@ async def test_a_dead_brokers_message_comes_again_from_another_broker(cluster: C
 
 @scenario(INSTANT)
 async def test_broadcasting_members_get_everything_and_drop_what_fails(cluster: Cluster) -> None:
-    """Each handles all messages once, also the one that fails everywhere: nobody sends it back."""
+    """Each member handles all messages once, also the one that fails everywhere: no member sends it back."""
     handled: dict[str, list[str]] = {"c1": [], "c2": []}
 
     def maker(name: str) -> Callable[[SimRuntime, EventLog], PushConsumer]:

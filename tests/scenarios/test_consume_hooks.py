@@ -108,8 +108,8 @@ async def _consumer(cluster: Cluster, listener: Any, *hooks: Any, ordering: Any,
 @pytest.mark.parametrize("serialize_type", ENCODINGS, ids=lambda encoding: encoding.name)
 @pytest.mark.parametrize("ordering", ["queue", "key", "none"])
 def test_what_a_call_came_to(ordering: str, serialize_type: Any) -> None:
-    """SUCCESS, FAILED, EXCEPTION, RETURNNULL for what is no status, TIME_OUT from `consume_timeout` on; one call of
-    each hook for each call of the listener, and hooks that raise change nothing."""
+    """Hooks see SUCCESS, FAILED, EXCEPTION, RETURNNULL for no status, and TIME_OUT from `consume_timeout` on. Each hook
+    runs once for each listener call, and a hook that raises changes nothing."""
     again, done = (LATER, ConsumeConcurrentlyStatus.CONSUME_SUCCESS) if ordering == "none" else (SUSPEND, None)
     success = "CONSUME_SUCCESS" if ordering == "none" else "SUCCESS"
     first: dict[str, tuple[Any, tuple[ConsumeReturnType, bool, str]]] = {
@@ -163,7 +163,8 @@ def test_what_a_call_came_to(ordering: str, serialize_type: Any) -> None:
 )
 @pytest.mark.parametrize("serialize_type", ENCODINGS, ids=lambda encoding: encoding.name)
 def test_what_counts_as_success(status: ConsumeOrderlyStatus, success: bool, serialize_type: Any) -> None:
-    """With manual commit: SUCCESS and COMMIT, of the four answers; their names are told as they were given."""
+    """With manual commit SUCCESS and COMMIT count, of the four results; hooks see the names as the listener gave
+    them."""
 
     async def story(cluster: Cluster) -> None:
         await cluster.broker(queues=1)
@@ -198,14 +199,14 @@ def test_what_counts_as_success(status: ConsumeOrderlyStatus, success: bool, ser
     ],
 )
 def test_times_and_answers(outcome: Outcome[Any], took_ms: int, expected: ConsumeReturnType) -> None:
-    """As in 4.9.8 an answer that is none comes first, then the 15 minutes, then what was answered."""
+    """As in 4.9.8 an invalid result decides first, then the 15 minutes, then the result."""
     assert return_type(outcome, took_ms, ConsumerConfig().consume_timeout_ms) is expected
 
 
 @pytest.mark.rule("article-4/2-success/filter-hooks")
 @scenario()
 async def test_a_filter_hook_takes_messages_out(cluster: Cluster) -> None:
-    """After the tags; what it takes out is never consumed, and counts as handled all the same."""
+    """The hook runs after the tags. A message that it removes is never consumed, and counts as handled."""
     await cluster.broker(queues=1)
     await cluster.producer()
     seen: list[str] = []

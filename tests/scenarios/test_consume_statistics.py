@@ -1,4 +1,4 @@
-"""What members of each ordering tell of pulls and listener calls, through a broker, where windows begin and end."""
+"""Members of each ordering report pulls and listener calls through a broker, at the borders of time windows."""
 
 from lockstep.client import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, MessageExt
 from lockstep.client.consumer.dispatch.table import OrderingName
@@ -67,17 +67,17 @@ async def play(cluster: Cluster, ordering: OrderingName) -> None:
 
 @scenario()
 async def test_statistics_in_queue_order(cluster: Cluster) -> None:
-    """A suspended queue's message counts as failed each time."""
+    """The message of a suspended queue counts as failed each time."""
     await play(cluster, "queue")
 
 
 @scenario()
 async def test_statistics_in_key_order(cluster: Cluster) -> None:
-    """A parked key's message likewise."""
+    """The message of a parked key counts as failed each time."""
     await play(cluster, "key")
 
 
 @scenario()
 async def test_statistics_without_order(cluster: Cluster) -> None:
-    """What goes back to the broker counts as failed; its retry counts under the retry topic."""
+    """A message that is sent back counts as failed; its retry counts under the retry topic."""
     await play(cluster, "none")

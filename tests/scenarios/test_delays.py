@@ -1,4 +1,4 @@
-"""Delayed messages and retries on virtual time: they come when they are due, however far away that is (wire.md 10)."""
+"""Delayed messages and retries on virtual time: they are delivered when they are due (wire.md 10)."""
 
 from lockstep.client import Message, MessageQueue, Producer
 from lockstep.protocol.codes import RequestCode
@@ -19,7 +19,8 @@ async def send_delayed(cluster: Cluster, producer: Producer, text: str, level: i
 
 @scenario(INSTANT)
 async def test_delayed_messages_come_when_they_are_due(cluster: Cluster) -> None:
-    """To the millisecond, a waiting pull woken by each, the later sent before the earlier when its level is shorter."""
+    """Each message is delivered to the millisecond and wakes a waiting pull; a later message with a shorter delay comes
+    first."""
     await cluster.broker(queues=1)
     producer = await cluster.producer()
     await cluster.consumer("c1")
@@ -33,7 +34,7 @@ async def test_delayed_messages_come_when_they_are_due(cluster: Cluster) -> None
 
 @scenario(INSTANT)
 async def test_what_is_not_delayed_does_not_wait(cluster: Cluster) -> None:
-    """A delayed message stands behind everything that was sent to its queue while it waited."""
+    """A delayed message is stored behind all messages that were sent to its queue during the delay."""
     await cluster.broker(queues=1)
     producer = await cluster.producer()
     await send_delayed(cluster, producer, "late", 3)
@@ -46,7 +47,7 @@ async def test_what_is_not_delayed_does_not_wait(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_retries_wait_longer_each_time_and_end_in_the_dead_letters(cluster: Cluster) -> None:
-    """A message that is sent back sixteen times comes again after 10 s, 30 s ... 2 h; the next time it is dead."""
+    """A message that is sent back sixteen times comes again after 10 s, 30 s ... 2 h; then it becomes a dead letter."""
     retry, dead = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
     await cluster.broker(queues=1)
     await cluster.producer()

@@ -43,7 +43,7 @@ def hashes(process: "subprocess.Popen[str]") -> dict[tuple[str, str], str]:
 
 @pytest.mark.timeout(600)
 def test_every_scenario_is_the_same_in_every_process() -> None:
-    """Two processes with different PYTHONHASHSEED come to the same trace hash, for each scenario."""
+    """Two processes with different PYTHONHASHSEED get the same trace hash for each scenario."""
     load()
     with start(1) as one, start(2) as other:  # at the same time
         first, second = hashes(one), hashes(other)
@@ -78,7 +78,8 @@ ESCAPES: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 def test_a_listener_that_escapes_fails_its_scenario(escape: Callable[[], object]) -> None:
-    """A listener that goes around the Runtime fails the run, though a consumer survives what its listener raises."""
+    """A listener that uses the real clock or another thing outside the Runtime fails the scenario, although a consumer
+    survives a listener's exception."""
 
     def answer(_: MessageExt, __: ConsumeOrderlyContext) -> None:
         escape()
@@ -95,7 +96,7 @@ def test_a_listener_that_escapes_fails_its_scenario(escape: Callable[[], object]
 
 
 def test_a_listener_that_behaves_passes() -> None:
-    """The same story without an escape ends well: the tests above fail for what they say."""
+    """The same scenario without that passes: the tests above fail for the reason that they name."""
 
     async def story(cluster: Cluster) -> None:
         await cluster.broker(queues=1)

@@ -1,4 +1,4 @@
-"""A broker whose disk fails a sync: its producer cannot know, and says so (docs/store.md)."""
+"""A sync of the broker's disk fails: the producer reports an unknown outcome (docs/store.md)."""
 
 import errno
 
@@ -12,7 +12,8 @@ from tests.scenarios.scenario import INSTANT, scenario
 
 @scenario(INSTANT)
 async def test_a_send_that_may_not_be_on_the_disk_has_an_unknown_outcome(cluster: Cluster) -> None:
-    """Of ordered sends and of others; it is in the log, and consumers read it when the disk is well again."""
+    """This holds for ordered sends and for others. The message is in the log, and consumers read it when the disk works
+    again."""
     await cluster.broker(queues=1, data_dir="store", flush_sync=True)
     producer = await cluster.producer(retry_times=0)
     disk, host = cluster.world.disk(BROKER), cluster.world.host(PRODUCER)

@@ -1,4 +1,4 @@
-"""Where a group that is new begins: every ConsumeFromWhere, and the queues too young for it (wire.md 8.1, 12.3)."""
+"""Where a new group begins: every ConsumeFromWhere, and queues that are too young for it (wire.md 8.1, 12.3)."""
 
 from typing import Any
 
@@ -78,7 +78,8 @@ async def _old_queue(cluster: Cluster) -> tuple[int, int]:
 
 @scenario(INSTANT)
 async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
-    """The broker answers 0 for "no offset" while nothing of the queue was dropped: where to begin is never asked."""
+    """While no message of the queue has expired the broker answers 0 for "no offset", and ConsumeFromWhere is not
+    used."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(3, queue_id=0)
@@ -95,7 +96,7 @@ async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
 @pytest.mark.rule("article-1/2.2.5/last-offset")
 @scenario(INSTANT)
 async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
-    """What was there before is not handled, what comes then is."""
+    """Earlier messages are not handled, new messages are."""
     _, max_offset = await _old_queue(cluster)
     groups = NewGroups(cluster)
     for where in LAST:
@@ -107,7 +108,8 @@ async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
 @pytest.mark.rule("article-1/2.2.5/first-offset")
 @scenario(INSTANT)
 async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> None:
-    """Asked for 0, the broker says where the queue begins now, and there it is taken up 10 s later."""
+    """The client pulls at 0, the broker answers with the queue's first offset, and 10 s later the client begins
+    there."""
     min_offset, max_offset = await _old_queue(cluster)
     groups = NewGroups(cluster)
     await groups.start(_W.CONSUME_FROM_FIRST_OFFSET)
@@ -119,7 +121,7 @@ async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> No
 @pytest.mark.rule("article-1/2.2.5/timestamp")
 @scenario(INSTANT)
 async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
-    """The message stored then: half an hour before the start, unless another time is given."""
+    """The group begins at the message that was stored half an hour before the start, unless another time is set."""
     _, max_offset = await _old_queue(cluster)
     groups = NewGroups(cluster)
     await groups.start(_W.CONSUME_FROM_TIMESTAMP)
@@ -129,7 +131,7 @@ async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_a_given_time_of_an_old_queue(cluster: Cluster) -> None:
-    """Between two messages the nearer one, as brokers search."""
+    """Between two messages the nearer one is chosen, as brokers search."""
     _, max_offset = await _old_queue(cluster)
     groups = NewGroups(cluster)
     stored_ms = cluster.world.now_ms - 4 * MINUTE_MS  # of the last but two
@@ -140,7 +142,7 @@ async def test_a_given_time_of_an_old_queue(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_a_stored_offset_wins(cluster: Cluster) -> None:
-    """Where a group began is asked once in its life: a member that comes back goes on where it ended."""
+    """A group uses ConsumeFromWhere once: a member that comes back goes on at the stored offset."""
     _, max_offset = await _old_queue(cluster)
     groups = NewGroups(cluster)
     where = _W.CONSUME_FROM_FIRST_OFFSET

@@ -1,4 +1,4 @@
-"""Sends to one queue leave in call order from the very first, when the producer does not know the route yet."""
+"""Sends to one queue keep call order from the first one, also before the producer knows the route."""
 
 import asyncio
 
@@ -21,13 +21,13 @@ async def _send_on_the_way(cluster: Cluster, gap_ms: float) -> None:
 
 @scenario()
 async def test_sends_called_while_the_route_is_asked_for_keep_their_order(cluster: Cluster) -> None:
-    """What is called later is stored later, though the route arrives between two calls."""
+    """A later call is stored later, although the route arrives between two calls."""
     await _first_sends(cluster, gap_ms=0.2)
 
 
 @scenario(INSTANT)
 async def test_sends_called_in_one_instant_with_the_route_keep_their_order(cluster: Cluster) -> None:
-    """Nor does a new call slip in while those who waited for the route go on, one after the other."""
+    """A new call does not overtake the calls that waited for the route while these go on one after the other."""
     await _first_sends(cluster, gap_ms=0)
 
 
@@ -42,7 +42,8 @@ async def _first_sends(cluster: Cluster, gap_ms: float) -> None:
 
 @scenario()
 async def test_sends_called_while_nobody_knows_the_topic_fail_together(cluster: Cluster) -> None:
-    """A name server that does not answer is asked once for all who wait, not by each in turn."""
+    """All waiting calls share one request to a name server that does not answer; they do not ask one after the
+    other."""
     await cluster.broker(queues=1)
     await cluster.producer()
     cluster.crash("broker", silently=True)

@@ -22,8 +22,8 @@ def _numbers(count: int) -> list[str]:
 )
 @scenario()
 async def test_one_queue_is_in_global_order(cluster: Cluster) -> None:
-    """One producer, one queue, three consumers: one of them has the queue, the others wait, and what was sent is
-    handled in exactly that order over all keys, by one listener at a time."""
+    """One producer, one queue, three consumers: one of them has the queue and the others wait. One listener at a time
+    handles all messages in the order of the sends, over all keys."""
     await cluster.broker(queues=1)
     await cluster.producer()
     for name in ("c1", "c2", "c3"):
@@ -40,8 +40,8 @@ async def test_one_queue_is_in_global_order(cluster: Cluster) -> None:
 
 @scenario()
 async def test_global_order_survives_its_owner(cluster: Cluster) -> None:
-    """The owner is killed: after its lock's life another goes on where it had committed, and the first appearance of
-    every message is still in the order of all that was sent."""
+    """The owner is killed. When its lock has expired another member begins at the committed offset, and each message is
+    first handled in the order of the sends."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=1)
     await cluster.producer()

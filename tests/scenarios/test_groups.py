@@ -1,4 +1,4 @@
-"""Who owns what: strategies among living members, topics that come and go, and queues nobody pulls (wire.md 12.3)."""
+"""Which member owns which queue: strategies, topics that are added and removed, queues without pulls (wire.md 12.3)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -57,7 +57,7 @@ async def _three_members(cluster: Cluster, strategy: AllocateMessageQueueStrateg
 
 @scenario()
 async def test_averagely_by_circle(cluster: Cluster) -> None:
-    """Dealt out one by one."""
+    """Queues are dealt out one by one."""
     assert await _three_members(cluster, allocate_averagely_by_circle) == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
@@ -78,7 +78,7 @@ async def test_consistent_hash_moves_only_what_it_must(cluster: Cluster) -> None
 
 @scenario()
 async def test_the_room_next_door(cluster: Cluster) -> None:
-    """Queues of a room go to its members; those of a room without one are shared by all."""
+    """Queues of a machine room go to members of that room; all members share queues of a room without members."""
     rooms = {f"{cluster.world.host(host).address}": room for host, room in (("c1", "a"), ("c2", "b"), ("c3", "b"))}
     strategy = AllocateMachineRoomNearby(
         lambda queue: "abc"[queue.queue_id % 3] if queue.topic == TOPIC else "c",
@@ -89,7 +89,7 @@ async def test_the_room_next_door(cluster: Cluster) -> None:
 
 @scenario()
 async def test_by_configuration(cluster: Cluster) -> None:
-    """Each member has what was written down for it, whoever else is there."""
+    """Each member has the configured queues, whichever other members are there."""
     await cluster.broker(queues=4)
     await cluster.producer()
     for host, queue_ids in (("c1", (0,)), ("c2", (1, 2, 3))):
@@ -107,7 +107,8 @@ async def test_by_configuration(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/2-balance/failing-strategy")
 @scenario()
 async def test_a_users_strategy_that_breaks_later(cluster: Cluster) -> None:
-    """While it works it is obeyed; when it raises or dreams of queues, everything stays as it was and is consumed."""
+    """While the strategy works its result is used. When it raises or names queues that do not exist, members keep their
+    queues and consume them."""
     broken: list[str] = []
 
     def strategy(_group: str, _me: str, queues: Sequence[MessageQueue], _members: Sequence[str]) -> list[MessageQueue]:
@@ -188,7 +189,7 @@ def _lock_owners(cluster: Cluster, topic: str) -> dict[int, str]:
 @pytest.mark.rule("article-5/2-balance/several-topics-and-consumers")
 @scenario()
 async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
-    """All queues of both are locked and consumed by it."""
+    """The consumer locks and consumes all queues of both topics."""
     two = await _two_topics(cluster)
     await two.start(TOPIC, OTHER)
     await two.send(TOPIC, "a")
@@ -202,7 +203,7 @@ async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/2-balance/topics-change-while-running")
 @scenario()
 async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> None:
-    """The broker hears of it and its queues are consumed at once, not after the next round."""
+    """The broker learns of the subscription and the queues are consumed at once, not after the next round."""
     two = await _two_topics(cluster)
     consumer = await two.start(TOPIC)
     await cluster.at(7_000)
@@ -220,8 +221,8 @@ async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> Non
 @pytest.mark.rule("article-5/2-balance/topics-change-while-running")
 @scenario()
 async def test_a_topic_that_is_left_while_it_runs(cluster: Cluster) -> None:
-    """Its offsets are stored and its locks are free within milliseconds; the other topic goes on undisturbed.
-    RocketMQ stores nothing and leaves the locks to run out."""
+    """Its offsets are stored and its locks are released within milliseconds; the other topic goes on. RocketMQ stores
+    nothing and lets the locks expire."""
     two = await _two_topics(cluster)
     consumer = await two.start(TOPIC, OTHER)
     await two.send(OTHER, "b")
@@ -246,8 +247,8 @@ async def test_a_topic_that_is_left_while_it_runs(cluster: Cluster) -> None:
 
 @scenario()
 async def test_another_expression_while_it_runs(cluster: Cluster) -> None:
-    """From then on the new tags come and the old do not; no queue changes hands for it. The pull that was under way was
-    asked for the old tags, and in RocketMQ skips what comes until it is answered; here its answer does not count."""
+    """From then on messages with the new tags are handled and the old ones are not; no queue moves. The pull on its way
+    asked for the old tags: RocketMQ skips messages that arrive until it is answered; here its answer is ignored."""
     two = await _two_topics(cluster)
     consumer = await two.start(TOPIC)
     for tag, other in (("red", "blue"), ("blue", "red")):
@@ -308,7 +309,7 @@ async def _late_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
 @pytest.mark.rule("article-5/2-table/no-pull-for-120-s")
 @scenario(INSTANT)
 async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
-    """The round that comes in this very millisecond leaves the queue as it is."""
+    """A round in this very millisecond keeps the queue."""
     await _late_pull(cluster, IDLE_MS)
     assert cluster.events("queue_dropped", host="c1") == []
 
@@ -316,7 +317,7 @@ async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/2-table/no-pull-for-120-s")
 @scenario(INSTANT)
 async def test_a_pull_of_120_001_ms_is_dead(cluster: Cluster) -> None:
-    """One millisecond more: its queues are dropped and taken anew in the same round."""
+    """One millisecond later the round drops the queues and takes them anew."""
     await _late_pull(cluster, IDLE_MS + 1)
     names = [str(MessageQueue(TOPIC, BROKER, 0)), str(MessageQueue(retry_topic(GROUP), BROKER, 0))]
     for event in ("queue_dropped", "queue_acquired"):

@@ -1,4 +1,4 @@
-"""`ordering="key"`: keys of one queue side by side, each in order, and what a failing one costs the others: nothing."""
+"""`ordering="key"`: keys of one queue run at once, each in order, and a failing key does not stop the others."""
 
 import asyncio
 from collections import defaultdict
@@ -107,7 +107,7 @@ async def test_the_key_that_a_consumer_names(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_so_many_calls_and_no_more(cluster: Cluster) -> None:
-    """With key_concurrency 2, eight keys take turns, two at a time; none is served twice before another once."""
+    """With key_concurrency 2 eight keys take turns, two at a time; none gets two calls before all got one."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(24, keys=8, queue_id=0)
@@ -121,7 +121,7 @@ async def test_so_many_calls_and_no_more(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_batch_is_of_one_key(cluster: Cluster) -> None:
-    """consume_message_batch_max_size messages of the same key, in offset order."""
+    """A call has up to consume_message_batch_max_size messages of one key, in offset order."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(24, keys=3, queue_id=0)
@@ -140,8 +140,7 @@ async def test_a_batch_is_of_one_key(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/key-order/failing-key-parked")
 @scenario(INSTANT)
 async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
-    """It is tried again each 1 000 ms, counted up, nothing of it handled meanwhile; the other keys go on to the end,
-    and the commit stands at the poison until it succeeds."""
+    """It is tried again each 1 000 ms. The other keys go on, and the commit waits for the failing message."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -166,7 +165,7 @@ async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/key-order/park-time")
 @scenario(INSTANT)
 async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> None:
-    """The context's suspend time holds, within 10 and 30 000 ms; an exception is a suspension of the usual 1 000."""
+    """The context's suspend time is used, within 10 and 30 000 ms; an exception suspends for 1 000 ms."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     wanted = {0: 5000, 1: 1, 2: 99_999}
 
@@ -192,7 +191,7 @@ async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> No
 @pytest.mark.rule("beyond/key-order/parked-messages-leave-room")
 @scenario()
 async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None:
-    """Its messages do not count for pull_threshold_for_queue: far more of them than that, and the others go on."""
+    """Parked messages do not count for pull_threshold_for_queue: other keys go on beyond that number."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -237,7 +236,7 @@ async def test_after_max_reconsume_times_the_key_goes_on(cluster: Cluster) -> No
 
 @scenario()
 async def test_a_dead_letter_that_cannot_be_sent_stays(cluster: Cluster) -> None:
-    """Without a broker the message is tried on, at the head of its key, and given up when the broker is back."""
+    """Without a broker it is tried again at the head of its key, and sent when the broker is back."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -262,8 +261,8 @@ async def test_a_dead_letter_that_cannot_be_sent_stays(cluster: Cluster) -> None
 @pytest.mark.rule("beyond/key-order/span-limit")
 @scenario()
 async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None:
-    """key_span_max 50 above the poison's offset nothing is started, what is below it is; one line of the log names
-    the key, once for each stop; when the key succeeds the queue goes on."""
+    """Only offsets less than key_span_max (50) above the failing message are handled; one log event a stop names the
+    key."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     healed: set[str] = set()
 
@@ -295,7 +294,8 @@ async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None
 @pytest.mark.rule("beyond/key-order/parked-messages-leave-room")
 @scenario()
 async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
-    """What is parked is in memory: at pull_threshold_bytes_for_queue the queue stops, and names the key."""
+    """Parked messages take memory: at pull_threshold_bytes_for_queue the queue stops, and the log event names the
+    key."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     healed: list[bool] = []
 
@@ -322,8 +322,8 @@ async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/key-order/killed-owner")
 @scenario()
 async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
-    """SIGKILL in mid-stream with a key parked: the next owner begins at the commit, repeats what others had handled
-    above it, keeps every key in order, and loses nothing."""
+    """SIGKILL while a key is parked: the next owner begins at the commit, repeats what was handled above it, in
+    order."""
     cluster.expected.duplicates = {Cause.TAKEOVER, Cause.SUSPEND}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -344,7 +344,7 @@ async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/key-order/killed-owner")
 @scenario()
 async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
-    """The commit stands at the parked message: all that other keys had handled above it comes again, and that only."""
+    """The commit is at the parked message: only messages that were handled above it are repeated."""
     cluster.expected.duplicates = {Cause.TAKEOVER, Cause.SUSPEND}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -362,7 +362,7 @@ async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/key-order/calls-awaited")
 @scenario()
 async def test_calls_at_work_are_awaited_when_an_owner_leaves(cluster: Cluster) -> None:
-    """A shutdown lets all eight end, commits what they did, and only then gives the queue away: nothing repeats."""
+    """A shutdown waits for all eight calls, commits them, and then releases the queue."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("c1", ordering="key", work_ms=3000)
@@ -378,7 +378,7 @@ async def test_calls_at_work_are_awaited_when_an_owner_leaves(cluster: Cluster) 
 
 @scenario()
 async def test_a_queue_that_is_given_away_waits_for_its_calls(cluster: Cluster) -> None:
-    """A member joins: the calls at work end before the next owner's begin, and what they did is not committed."""
+    """A member joins: running calls end before the next owner's begin, and are not committed."""
     cluster.expected.possible = {Cause.TAKEOVER}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -393,8 +393,7 @@ async def test_a_queue_that_is_given_away_waits_for_its_calls(cluster: Cluster) 
 @pytest.mark.rule("beyond/key-order/lock-needed")
 @scenario()
 async def test_a_lost_lock_stops_new_messages(cluster: Cluster) -> None:
-    """Cut off from the broker the holder believes for 30 s, then no call begins, parked keys' neither; the next owner
-    goes on, in order."""
+    """Cut off, the holder trusts its lock for 30 s; then no call begins, and the next owner goes on in order."""
     cluster.expected.duplicates = {Cause.TAKEOVER, Cause.SUSPEND}
     await cluster.broker(queues=1)
     await cluster.producer()

@@ -1,4 +1,4 @@
-"""Plain listeners that wait for a thread: what was true when the call was asked for may not be so when it begins."""
+"""Plain listeners that wait for a thread: lock and ownership are checked again when the call begins."""
 
 from itertools import pairwise
 
@@ -24,8 +24,8 @@ async def _one_thread(cluster: Cluster, *, strategy: AllocateMessageQueueStrateg
 
 @scenario()
 async def test_a_call_that_waited_past_its_lock_never_begins(cluster: Cluster) -> None:
-    """Cut off at 22 s, c1 is succeeded in all queues at about 85 s. Its first call had begun; the three that wait for
-    its only thread find the lock gone, and are neither made nor committed."""
+    """c1 is cut off at 22 s, and other members own its queues at about 85 s. Its first call had begun; three calls that
+    wait for its only thread find the lock expired: they are not made and not committed."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await _one_thread(cluster, strategy=take_all)
     await cluster.at(5_000)
@@ -46,8 +46,8 @@ async def test_a_call_that_waited_past_its_lock_never_begins(cluster: Cluster) -
 
 @scenario()
 async def test_a_queue_whose_call_waits_is_given_away_at_once(cluster: Cluster) -> None:
-    """A call that waits for a thread is no running listener: another member that joins has the queue when the delayed
-    unlock comes, and the old owner never makes the call."""
+    """A call that waits for a thread is not a running listener: a joining member gets the queue with the delayed
+    unlock, and the old owner never makes the call."""
     await _one_thread(cluster)
     await cluster.at(10_000)
     await cluster.consumer("c2")
@@ -63,8 +63,8 @@ async def test_a_queue_whose_call_waits_is_given_away_at_once(cluster: Cluster) 
 
 @scenario()
 async def test_a_call_that_waits_long_is_told_of_and_made(cluster: Cluster) -> None:
-    """With its lock renewed, a call is made however long it waited. The log says so once a minute, running info says
-    how long, and the time of the call itself is counted without it."""
+    """The lock is renewed, so the call is made however long it waited. The log names the wait once a minute, running
+    info has its length, and the time of the call does not include it."""
     await _one_thread(cluster)
     await cluster.all_seen(timeout_ms=QUEUES * WORK_MS + 5_000)
     begins = [call.begin_ms for call in cluster.seen.of("c1")]
@@ -80,8 +80,8 @@ async def test_a_call_that_waits_long_is_told_of_and_made(cluster: Cluster) -> N
 
 @scenario()
 async def test_a_shutdown_begins_no_call_that_waits(cluster: Cluster) -> None:
-    """The call at work is waited for and committed; those that wait for its thread are never made, and the next owner
-    has their messages once."""
+    """The running call is awaited and committed; calls that wait for its thread are never made, and the next owner
+    handles their messages once."""
     listener = cluster.seen.plain_listener(cluster.world.host("c1"), 3_000)
     await cluster.broker(queues=QUEUES)
     await cluster.producer()
@@ -104,8 +104,8 @@ async def test_a_shutdown_begins_no_call_that_waits(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_call_that_slept_in_its_wait_never_begins(cluster: Cluster) -> None:
-    """The machine sleeps for 300 s while three calls wait for the only thread. Awake, that is busy for a moment more,
-    and then they are not made: the lock ran out in the sleep."""
+    """The machine sleeps for 300 s while three calls wait for the only thread. After waking the running call ends, and
+    the three are not made: the lock expired during the sleep."""
     cluster.expected.duplicates = {Cause.UNEXPLAINED}
     cluster.expected.violations = {Kind.OVERLAP: 1, Kind.STALE_REPEAT: 1}  # the call that was at work when it slept
     cluster.expected.overlaps = 1

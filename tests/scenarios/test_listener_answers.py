@@ -1,4 +1,4 @@
-"""What a listener answers: suspend, commit and roll back by hand, give up on a poison message (wire.md 12.7)."""
+"""What a listener's result does: suspend, manual commit and rollback, dead letters (wire.md 12.7)."""
 
 from itertools import pairwise
 from typing import Any
@@ -22,8 +22,8 @@ PERSIST_MS = 5000
 @pytest.mark.rule("article-1/2.2.7/auto-commit-suspend", "article-3/ordered-retries/suspend-after-1-s")
 @scenario(INSTANT)
 async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
-    """A message whose listener asks for a moment comes again 1 000 ms later, nothing of its queue before it, while
-    other queues go on."""
+    """A message whose listener suspends comes again 1 000 ms later and no message of its queue before it; other queues
+    go on."""
     cluster.expected.duplicates = {Cause.SUSPEND}
 
     def answer(message: MessageExt, _: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
@@ -45,8 +45,8 @@ async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
 @pytest.mark.rule("article-4/3.2/1.2.2-suspend-time")
 @scenario(INSTANT)
 async def test_a_listener_may_say_how_long(cluster: Cluster) -> None:
-    """The context's suspend time holds, within 10 and 30 000 ms; and an exception is a suspension of the usual 1
-    000."""
+    """The suspend time of the context is used, within 10 and 30 000 ms; an exception suspends for the default of 1 000
+    ms."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     wanted = {0: 5000, 1: 1, 2: 99_999}
 
@@ -69,8 +69,7 @@ async def test_a_listener_may_say_how_long(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_suspended_queue_is_left_cleanly(cluster: Cluster) -> None:
-    """A consumer that leaves with its queue suspended hands over the message that waits, and all behind it, in
-    order."""
+    """A consumer that leaves with a suspended queue hands over the suspended message and all later ones, in order."""
     cluster.expected.duplicates = {Cause.SUSPEND, Cause.TAKEOVER}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -111,7 +110,8 @@ def _by_hand(script: dict[str, ConsumeOrderlyStatus]) -> Answer:
 )
 @scenario()
 async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> None:
-    """With auto-commit off nothing is committed by SUCCESS, however long it takes, and all so far by COMMIT."""
+    """Without auto-commit SUCCESS commits nothing, however long it takes, and COMMIT commits all messages handled so
+    far."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("c1", answer=_by_hand({"4": COMMIT}))
@@ -128,7 +128,7 @@ async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> Non
 @pytest.mark.rule("article-4/3.2/2.3-manual-rollback", "article-5/5/manual-commit")
 @scenario()
 async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> None:
-    """ROLLBACK takes back everything since the last COMMIT, and all of it comes again, in order, after 1 000 ms."""
+    """ROLLBACK puts back all messages since the last COMMIT; they come again in order after 1 000 ms."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -144,7 +144,7 @@ async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> N
 
 @scenario()
 async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None:
-    """A consumer that dies before COMMIT has handled for nothing: the next owner begins at the last COMMIT."""
+    """A consumer dies before COMMIT: the next owner begins at the last COMMIT and handles those messages again."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -162,14 +162,14 @@ async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None
 @pytest.mark.rule("article-3/ordered-retries/limit-to-dead-letters")
 @scenario()
 async def test_a_poison_message_becomes_a_dead_letter(cluster: Cluster) -> None:
-    """After max_reconsume_times a message is given up and the ones behind it go on; level 3 + 2 later, after a minute,
-    it is in %DLQ%group, and nothing is lost."""
+    """After max_reconsume_times a message is given up and later ones go on. A minute later (level 3 + 2) it is in
+    %DLQ%group, and nothing is lost."""
     await _give_up(cluster, 60_000)
 
 
 @scenario()
 async def test_a_dead_letter_may_be_there_at_once(cluster: Cluster) -> None:
-    """When the broker is told to, as RocketMQ's means to and does not."""
+    """With the setting the broker stores it without the delay, as RocketMQ's means to and does not."""
     await _give_up(cluster, 0, dead_letter_at_once=True)
 
 
@@ -196,7 +196,7 @@ async def _give_up(cluster: Cluster, waited_ms: int, **settings: Any) -> None:
 
 @scenario()
 async def test_without_a_broker_poison_stays(cluster: Cluster) -> None:
-    """A dead letter that cannot be sent stays at the head of its queue, and becomes one when the broker is back."""
+    """A dead letter that cannot be sent stays at the head of its queue, and is sent when the broker is back."""
     cluster.expected.duplicates = {Cause.SUSPEND}
     await cluster.broker(queues=1)
     await cluster.producer()

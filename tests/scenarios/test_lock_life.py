@@ -1,4 +1,4 @@
-"""The broker's lock: how long it lives, when it is renewed, and how long its holder believes in it (wire.md 7)."""
+"""The broker's lock: how long it lives, when it is renewed, and how long its holder trusts it (wire.md 7)."""
 
 import pytest
 
@@ -30,7 +30,8 @@ async def _is_lost_one_ms_after(cluster: Cluster, renewed_ms: int) -> None:
 @pytest.mark.rule("article-1/2.2.2/lock-lives-60-s")
 @scenario(INSTANT)
 async def test_a_crashed_holder_keeps_its_lock_60_000_ms(cluster: Cluster) -> None:
-    """SIGKILL frees nothing: the lock is refused to another at 60 000 ms after its last renewal, granted at 60 001."""
+    """SIGKILL releases nothing: another client is refused 60 000 ms after the last renewal and granted the lock at 60
+    001."""
     renewed_ms = await _holder_renewed_twice(cluster)
     cluster.crash("holder")
     await _is_lost_one_ms_after(cluster, renewed_ms)
@@ -38,7 +39,7 @@ async def test_a_crashed_holder_keeps_its_lock_60_000_ms(cluster: Cluster) -> No
 
 @scenario(INSTANT)
 async def test_a_cut_off_holder_loses_its_lock_after_60_000_ms(cluster: Cluster) -> None:
-    """Behind a partition likewise; back again, the holder learns with its next renewal that the lock is lost."""
+    """The same behind a partition; the holder learns of the loss with its first renewal after it."""
     renewed_ms = await _holder_renewed_twice(cluster)
     await _is_lost_one_ms_after(cluster, renewed_ms)
     cluster.world.repair("holder", BROKER)
@@ -48,7 +49,7 @@ async def test_a_cut_off_holder_loses_its_lock_after_60_000_ms(cluster: Cluster)
 @pytest.mark.rule("article-1/2.2.2/renewal-keeps-lock-alive")
 @scenario(INSTANT)
 async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
-    """A holder that lives is refused nobody's lock: another who asks every second for five minutes never gets it."""
+    """While the holder lives another client asks every second for five minutes and never gets the lock."""
     await cluster.broker(queues=1)
     await cluster.consumer("holder")
     for second in range(1, 301):
@@ -64,7 +65,7 @@ async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
 )
 @scenario(INSTANT)
 async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) -> None:
-    """The broker hears of each lock when it is granted, 1 s after the start, and every 20 s from then on."""
+    """Each lock is requested when it is granted, 1 s after the start, and then every 20 s."""
     await cluster.broker(queues=2, log_debug=True)
     await cluster.at(500)
     await cluster.consumer("holder")
@@ -79,7 +80,7 @@ async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) 
 @pytest.mark.rule("article-1/2.2.7/lock-younger-than-30-s", "article-2/locking-queues/lost-and-granted-again")
 @scenario(INSTANT)
 async def test_a_holder_believes_30_000_ms(cluster: Cluster) -> None:
-    """Cut off from the broker, a holder goes on with what it has until 30 000 ms after its last renewal, no longer."""
+    """Cut off from the broker, a holder handles its messages until 30 000 ms after its last renewal, not longer."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("holder", work_ms=100)

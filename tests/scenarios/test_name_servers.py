@@ -1,8 +1,4 @@
-"""Name servers of their own: several of them, some away, brokers that come and go, clients that find and lose them.
-
-As the articles have it: a broker registers with every name server each 30 s; one that is silent for 120 s is forgotten
-at the next scan; a client keeps to one name server and goes on to the next when that is away (wire.md 2.7, 12.1).
-"""
+"""Name servers in processes of their own: some are away, brokers join and leave, clients find and lose them."""
 
 import pytest
 
@@ -56,7 +52,7 @@ def _asked_of(cluster: Cluster, client: str) -> str:
 @pytest.mark.rule("article-5/1-in-order/brokers-register")
 @scenario()
 async def test_brokers_register_with_every_name_server(cluster: Cluster) -> None:
-    """Both know both brokers; a client that asks either has the queues of both."""
+    """Both name servers know both brokers; a client of either sees the queues of both."""
     await _name_servers(cluster)
     for name in (BROKER, OTHER):
         await _broker(cluster, name)
@@ -71,8 +67,8 @@ async def test_brokers_register_with_every_name_server(cluster: Cluster) -> None
 @pytest.mark.rule("article-5/1-in-order/next-name-server")
 @scenario()
 async def test_a_client_goes_on_to_the_next_name_server(cluster: Cluster) -> None:
-    """Its own dies for good: consumption does not notice, a topic made afterwards is found through the other, and a
-    broker that joins is used after the next poll of routes."""
+    """Its name server dies: consumption goes on, a topic made afterwards is found through the other one, and a new
+    broker is used after the next poll of routes."""
     await _name_servers(cluster)
     await _broker(cluster)
     await cluster.producer()
@@ -96,7 +92,8 @@ async def test_a_client_goes_on_to_the_next_name_server(cluster: Cluster) -> Non
 @pytest.mark.rule("article-5/1-in-order/next-name-server")
 @scenario()
 async def test_without_any_name_server_everything_goes_on(cluster: Cluster) -> None:
-    """Routes are kept: sends and consumption go on for minutes; when one is back brokers tell it within seconds."""
+    """Clients keep their routes and send and consume for minutes; when a name server is back brokers register within
+    seconds."""
     await _name_servers(cluster)
     await _broker(cluster)
     await cluster.producer()
@@ -118,7 +115,7 @@ async def test_without_any_name_server_everything_goes_on(cluster: Cluster) -> N
 
 @scenario()
 async def test_a_broker_that_dies_is_out_of_the_routes_at_once(cluster: Cluster) -> None:
-    """Its connection closes, and that is enough; clients stop knocking at its door after their next poll."""
+    """The end of its connection is enough; clients stop connecting to it after their next poll."""
     await _name_servers(cluster)
     for name in (BROKER, OTHER):
         await _broker(cluster, name)
@@ -143,9 +140,8 @@ async def test_a_broker_that_dies_is_out_of_the_routes_at_once(cluster: Cluster)
 @pytest.mark.rule("article-5/1-in-order/silent-broker-leaves-routes")
 @scenario()
 async def test_a_broker_that_is_silent_is_forgotten_after_120_seconds(cluster: Cluster) -> None:
-    """No sooner than 120 s after its last registration, and no later than one scan after that: by the scan, or because
-    its connection was silent as long.
-    """
+    """It is removed not before 120 s after its last registration and not later than one scan after that: by the scan,
+    or because its connection was silent as long."""
     await _name_servers(cluster)
     await _broker(cluster)
     await _broker(cluster, OTHER)
@@ -166,7 +162,8 @@ async def test_a_broker_that_is_silent_is_forgotten_after_120_seconds(cluster: C
 @pytest.mark.rule("article-5/1-in-order/order-configuration")
 @scenario()
 async def test_an_order_configuration_keeps_a_keys_queue(cluster: Cluster) -> None:
-    """Without one a key moves to another queue while a broker is away; with one its sends fail, and come back there."""
+    """Without the configuration a key moves to another queue while a broker is away; with it sends of the key fail, and
+    work again when the broker is back."""
     await _name_servers(cluster, order_message_enable=True)
     for name in (BROKER, OTHER):
         await _broker(cluster, name)
@@ -204,7 +201,8 @@ async def test_an_order_configuration_keeps_a_keys_queue(cluster: Cluster) -> No
 @pytest.mark.rule("article-5/1-in-order/timer-name-servers")
 @scenario()
 async def test_clients_that_know_a_domain_alone(cluster: Cluster) -> None:
-    """They ask it for the name servers, and for others two minutes later: all of them may be replaced under way."""
+    """They ask the domain for the name servers, and again every two minutes: all name servers may be replaced
+    meanwhile."""
     await cluster.start_name_server(NAMES[0])
     await _broker(cluster)
     web_host = cluster.world.host("web")
@@ -245,7 +243,7 @@ async def test_clients_that_know_a_domain_alone(cluster: Cluster) -> None:
 
 @scenario()
 async def test_sends_over_the_vip_channel(cluster: Cluster) -> None:
-    """To the port two below the broker's; where nobody listens there they fail, while pulls need it not."""
+    """Sends go to the broker's port minus two; where that port is closed they fail, while pulls do not use it."""
     await cluster.broker()
     await cluster.producer(vip_channel_enabled=True)
     await cluster.consumer("c1", vip_channel_enabled=True)

@@ -1,4 +1,4 @@
-"""Two tenants on one broker: the same topic, the same group, and neither sees anything of the other."""
+"""Two tenants on one broker with the same topic and the same group see nothing of each other."""
 
 from functools import partial
 from typing import Any
@@ -99,7 +99,7 @@ class Hook:
 )
 @scenario()
 async def test_tenants_do_not_meet(cluster: Cluster) -> None:
-    """Listeners, contexts, results, selectors, hooks and assignments have bare names; brokers know them wrapped."""
+    """Listeners, contexts, results, selectors, hooks and assignments have bare names; brokers have wrapped names."""
     await cluster.broker()
     seen: dict[str, Seen] = {"red": [], "blue": []}
     hooked: list[SendMessageContext] = []
@@ -148,7 +148,7 @@ async def test_tenants_do_not_meet(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/namespaces/retries-stay-inside")
 @scenario()
 async def test_retries_and_dead_letters_stay_in_their_namespace(cluster: Cluster) -> None:
-    """A message that fails comes again under its bare name, and at last lies in the tenant's own dead letters."""
+    """A failing message comes again under its bare name, and ends in the tenant's own dead letters."""
     await cluster.broker()
     seen: Seen = []
 
@@ -171,7 +171,7 @@ async def test_retries_and_dead_letters_stay_in_their_namespace(cluster: Cluster
 @pytest.mark.rule("beyond/namespaces/retries-stay-inside")
 @scenario()
 async def test_an_ordered_dead_letter_stays_in_its_namespace(cluster: Cluster) -> None:
-    """In order it is the consumer that sends it, and it names the topic as the broker does."""
+    """In order the consumer sends the dead letter, with the topic's name as the broker knows it."""
     await cluster.broker()
     seen: Seen = []
 

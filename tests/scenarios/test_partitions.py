@@ -37,7 +37,7 @@ def _pauses_ms(cluster: Cluster, name: str) -> list[int]:
 
 @scenario()
 async def test_25_s_without_the_broker_are_survived(cluster: Cluster) -> None:
-    """Shorter than the holder believes in its lock: it works through, keeps its queue, and nothing is handled twice."""
+    """Shorter than the holder trusts its lock: it goes on, keeps its queue, and handles nothing twice."""
     await _cut_off(cluster, 25_000)
     assert not cluster.events("lock_lost")
     assert len(cluster.events("queue_acquired", host="c1", queue=f"Aircraft@{BROKER}:0")) == 1
@@ -46,8 +46,8 @@ async def test_25_s_without_the_broker_are_survived(cluster: Cluster) -> None:
 
 @scenario()
 async def test_45_s_without_the_broker_pause_the_queue(cluster: Cluster) -> None:
-    """Longer than belief, shorter than the lock: the holder stops after 30 s and has its lock back as soon as it can
-    ask; nobody else can have had the queue, so it goes on where it was, and nothing is handled twice."""
+    """Longer than the holder trusts its lock, shorter than the broker's lock. The holder stops after 30 s and renews
+    the lock after the partition. No other client had the queue, so it goes on and handles nothing twice."""
     await _cut_off(cluster, 45_000)
     [pause_ms] = _pauses_ms(cluster, "c1")
     assert 41_000 + BELIEF_MS + pause_ms <= 42_000 + 45_000 + ROUND_MS
@@ -57,8 +57,8 @@ async def test_45_s_without_the_broker_pause_the_queue(cluster: Cluster) -> None
 
 @scenario()
 async def test_100_s_without_the_broker_lose_the_queue_to_nobody(cluster: Cluster) -> None:
-    """Longer than the lock: as long as the broker waits for heartbeats, 120 s, nobody else is given the queue, so its
-    holder takes it over from itself when it is back."""
+    """Longer than the broker's lock. The broker waits 120 s for heartbeats, and until then no other member gets the
+    queue, so the same holder takes it over."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await _cut_off(cluster, 100_000)
     assert not cluster.events("lock_taken_over", queue=f"Aircraft@{BROKER}:0")
@@ -69,8 +69,8 @@ async def test_100_s_without_the_broker_lose_the_queue_to_nobody(cluster: Cluste
 
 @scenario()
 async def test_200_s_without_the_broker_hand_the_queue_over_and_back(cluster: Cluster) -> None:
-    """Longer than heartbeats are waited for: the other has the queue then, and gives it back when the lost one returns;
-    all in order, and what the lost one had in hand is not handled again by it."""
+    """Longer than the broker waits for heartbeats. The other member gets the queue and gives it back later. All is in
+    order, and the first holder does not handle its cached messages again."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await _cut_off(cluster, 200_000)
     assert cluster.owner(0) == cluster.world.host("c2").address
@@ -85,8 +85,7 @@ async def test_200_s_without_the_broker_hand_the_queue_over_and_back(cluster: Cl
 
 @scenario()
 async def test_clients_live_without_the_name_server(cluster: Cluster) -> None:
-    """A name server that is away costs those who run nothing: locks, pulls, sends and a rebalance go on; who starts
-    must wait for it."""
+    """While the name server is away running clients lock, pull, send and rebalance; a client that starts must wait."""
     cluster.expected.possible = {Cause.TAKEOVER}
     await cluster.start_name_server("names")
     await cluster.broker(queues=2)

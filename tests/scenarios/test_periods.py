@@ -30,7 +30,7 @@ async def _alone(cluster: Cluster, *, work_ms: int = 0, until_ms: int = 0) -> No
 @pytest.mark.rule("article-3/heartbeats/to-all-brokers", "article-5/1-in-order/timer-heartbeats")
 @scenario(INSTANT)
 async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) -> None:
-    """Beside those of the start: of a consumer, and of a producer once it knows a broker."""
+    """These are beside the heartbeats of a start, for a consumer, and for a producer that knows a broker."""
     await _alone(cluster)
     await cluster.producer()
     await cluster.send(1)
@@ -45,7 +45,7 @@ async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) ->
 @pytest.mark.rule("article-5/1-in-order/timer-routes")
 @scenario(INSTANT)
 async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
-    """Of every topic the client knows: the subscribed one's and the retry topic's."""
+    """For every topic that the client knows: the subscribed topic and the retry topic."""
     await _alone(cluster, until_ms=200_000)
     times_ms = cluster.heard.times_ms("c1", "GET_ROUTEINFO_BY_TOPIC")
     later = [at_ms for at_ms in times_ms if at_ms > START_MS]
@@ -55,7 +55,7 @@ async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/2-balance/timer")
 @scenario(INSTANT)
 async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
-    """And ask a broker for the members of the group, once for each topic."""
+    """Each one asks a broker for the members of the group, once for each topic."""
     await _alone(cluster, until_ms=200_000)
     times_ms = cluster.heard.times_ms("c1", "GET_CONSUMER_LIST_BY_GROUP")
     later = [at_ms for at_ms in times_ms if at_ms > START_MS]
@@ -69,7 +69,7 @@ async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
 )
 @scenario(INSTANT)
 async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Cluster) -> None:
-    """Every offset that is known, changed or not."""
+    """Every known offset is stored, changed or not."""
     await _alone(cluster)
     await cluster.producer()
     await cluster.send(1)
@@ -83,8 +83,8 @@ async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Clust
 @pytest.mark.rule("article-3/push-mode/push-is-pulling", "article-5/3/empty-after-15-s")
 @scenario(INSTANT)
 async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> None:
-    """By the first of the broker's sweeps at its deadline, one each 5 s: never a millisecond before, at most 5 s after;
-    then the client pulls again in the same millisecond."""
+    """By the first of the broker's sweeps after the deadline, one each 5 s: never a millisecond earlier, at most 5 s
+    later. The client pulls again in the same millisecond."""
     await _alone(cluster, until_ms=100_000)
     pulls = sorted(set(cluster.heard.times_ms("c1", "PULL_MESSAGE")))
     assert pulls[0] == START_MS
@@ -115,7 +115,7 @@ async def test_a_message_does_not_wait_for_the_sweep(cluster: Cluster) -> None:
 )
 @scenario(INSTANT)
 async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
-    """A run of calls goes on at 60 000 ms and ends behind the call after it; the next run begins 10 ms later."""
+    """A run of calls continues at 60 000 ms and ends after the next call; the next run begins 10 ms later."""
     await _alone(cluster, work_ms=1_000)
     await cluster.producer()
     await cluster.send(130)
@@ -130,7 +130,7 @@ async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
 @pytest.mark.rule("article-3/heartbeats/silent-120-s-dropped")
 @scenario(INSTANT)
 async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> None:
-    """Not by a scan at 120 000 ms since its last heartbeat, but by the next; the others of its group hear of it at
+    """A scan 120 000 ms after its last heartbeat keeps it, the next scan drops it; the other members learn of it at
     once."""
     await _alone(cluster)
     await cluster.consumer("c2")
@@ -152,8 +152,8 @@ async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> 
 @pytest.mark.rule("article-3/pull-callback/offset-illegal", "article-4/2-success/illegal-a-after-10-s")
 @scenario(INSTANT)
 async def test_an_illegal_offset_begins_anew_after_10_000_ms(cluster: Cluster) -> None:
-    """A queue whose stored offset is not there is taken out at once; 10 s later, and not a millisecond before, the
-    broker's offset is stored and the queue taken anew."""
+    """A queue whose stored offset does not exist is dropped at once. 10 s later, not a millisecond earlier, the
+    broker's offset is stored and the queue is taken anew."""
     server = await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(3)
@@ -175,7 +175,7 @@ async def test_an_illegal_offset_begins_anew_after_10_000_ms(cluster: Cluster) -
 
 
 def test_the_periods_are_the_defaults() -> None:
-    """What the stories above expect are the settings' defaults, which are RocketMQ's."""
+    """The periods of these scenarios are the defaults of the settings, which are RocketMQ's."""
     config = ConsumerConfig()
     assert config.heartbeat_broker_interval_ms == HEARTBEAT_MS
     assert config.poll_name_server_interval_ms == ROUTE_MS

@@ -1,4 +1,4 @@
-"""A broker whose store is in files, and whose power goes: nothing that was acknowledged is missing, order holds."""
+"""A broker with a store in files loses its power: no acknowledged message is missing, and order holds."""
 
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.power_cuts import PowerCuts
@@ -7,8 +7,8 @@ from tests.scenarios.scenario import scenario
 
 @scenario()
 async def test_power_cuts_lose_nothing_acknowledged(cluster: Cluster) -> None:
-    """With a flush before each reply every acknowledged message is there after each cut, no offset goes back beyond
-    its flush interval, and every key is handled in order."""
+    """With a flush before each reply every acknowledged message is there after each cut, no offset goes back further
+    than its flush interval, and every key is handled in order."""
     story = PowerCuts(cluster, cluster.world.rng)
     await story.run(15)
     assert len(story.acknowledged) > 200
@@ -16,7 +16,7 @@ async def test_power_cuts_lose_nothing_acknowledged(cluster: Cluster) -> None:
 
 @scenario()
 async def test_power_cuts_on_a_failing_disk(cluster: Cluster) -> None:
-    """The same where syncs fail and the disk fills up between the cuts: what is acknowledged is there all the same."""
+    """The same when syncs fail and the disk fills up between the cuts: every acknowledged message is there."""
     story = PowerCuts(cluster, cluster.world.rng, faults=True)
     await story.run(15)
     assert len(story.acknowledged) > 200

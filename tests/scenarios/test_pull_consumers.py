@@ -102,7 +102,7 @@ async def polled_after(cluster: Cluster, wait_ms: int) -> int:
 
 @scenario(INSTANT)
 async def test_brokers_are_told_how_a_puller_consumes(cluster: Cluster) -> None:
-    """A broadcasting one is no clustering one (wire.md 12.1)."""
+    """The heartbeat of a broadcasting pull consumer says so (wire.md 12.1)."""
     await cluster.broker(queues=1)
     puller = await Puller(cluster, "p1", MessageModel.BROADCASTING).start()
     told = cluster.group(GROUP)
@@ -114,21 +114,21 @@ async def test_brokers_are_told_how_a_puller_consumes(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/6/lite-auto-commit")
 @scenario(INSTANT)
 async def test_the_commit_is_due_5_s_after_the_last(cluster: Cluster) -> None:
-    """A call for messages 5000 ms after the first one commits what was handed out before it."""
+    """A poll 5000 ms after the first one commits the messages of earlier polls."""
     assert await polled_after(cluster, AUTO_COMMIT_MS) == 10
 
 
 @pytest.mark.rule("article-5/6/lite-auto-commit")
 @scenario(INSTANT)
 async def test_the_commit_is_not_due_before(cluster: Cluster) -> None:
-    """4999 ms after it nothing is committed: what is stored is where the queue began."""
+    """At 4999 ms nothing is committed: the stored offset is where the queue began."""
     assert await polled_after(cluster, AUTO_COMMIT_MS - 1) == 0
 
 
 @pytest.mark.rule("article-5/6/lite-commit")
 @scenario(INSTANT)
 async def test_a_commit_is_sent_with_the_next_5_s(cluster: Cluster) -> None:
-    """10 s after the start for the first time, then every 5 s; commit_sync does not wait for it."""
+    """Offsets are sent 10 s after the start and then every 5 s; commit_sync does not wait for that."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(30, queue_id=0)
@@ -152,8 +152,8 @@ async def test_a_commit_is_sent_with_the_next_5_s(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/6/lite-handover")
 @scenario()
 async def test_queues_are_handed_over_with_their_offsets(cluster: Cluster) -> None:
-    """A second member gets half of the queues from where the first one's commit was, and gives them back when it
-    leaves: every message once, although nobody committed by hand."""
+    """A second member gets half of the queues at the first member's commit, and gives them back when it leaves: every
+    message once, without a manual commit."""
     await cluster.broker(queues=4)
     await cluster.producer()
     await cluster.send(80)
@@ -181,7 +181,7 @@ async def test_queues_are_handed_over_with_their_offsets(cluster: Cluster) -> No
 
 @scenario()
 async def test_a_crash_repeats_what_was_not_committed(cluster: Cluster) -> None:
-    """The next one begins at the stored offset: at least once."""
+    """The next member begins at the stored offset: delivery at least once."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(30, queue_id=0)
@@ -198,8 +198,8 @@ async def test_a_crash_repeats_what_was_not_committed(cluster: Cluster) -> None:
 
 @scenario()
 async def test_an_iteration_commits_message_by_message(cluster: Cluster) -> None:
-    """Whoever leaves it in the middle of a message gets that one again, and none before; a shutdown ends one that
-    waits."""
+    """A consumer that leaves the loop in the middle of a message gets that message again, and none before it; a
+    shutdown ends a waiting iteration."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(30, queue_id=0)
@@ -225,8 +225,7 @@ async def test_an_iteration_commits_message_by_message(cluster: Cluster) -> None
 
 @scenario()
 async def test_a_queue_without_messages_for_us_keeps_its_place(cluster: Cluster) -> None:
-    """Messages that no tag of ours matches are done with: the group's offset goes past them, though nothing was handed
-    out."""
+    """Messages that match no tag are passed: the group's offset moves over them, although none was returned."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.send(5, queue_id=0)
@@ -240,7 +239,7 @@ async def test_a_queue_without_messages_for_us_keeps_its_place(cluster: Cluster)
 @pytest.mark.rule("article-5/6/lite-topic-listeners")
 @scenario(INSTANT)
 async def test_changes_of_a_topic_are_seen_within_30_s(cluster: Cluster) -> None:
-    """The first look is 10 s after the start, the next ones 30 s apart; the listener gets all queues, once."""
+    """The first check is 10 s after the start, the next ones 30 s apart; the listener gets all queues once."""
     await cluster.broker(queues=2)
     heard: list[tuple[int, str, list[MessageQueue]]] = []
     puller = Puller(cluster, "p1")
@@ -269,7 +268,7 @@ async def test_changes_of_a_topic_are_seen_within_30_s(cluster: Cluster) -> None
 
 @scenario()
 async def test_broadcasting_pollers_read_everything(cluster: Cluster) -> None:
-    """Each has every queue, and goes on from its own file at its next start; the broker stores nothing for them."""
+    """Each has every queue, and goes on from its own file after a restart; the broker stores no offsets for them."""
     await cluster.broker(queues=2)
     await cluster.producer()
     await cluster.send(20)
@@ -313,7 +312,8 @@ class ByHand:
 )
 @scenario()
 async def test_pull_consumers_share_the_queues(cluster: Cluster) -> None:
-    """Each is told of its part when it changes; an offset goes to the broker before the queue goes to another."""
+    """Each is notified when its queues change; an offset is stored on the broker before its queue goes to another
+    member."""
     await cluster.broker(queues=4)
     await cluster.producer()
     await cluster.send(40)
@@ -339,8 +339,8 @@ async def test_pull_consumers_share_the_queues(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/6/pull-consumer")
 @scenario(INSTANT)
 async def test_a_pull_waits_for_a_message_or_20_s(cluster: Cluster) -> None:
-    """pull_block_if_not_found is answered by what is sent meanwhile; else after 20 s, at the broker's next 5 s sweep.
-    pull does not wait at all."""
+    """pull_block_if_not_found returns with a message that arrives meanwhile, else after 20 s at the broker's next 5 s
+    sweep. pull does not wait."""
     await cluster.broker(queues=1)
     await cluster.producer()
     by_hand = ByHand(cluster, "p1")

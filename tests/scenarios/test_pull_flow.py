@@ -1,4 +1,4 @@
-"""What an application sees of the pulls and does to them: it suspends them, and asks how much is left behind them."""
+"""An application suspends the pulls of a consumer, and asks how many messages wait on the broker."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SUSPEND_MS = 1000
 @pytest.mark.rule("article-3/push-consumer-pull/suspended-after-1-s")
 @scenario(INSTANT)
 async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
-    """What is sent meanwhile stays at the broker; after the resume it comes within a second."""
+    """Messages that are sent meanwhile stay on the broker; after resume the consumer gets them within a second."""
     await cluster.broker(queues=1)
     await cluster.producer()
     consumer = await cluster.consumer("c1")
@@ -31,7 +31,7 @@ async def test_a_suspended_consumer_pulls_nothing(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/1-in-order/timer-pool-size", "article-5/3/10-min-and-max-offset")
 @scenario()
 async def test_what_lies_behind_all_queues(cluster: Cluster) -> None:
-    """Of each queue what its last pull left at the broker; together what the application is told."""
+    """The last pull of each queue knows how many messages are left; the application is told the sum."""
     await cluster.broker(queues=2)
     await cluster.producer()
     await cluster.send(100, queue_id=0)

@@ -1,4 +1,4 @@
-"""Pull consumers in a namespace: what they are asked and what they tell has bare names, what brokers keep has not."""
+"""Pull consumers in a namespace: applications use bare names, brokers have wrapped names."""
 
 import pytest
 
@@ -135,7 +135,7 @@ async def test_a_lite_pull_consumer(cluster: Cluster) -> None:
 
 @scenario()
 async def test_an_assigned_lite_pull_consumer(cluster: Cluster) -> None:
-    """It asks for queues by their bare names, and hears of new ones so."""
+    """It assigns queues by their bare names, and its listener gets bare names."""
     broker = await cluster.broker()
     await _send(cluster, 4)
     heard: list[tuple[str, list[MessageQueue]]] = []

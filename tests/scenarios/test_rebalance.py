@@ -1,4 +1,4 @@
-"""A queue changes hands between living consumers: in order, one owner at a time (wire.md 12.3)."""
+"""A queue moves between living consumers: in order, with one owner at a time (wire.md 12.3)."""
 
 import pytest
 
@@ -24,8 +24,8 @@ async def _owners(cluster: Cluster, expected: list[str]) -> None:
 @pytest.mark.rule("article-1/2/same-queue-keeps-order", "article-2/lock-timer/queues-may-move")
 @scenario()
 async def test_members_come_and_go_without_overlap(cluster: Cluster) -> None:
-    """A second and a third consumer join a busy one, the second leaves: all in order, and of each queue at most the
-    message that was being handled when it was dropped comes again."""
+    """A second and a third consumer join a busy one, and the second leaves. All is in order, and of each queue at most
+    the message that was handled when the queue was dropped is repeated."""
     cluster.expected.possible = {Cause.TAKEOVER}
     await cluster.broker(queues=6)
     await cluster.producer()
@@ -56,8 +56,8 @@ async def _send_steadily(cluster: Cluster, until_ms: int) -> None:
 @pytest.mark.rule("article-2/consume-lock/unlocked-at-once-or-after-20-s")
 @scenario()
 async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
-    """A joiner's notice makes the owner let go of idle queues within milliseconds, and the joiner has them one round
-    later at most."""
+    """The owner unlocks idle queues within milliseconds of the notice about a joiner, which has them one round later at
+    most."""
     await cluster.broker(queues=2)
     await cluster.consumer("c1")
     await cluster.at(10_000)
@@ -72,8 +72,8 @@ async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
 @pytest.mark.rule("article-2/consume-lock/unlocked-at-once-or-after-20-s")
 @scenario()
 async def test_a_busy_queue_is_unlocked_20_s_later(cluster: Cluster) -> None:
-    """A queue dropped with messages in hand is unlocked 20 s later; only then the next owner has it, from the
-    message on that was being handled when it was dropped: a dropped queue commits nothing."""
+    """A queue that is dropped with cached messages is unlocked 20 s later. Then the next owner begins at the message
+    that was handled when the queue was dropped, because a dropped queue commits nothing."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -93,8 +93,8 @@ async def test_a_busy_queue_is_unlocked_20_s_later(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_queue_that_comes_back_is_not_unlocked(cluster: Cluster) -> None:
-    """A busy queue dropped for a joiner who leaves at once: back with its owner, it must not lose its lock when the
-    20 s of the delayed unlock are over."""
+    """A busy queue is dropped for a joiner that leaves at once. Its owner takes it again and keeps the lock when the 20
+    s of the delayed unlock are over."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -115,8 +115,7 @@ async def test_a_queue_that_comes_back_is_not_unlocked(cluster: Cluster) -> None
 @pytest.mark.rule("article-2/consume-lock/finer-than-queue-lock", "article-4/3.1/3.7-consume-lock")
 @scenario()
 async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> None:
-    """A queue whose listener runs for 30 s is not unlocked before the listener has returned, and is handed over
-    then."""
+    """A queue whose listener runs for 30 s is unlocked when the listener has returned, not earlier."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -134,7 +133,8 @@ async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> Non
 
 @scenario()
 async def test_a_joiner_is_heard_of_at_once(cluster: Cluster) -> None:
-    """NOTIFY_CONSUMER_IDS_CHANGED makes the others rebalance within milliseconds of a joiner's first heartbeat."""
+    """NOTIFY_CONSUMER_IDS_CHANGED makes the other members rebalance within milliseconds of a joiner's first
+    heartbeat."""
     await cluster.broker(queues=2)
     await cluster.consumer("c1")
     await cluster.at(15_000)
@@ -145,7 +145,7 @@ async def test_a_joiner_is_heard_of_at_once(cluster: Cluster) -> None:
 
 @scenario()
 async def test_without_notices_the_timer_notices(cluster: Cluster) -> None:
-    """A broker that sends no notices: the others learn of a joiner with the 20 s round of their own, not before."""
+    """When the broker sends no notices the other members learn of a joiner in their 20 s round, not earlier."""
     await cluster.broker(queues=2, notify_consumer_ids_changed=False)
     await cluster.consumer("c1")
     started_ms = cluster.world.elapsed_ms

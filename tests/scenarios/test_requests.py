@@ -1,4 +1,4 @@
-"""Requests and their answers: a producer waits for what its message's consumer sends back."""
+"""Requests with answers: a producer waits for the answer that the consumer of its message sends."""
 
 import asyncio
 
@@ -80,7 +80,7 @@ async def _request(cluster: Cluster, body: bytes, *, timeout_ms: int = 3000, key
 @pytest.mark.rule("beyond/producers/requests")
 @scenario()
 async def test_each_request_gets_its_own_answer(cluster: Cluster) -> None:
-    """However many are under way, to any queue or in order by a key."""
+    """Many requests wait at once, to any queue or in order by a key."""
     await cluster.broker()
     await _server(cluster)
     await _caller(cluster)
@@ -113,7 +113,7 @@ async def test_large_answers_are_compressed_on_the_way(cluster: Cluster) -> None
 @pytest.mark.rule("beyond/producers/requests")
 @scenario()
 async def test_no_answer_in_time(cluster: Cluster) -> None:
-    """The error speaks RocketMQ's words; the answer that comes after all harms nobody, and the next one is right."""
+    """The error has RocketMQ's text. The late answer has no effect, and the next request gets its own answer."""
     await cluster.broker()
     await _server(cluster, work_ms=800)
     await _caller(cluster)
@@ -128,7 +128,7 @@ async def test_no_answer_in_time(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_request_that_is_not_sent(cluster: Cluster) -> None:
-    """The send's own error, not the lack of an answer."""
+    """The caller gets the error of the send, not of the missing answer."""
     await cluster.broker()
     await _caller(cluster)
     cluster.world.partition(CALLER, BROKER)
@@ -139,7 +139,7 @@ async def test_a_request_that_is_not_sent(cluster: Cluster) -> None:
 
 @scenario()
 async def test_an_answer_to_a_caller_that_died(cluster: Cluster) -> None:
-    """The broker refuses to pass it on and says to whom; it is kept in the reply topic all the same."""
+    """The broker refuses to pass the answer on and names the caller; the answer is stored in the reply topic."""
     await cluster.broker()
     await _server(cluster, work_ms=500)
     await _caller(cluster)
@@ -166,8 +166,8 @@ async def test_nobody_waits_for_an_answer_to_a_plain_message(cluster: Cluster) -
 
 @scenario()
 async def test_a_dead_broker_does_not_cost_the_request(cluster: Cluster) -> None:
-    """A client makes itself known to all brokers of the topic first; one that does not answer takes half of the time
-    at most, and the request still gets its answer from the other."""
+    """A client first sends a heartbeat to all brokers of the topic. One that does not answer takes at most half of the
+    time, and the request still gets its answer through the other."""
     await cluster.broker()
     await cluster.broker("broker-b")
     await _server(cluster)

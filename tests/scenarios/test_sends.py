@@ -1,4 +1,4 @@
-"""Keyed sends in flight when their connection is cut: what is stored, in which order, and what the sender hears."""
+"""A connection is cut while keyed sends are in flight: which are stored, in which order, and what the sender knows."""
 
 import asyncio
 from collections import Counter
@@ -57,8 +57,8 @@ def _stored_numbers(cluster: Cluster) -> list[list[int]]:
 
 @scenario()
 async def test_a_cut_leaves_a_prefix_of_each_queue(cluster: Cluster) -> None:
-    """Of 64 keyed sends in flight each queue stores the first in call order; nobody knows of any, and they say so;
-    sends called before that was known do not overtake them, sends called after it are stored behind."""
+    """Of 64 keyed sends in flight each queue stores the first ones in call order, and all report an unknown outcome.
+    Sends called before the failure was known do not overtake them; later sends are stored after them."""
     await cluster.broker(queues=QUEUES)
     await cluster.producer()
     first, second = await _64_in_flight(cluster)
@@ -78,8 +78,8 @@ async def test_a_cut_leaves_a_prefix_of_each_queue(cluster: Cluster) -> None:
 
 @scenario()
 async def test_retried_sends_stay_in_order(cluster: Cluster) -> None:
-    """With retry_keyed all 64 are stored, in call order but for repeats, which carry the UNIQ_KEY of the first attempt
-    and are known as the producer's; sends called meanwhile wait their turn."""
+    """With retry_keyed all 64 are stored in call order. Repeats carry the UNIQ_KEY of the first attempt, so the report
+    counts them as the producer's retries; sends called meanwhile wait."""
     cluster.expected.duplicates = {Cause.PRODUCER_RETRY}
     await cluster.broker(queues=QUEUES)
     await cluster.producer(retry_keyed=True)
@@ -115,8 +115,7 @@ async def _one_too_large(cluster: Cluster, *, retry_keyed: bool) -> Heard:
 
 @scenario()
 async def test_a_refused_send_is_not_overtaken(cluster: Cluster) -> None:
-    """What follows a refused send on its connection is refused as well: the broker stores what came before it, no
-    more."""
+    """The broker also refuses the sends after a refused one on this connection, and stores only those before it."""
     heard = await _one_too_large(cluster, retry_keyed=False)
     assert _outcomes(heard) == {None: 4, SendOutcome.REFUSED: 12}
     assert _stored_numbers(cluster)[0] == list(range(5))
@@ -124,7 +123,7 @@ async def test_a_refused_send_is_not_overtaken(cluster: Cluster) -> None:
 
 @scenario()
 async def test_what_follows_a_refused_send_may_be_repeated(cluster: Cluster) -> None:
-    """With retry_keyed only the message that can never be stored fails; those after it are stored behind, in order."""
+    """With retry_keyed only the message that can never be stored fails; later ones are stored in order."""
     heard = await _one_too_large(cluster, retry_keyed=True)
     assert _outcomes(heard) == {None: 15, SendOutcome.REFUSED: 1}
     assert _stored_numbers(cluster)[0] == [*range(5), *range(6, 17)]
@@ -132,7 +131,8 @@ async def test_what_follows_a_refused_send_may_be_repeated(cluster: Cluster) -> 
 
 @scenario()
 async def test_a_late_arrival_does_not_overtake(cluster: Cluster) -> None:
-    """Sends that a partition of 5 s delays past their timeout are stored when it ends, before those sent after it."""
+    """A partition of 5 s delays sends past their timeout. They are stored when it ends, before sends that were called
+    later."""
     await cluster.broker(queues=QUEUES)
     await cluster.producer()
     await _sends(cluster, 8)
@@ -150,8 +150,8 @@ async def test_a_late_arrival_does_not_overtake(cluster: Cluster) -> None:
 
 @scenario()
 async def test_cuts_at_any_moment_keep_each_queue_in_order(cluster: Cluster) -> None:
-    """Ten bursts of 64 sends, each cut at a moment of its own: stored is what was acknowledged and, of what is unknown,
-    each queue's first; never what was not sent."""
+    """Ten bursts of 64 sends, each cut at a random moment: each queue stores the acknowledged sends and the first of
+    those with an unknown outcome, and never one that was not sent."""
     await cluster.broker(queues=QUEUES)
     await cluster.producer()
     heard = await _sends(cluster, 64)

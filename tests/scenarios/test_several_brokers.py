@@ -1,4 +1,4 @@
-"""Two brokers under one name server: queues of both, each with a lock table of its own, one of them away."""
+"""Two brokers and one name server: each broker locks its own queues, and one of them may be away."""
 
 import pytest
 
@@ -19,7 +19,7 @@ async def _two_brokers(cluster: Cluster) -> None:
 @pytest.mark.rule("article-5/1/consumers-pull")
 @scenario()
 async def test_queues_of_both_are_shared(cluster: Cluster) -> None:
-    """A topic has the queues of both brokers; two consumers have two each, keys of all of them are handled in order."""
+    """A topic has queues on both brokers; two consumers have two each and handle all keys in order."""
     await _two_brokers(cluster)
     await cluster.producer()
     c1 = await cluster.consumer("c1")
@@ -36,7 +36,7 @@ async def test_queues_of_both_are_shared(cluster: Cluster) -> None:
 @pytest.mark.rule("article-2/locking-queues/queues-by-broker")
 @scenario()
 async def test_each_broker_locks_its_own_queues(cluster: Cluster) -> None:
-    """A broker's table has the locks of its own queues only, and to be cut off from one loses no lock on the other."""
+    """A broker's table has the locks of its own queues; a client that loses one broker keeps its locks on the other."""
     await _two_brokers(cluster)
     await cluster.consumer("c1")
     await cluster.at(22_000)
@@ -55,7 +55,8 @@ async def test_each_broker_locks_its_own_queues(cluster: Cluster) -> None:
 @pytest.mark.rule("article-3/pull-service/one-thread", "article-5/3/one-thread")
 @scenario()
 async def test_one_away_does_not_stop_the_other(cluster: Cluster) -> None:
-    """While one broker is away the other's queues are consumed and sent to; when it is back, empty, so are its own."""
+    """While one broker is away clients send to and consume from the other; when it is back, empty, they use it
+    again."""
     await _two_brokers(cluster)
     await cluster.producer()
     await cluster.consumer("c1")

@@ -1,4 +1,4 @@
-"""A consumer that leaves in order: what it stores and releases, and in which order (wire.md 12.2)."""
+"""A consumer that shuts down: what it stores and releases, and in which order (wire.md 12.2)."""
 
 import pytest
 
@@ -13,8 +13,7 @@ ROUND_TRIPS_MS = 100
 @pytest.mark.rule("article-5/7/offsets-stored")
 @scenario()
 async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) -> None:
-    """The broker has the offset of the last message handled before it frees the queue: the next owner repeats
-    nothing."""
+    """The broker has the offset of the last message before it releases the queue: the next owner repeats nothing."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("c1")
@@ -39,7 +38,7 @@ async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) ->
 @pytest.mark.rule("article-5/7/threads-end")
 @scenario()
 async def test_leaving_waits_for_the_listener(cluster: Cluster) -> None:
-    """A listener that runs is given its time, its message is committed, and the ones behind it are left to the next."""
+    """The consumer waits for a running listener and commits its message; the next owner handles the later ones."""
     await cluster.broker(queues=1)
     await cluster.producer()
     await cluster.consumer("c1", work_ms=3_000)
@@ -81,8 +80,8 @@ async def test_a_stuck_listener_is_named_and_its_queue_stays_locked(cluster: Clu
 
 @scenario()
 async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) -> None:
-    """A queue that was given away busy, and whose 20 s are not over when its client leaves, is freed with the others:
-    its next owner need not wait for the lock to expire."""
+    """A queue was given away while busy, and its client stops before the 20 s are over. The client unlocks it with the
+    others, so its next owner need not wait for the lock to expire."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -102,8 +101,8 @@ async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) ->
 
 @scenario()
 async def test_a_trace_that_cannot_be_written_does_not_keep_the_locks(cluster: Cluster) -> None:
-    """What it cannot record is not committed, so it comes again; but the queues are free at once, and the group is
-    told."""
+    """A message without a record is not committed, so it is handled again; but the queues are released at once, and the
+    consumer unregisters."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=1)
     await cluster.producer()

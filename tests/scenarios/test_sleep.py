@@ -1,4 +1,4 @@
-"""A machine that sleeps, and one whose wall clock is set: locks run out though timers stand still (docs/order.md 2)."""
+"""A machine sleeps, or its wall clock is set: locks expire although timers stand still (docs/order.md 2)."""
 
 from lockstep.client import ConsumeOrderlyStatus, Message, MessageExt, MessageQueue
 from lockstep.client.consumer.dispatch.table import OrderingName
@@ -53,21 +53,21 @@ async def _begins_nothing(cluster: Cluster, ordering: OrderingName) -> None:
 
 @scenario()
 async def test_an_owner_that_slept_begins_nothing(cluster: Cluster) -> None:
-    """300 s asleep between two calls: the lock is a successor's, and the one that wakes neither calls its listener nor
-    commits its old offset, until it has the lock again and begins where its successor ended."""
+    """It sleeps for 300 s between two calls, and another member gets its locks. After waking it neither calls its
+    listener nor commits its old offset until it has a lock again; then it begins at the other's commit."""
     await _begins_nothing(cluster, "queue")
 
 
 @scenario()
 async def test_an_owner_that_slept_begins_nothing_by_key(cluster: Cluster) -> None:
-    """The same where each key is a lane."""
+    """The same with order by key."""
     await _begins_nothing(cluster, "key")
 
 
 @scenario()
 async def test_what_came_due_in_a_sleep_is_done_on_waking(cluster: Cluster) -> None:
-    """Timers have as long to go as before the sleep, but renewal and heartbeat, which the clock says are due, are made
-    a second after waking; the sleep is logged with its length."""
+    """Timers continue where they stood before the sleep. Renewal and heartbeat, which are due by the clock, are sent
+    within a second of waking; the log has the length of the sleep."""
     await cluster.broker(queues=1)
     await cluster.consumer("c1")
     await cluster.at(22_500)  # renewed at 21 s: the next timer is at 41 s
@@ -85,7 +85,7 @@ async def test_what_came_due_in_a_sleep_is_done_on_waking(cluster: Cluster) -> N
 
 @scenario()
 async def test_a_broker_that_slept_gives_away_what_expired(cluster: Cluster) -> None:
-    """Its table counts the sleep too: the lock of a client that was killed meanwhile is another's at once."""
+    """The lock table counts the sleep too: another client gets the lock of a killed one at once."""
     cluster.expected.possible = {Cause.TAKEOVER}
     await cluster.broker(queues=1)
     await cluster.consumer("c1", strategy=take_all)
@@ -99,8 +99,8 @@ async def test_a_broker_that_slept_gives_away_what_expired(cluster: Cluster) -> 
 
 @scenario()
 async def test_a_broker_that_slept_delivers_what_is_due(cluster: Cluster) -> None:
-    """A message delayed by 2 h comes at its time though the broker slept for an hour of them, and one of a minute
-    within a second of the waking."""
+    """A message delayed by 2 h is delivered at its time although the broker slept for an hour of them, and one delayed
+    by a minute within a second of waking."""
     cluster.expected.possible = {Cause.TAKEOVER}
     await cluster.broker(queues=1)
     producer = await cluster.producer()
@@ -123,8 +123,8 @@ async def test_a_broker_that_slept_delivers_what_is_due(cluster: Cluster) -> Non
 
 @scenario()
 async def test_a_clock_that_was_ahead_delays_nothing_for_long(cluster: Cluster) -> None:
-    """A broker whose clock was an hour ahead restarts with the right one: what it had delayed by 10 s comes at once,
-    later messages as ever, and the locks of a client that ran through it are renewed."""
+    """A broker's clock was an hour ahead, and it restarts with the right one. A message that it had delayed by 10 s is
+    delivered at once, later messages as usual, and the locks of a client that ran all the time are renewed."""
     cluster.world.set_clock(BROKER, 3_600_000)
     await cluster.broker(queues=1, data_dir="data")
     producer = await cluster.producer()

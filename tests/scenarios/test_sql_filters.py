@@ -1,4 +1,4 @@
-"""Consumers that filter by SQL92 on properties, as their brokers let them (wire.md 6.5, 12.2)."""
+"""Consumers filter by SQL92 on properties where brokers allow it (wire.md 6.5, 12.2)."""
 
 import pytest
 
@@ -52,7 +52,8 @@ def _consumer(cluster: Cluster, name: str, expression: str | MessageSelector) ->
 @pytest.mark.rule("article-4/2-success/sql-at-the-broker")
 @scenario()
 async def test_only_what_matches_is_pushed(cluster: Cluster) -> None:
-    """What is there and what comes; the offset goes on over what does not match, so that a restart begins behind it."""
+    """Of stored and of new messages. The offset moves over messages that do not match, so that a restart begins after
+    them."""
     await cluster.broker(queues=1, property_filter=True)
     await _send_sizes(cluster)
     runtime = cluster.world.host("c1")
@@ -70,7 +71,7 @@ async def test_only_what_matches_is_pushed(cluster: Cluster) -> None:
 @pytest.mark.rule("article-1/2.2/filter-checked-at-brokers", "article-3/pull-kernel/expressions-need-4.1.0")
 @scenario()
 async def test_a_broker_that_may_not_filter_so_refuses_the_start(cluster: Cluster) -> None:
-    """CHECK_CLIENT_CONFIG before the first heartbeat: who subscribes learns of it at once, in the broker's words."""
+    """CHECK_CLIENT_CONFIG is sent before the first heartbeat: the start fails at once with the broker's text."""
     await cluster.broker()
     consumer = _consumer(cluster, "c1", BIG)
     with pytest.raises(ConsumerError, match="cannot filter topic 'Aircraft' by SQL92: The broker does not support"):
@@ -82,7 +83,7 @@ async def test_a_broker_that_may_not_filter_so_refuses_the_start(cluster: Cluste
 
 @scenario()
 async def test_an_expression_that_cannot_be_refuses_the_start(cluster: Cluster) -> None:
-    """With the reason and the place."""
+    """A wrong expression is refused with the reason and the place."""
     await cluster.broker(property_filter=True)
     consumer = _consumer(cluster, "c1", MessageSelector.by_sql("size LIKE '3'"))
     with pytest.raises(ConsumerError, match="at character 6, 'LIKE' cannot stand there"):
@@ -91,7 +92,7 @@ async def test_an_expression_that_cannot_be_refuses_the_start(cluster: Cluster) 
 
 @scenario()
 async def test_an_expression_is_changed_while_the_consumer_runs(cluster: Cluster) -> None:
-    """The newer subscription has a higher version, and the broker compiles what came with it."""
+    """The new subscription has a higher version, and the broker compiles its expression."""
     await cluster.broker(queues=1, property_filter=True)
     runtime = cluster.world.host("c1")
     consumer = _consumer(cluster, "c1", BIG)
@@ -107,7 +108,7 @@ async def test_an_expression_is_changed_while_the_consumer_runs(cluster: Cluster
 
 @scenario()
 async def test_who_pulls_may_filter_so_too(cluster: Cluster) -> None:
-    """The expression goes along with each pull, whether the offsets are the caller's or the group's."""
+    """Pull consumers send the expression with each pull, whether offsets are the caller's or the group's."""
     await cluster.broker(queues=1, property_filter=True)
     await _send_sizes(cluster)
     runtime, names = cluster.world.host("c1"), cluster.name_server

@@ -1,4 +1,5 @@
-"""Starts and ends as sequences: which requests a client makes, of whom, and in which order (wire.md 12.1, 12.2)."""
+"""Starts and ends as sequences of requests: which ones a client sends, to which server, in which order (wire.md 12.1,
+12.2)."""
 
 import pytest
 
@@ -33,7 +34,7 @@ async def _broker_and_name_server(cluster: Cluster) -> None:
 )
 @scenario()
 async def test_a_consumer_starts_in_the_articles_order(cluster: Cluster) -> None:
-    """Route, heartbeat, members, lock, stored offset, pull: each for the first time behind the one before."""
+    """Route, heartbeat, members, lock, stored offset, pull: the first request of each kind follows the one before."""
     await _broker_and_name_server(cluster)
     await cluster.consumer("c1")
     await cluster.world.sleep_ms(500)
@@ -52,8 +53,8 @@ async def test_a_consumer_starts_in_the_articles_order(cluster: Cluster) -> None
 )
 @scenario()
 async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_it_is_pulled(cluster: Cluster) -> None:
-    """One lock request for all new queues of a broker; then a query and a pull for each: two queues and the retry
-    topic's."""
+    """One lock request for all new queues of a broker; then one query and one pull for each queue, of the topic and of
+    the retry topic."""
     await _broker_and_name_server(cluster)
     await cluster.consumer("c1")
     await cluster.world.sleep_ms(500)
@@ -68,8 +69,8 @@ async def test_each_queue_is_locked_before_its_offset_is_asked_and_that_before_i
 @pytest.mark.rule("article-1/2.2.3/change-gives-new-version")
 @scenario()
 async def test_a_change_of_queues_is_told_to_the_brokers_at_once(cluster: Cluster) -> None:
-    """Each topic whose queues changed is followed by a heartbeat, with the new version of its subscription: behind
-    the locks, long before the timer's."""
+    """After each topic whose queues changed the consumer sends a heartbeat with the new version of its subscription:
+    after the locks, and long before the timer's heartbeat."""
     await _broker_and_name_server(cluster)
     started_ms = cluster.world.elapsed_ms
     await cluster.consumer("c1")
@@ -93,8 +94,8 @@ async def test_a_change_of_queues_is_told_to_the_brokers_at_once(cluster: Cluste
 )
 @scenario()
 async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
-    """Offsets are stored, then locks released, then it unregisters; and nothing is asked behind that, no timer's
-    request, no pull, no lock."""
+    """It stores offsets, releases locks and unregisters. After that it sends nothing: no request of a timer, no pull,
+    no lock."""
     await _broker_and_name_server(cluster)
     await cluster.producer()
     await cluster.consumer("c1")
@@ -117,8 +118,8 @@ async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
 @pytest.mark.rule("article-1/2.1/producer-start-and-shutdown")
 @scenario()
 async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
-    """Nothing is asked before the first send; then the route, a heartbeat to the broker of its queues, the send; at
-    the end it unregisters."""
+    """It sends nothing before the first send; then it asks for the route, sends a heartbeat to the broker of the queue,
+    and the message; at the end it unregisters."""
     await _broker_and_name_server(cluster)
     await cluster.producer()
     await cluster.world.sleep_ms(20_000)
@@ -136,7 +137,8 @@ async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
 @pytest.mark.rule("article-3/consume-service/start-and-shutdown", "article-5/7/no-order-no-locks")
 @scenario()
 async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Cluster) -> None:
-    """Route, heartbeat, members, stored offset, pull; at the end offsets, then it unregisters: no lock in between."""
+    """Route, heartbeat, members, stored offset, pull; at the end it stores offsets and unregisters. There is no lock
+    request."""
     await _broker_and_name_server(cluster)
     await cluster.producer()
     await cluster.consumer("c1", ordering="none")
@@ -157,8 +159,8 @@ async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Clus
 @pytest.mark.rule("article-5/1-in-order/offset-store")
 @scenario()
 async def test_a_broadcasting_consumer_asks_nobody_who_is_there(cluster: Cluster) -> None:
-    """Route, heartbeat, pull: it has all queues, and its offsets are its own affair, so that it asks for no members,
-    no locks and, of a queue that it has an offset of, for none on the broker; at the end it only unregisters."""
+    """Route, heartbeat, pull. It has all queues and keeps offsets in a file, so it asks for no members, no locks, and
+    no stored offset of a queue whose offset it knows; at the end it only unregisters."""
     await _broker_and_name_server(cluster)
     runtime = cluster.world.host("radio")
     texts: list[str] = []

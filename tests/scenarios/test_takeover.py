@@ -1,4 +1,4 @@
-"""A consumer that dies, stalls or is cut off: who has its queues, from when on, and what is handled twice."""
+"""A consumer dies, stalls or is cut off: which member gets its queues, when, and which messages are handled twice."""
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
 from lockstep.order import Cause, Kind
@@ -15,8 +15,8 @@ ROUND_TRIPS_MS = 100
 
 @scenario()
 async def test_a_killed_consumer_is_succeeded_after_its_locks_expire(cluster: Cluster) -> None:
-    """SIGKILL in mid-stream: the others have its queues within a round after 60 s, lose nothing, and repeat at most
-    what it had not committed."""
+    """After SIGKILL the other members have its queues within a round after 60 s. They lose nothing, and repeat only
+    messages that it had not committed."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=4)
     await cluster.producer()
@@ -42,8 +42,8 @@ async def test_a_killed_consumer_is_succeeded_after_its_locks_expire(cluster: Cl
 
 @scenario()
 async def test_a_dead_machine_is_missed_by_its_heartbeats(cluster: Cluster) -> None:
-    """A machine that vanishes sends no FIN: its group hears of it when its last heartbeat is 120 s old, and then has
-    its queues at once, for their locks have long expired."""
+    """A machine that vanishes sends no FIN: its group learns of it when its last heartbeat is 120 s old, and gets its
+    queues at once, because their locks have expired."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -62,7 +62,8 @@ async def test_a_dead_machine_is_missed_by_its_heartbeats(cluster: Cluster) -> N
 
 @scenario()
 async def test_a_restarted_consumer_is_another(cluster: Cluster) -> None:
-    """A consumer that comes back a second after it was killed has a new identity, and must wait for its old locks."""
+    """A consumer that restarts a second after it was killed has a new identity and must wait until its old locks
+    expire."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=2)
     await cluster.producer()
@@ -94,8 +95,9 @@ async def _stall(cluster: Cluster, at_ms: int) -> None:
 
 @scenario()
 async def test_a_stalled_consumer_finds_its_lease_gone(cluster: Cluster) -> None:
-    """A stall of 70 s with messages in hand and no listener running: the other has the queue when the lock expires; the
-    stalled one, awake, handles nothing and commits nothing, until it has the lock again: then what is new."""
+    """A stall of 70 s with cached messages and without a running listener: the other member gets the queue when the
+    lock expires. Afterwards the stalled one handles and commits nothing until it has the lock again; then it handles
+    new messages."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=1)
     await cluster.producer()
@@ -124,8 +126,8 @@ async def test_a_stalled_consumer_finds_its_lease_gone(cluster: Cluster) -> None
 
 @scenario()
 async def test_a_stall_inside_a_listener_overlaps(cluster: Cluster) -> None:
-    """No lock can stop a listener that already runs: it ends after the next owner began, and that, and the repeat it
-    makes, is what the checker says; but nothing of it is committed, and nothing more is handled."""
+    """No lock can stop a running listener: it ends after the next owner began, and the checker reports this overlap and
+    the repeated message. Nothing of it is committed, and no further message is handled."""
     cluster.expected.duplicates = {Cause.UNEXPLAINED}
     cluster.expected.violations = {Kind.OVERLAP: 1, Kind.STALE_REPEAT: 1}
     cluster.expected.overlaps = 1

@@ -1,4 +1,4 @@
-"""Transactions end to end: half messages, their ends, and brokers that ask after those that were left open."""
+"""Transactions: half messages, their ends, and brokers that ask about those that stay undecided."""
 
 import asyncio
 from itertools import pairwise
@@ -102,7 +102,8 @@ def _stored(cluster: Cluster) -> list[bytes]:
 @pytest.mark.rule("beyond/producers/transactions")
 @scenario()
 async def test_only_what_is_committed_is_consumed(cluster: Cluster) -> None:
-    """A commit shows the message to consumers, a rollback never; the result tells state and transaction."""
+    """Consumers get a committed message and never one that was rolled back; the result has the state and the
+    transaction id."""
     await cluster.broker()
     await cluster.consumer("c1")
     shop = await _member(cluster, "shop-1", UNKNOWN)
@@ -123,8 +124,8 @@ async def test_only_what_is_committed_is_consumed(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/producers/transaction-checks")
 @scenario(INSTANT)
 async def test_another_member_answers_for_one_that_died(cluster: Cluster) -> None:
-    """A producer dies between the half message and its end: the broker asks another of the group, every 60 s while
-    that one does not know either, and commits when it does."""
+    """A producer dies before it decides: the broker asks another member of the group every 60 s, also while that one
+    does not know, and commits when it says so."""
     await cluster.broker()
     await cluster.consumer("c1")
     await _member(cluster, "shop-1", UNKNOWN)
@@ -149,8 +150,8 @@ async def test_another_member_answers_for_one_that_died(cluster: Cluster) -> Non
 
 @scenario(INSTANT)
 async def test_how_long_a_lone_half_message_waits(cluster: Cluster) -> None:
-    """The broker's rounds go on while nothing is undecided: a half message of 50 s after a round is asked for 10 s
-    later, one of 5 s before a round with the round after it."""
+    """The broker's rounds go on while no half message is undecided. One that is 50 s old at a round is asked about 10 s
+    later, and one that is 5 s old with the round after that."""
     await cluster.broker()
     shop = await _member(cluster, "shop-1", COMMIT)
     for at_ms in (2 * ROUND_MS - 10_000, 5 * ROUND_MS - 5_000):
@@ -165,8 +166,8 @@ async def test_how_long_a_lone_half_message_waits(cluster: Cluster) -> None:
 @pytest.mark.rule("beyond/producers/transaction-checks")
 @scenario()
 async def test_a_lost_end_is_asked_for(cluster: Cluster) -> None:
-    """The end is one way: when it gets lost the broker asks, and the same producer, whose local transaction was not
-    executed again, answers from what it knows."""
+    """The end is a one-way request. When it is lost the broker asks, and the same producer answers from memory without
+    executing the local transaction again."""
     await cluster.broker()
     await cluster.consumer("c1")
     shop = await _member(cluster, "shop-1", COMMIT)
@@ -189,7 +190,7 @@ async def test_a_lost_end_is_asked_for(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_failing_local_transaction_is_unknown(cluster: Cluster) -> None:
-    """So is one that returns nothing; the broker gives up after 15 questions, and keeps the message for people."""
+    """So is one that returns nothing. The broker gives up after 15 checks and keeps the message for an operator."""
     round_ms = 10_000
     await cluster.broker(transaction_check_interval_ms=round_ms)
     shop = await _member(cluster, "shop-1", UNKNOWN)
@@ -208,7 +209,8 @@ async def test_a_failing_local_transaction_is_unknown(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_a_message_may_have_a_time_of_its_own(cluster: Cluster) -> None:
-    """Within its immunity no broker asks: with 70 s the round after 60 s passes it by, that after 120 s does not."""
+    """During its immunity time no broker asks about it: with 70 s the round at 60 s skips it and the round at 120 s
+    asks."""
     await cluster.broker()
     shop = await _member(cluster, "shop-1", ROLLBACK)
     producer = _producer(cluster, "shop-1")
@@ -221,7 +223,7 @@ async def test_a_message_may_have_a_time_of_its_own(cluster: Cluster) -> None:
 
 @scenario()
 async def test_a_transaction_in_a_namespace(cluster: Cluster) -> None:
-    """Brokers know topic and group with their prefix, the listener's messages and the result have none."""
+    """Brokers know topic and group with their prefix; the listener's messages and the result have bare names."""
     await cluster.broker()
     shop = await _member(cluster, "shop-1", COMMIT, namespace="tenant")
     assert _producer(cluster, "shop-1").group == "tenant%shop"

@@ -1,4 +1,4 @@
-"""One body that cannot be unpacked among others, in every kind of consumption: no queue stands still."""
+"""One body among others cannot be unpacked: in every ordering the queue goes on."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def got(messages: list[MessageExt]) -> list[tuple[bytes, bool]]:
 @pytest.mark.parametrize("model", list(MessageModel), ids=lambda model: model.name)
 @pytest.mark.parametrize("ordering", ["queue", "key", "none"])
 def test_every_ordering_hands_it_out(ordering: OrderingName, model: MessageModel) -> None:
-    """As what it is: the stored body, and a flag. All three are handled and committed."""
+    """The listener gets the stored body with a flag. All three messages are handled and committed."""
 
     async def story(cluster: Cluster) -> None:
         await poisoned(cluster)
@@ -92,7 +92,8 @@ def consumer(
 
 @pytest.mark.parametrize("ordering", ["queue", "key", "none"])
 def test_by_a_setting_it_becomes_a_dead_letter(ordering: OrderingName) -> None:
-    """The listener never sees it; the dead letter has the bytes and the flag of the message, and the offset goes on."""
+    """With the setting the listener never gets it. The dead letter has the bytes and the flag of the message, and the
+    offset moves on."""
 
     async def story(cluster: Cluster) -> None:
         await poisoned(cluster)
@@ -120,7 +121,7 @@ def test_by_a_setting_it_becomes_a_dead_letter(ordering: OrderingName) -> None:
 
 @scenario(INSTANT)
 async def test_a_failed_listener_keeps_its_bytes(cluster: Cluster) -> None:
-    """In order, after its attempts, and without order, by its broker: what comes again is what was stored."""
+    """After its attempts in order, or sent back by the broker without order, the message has the stored bytes."""
     await poisoned(cluster)
     again: list[MessageExt] = []
 
@@ -142,7 +143,7 @@ async def test_a_failed_listener_keeps_its_bytes(cluster: Cluster) -> None:
 
 @scenario(INSTANT)
 async def test_those_who_ask_get_it_too(cluster: Cluster) -> None:
-    """A LitePullConsumer polls all three and goes on."""
+    """A LitePullConsumer polls all three messages and goes on."""
     await poisoned(cluster)
 
     def lite(runtime: SimRuntime, log: EventLog) -> LitePullConsumer:
