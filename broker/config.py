@@ -1,4 +1,4 @@
-"""What a broker can be told. Names of ours, and RocketMQ's own property names beside them."""
+"""The settings of broker and name server, with RocketMQ's property name where it has one."""
 
 import re
 from dataclasses import dataclass
@@ -28,15 +28,15 @@ _HEADER_BYTES_NEEDED = PROPERTIES_BYTES_MAX + 4096
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _RECORD_OVERHEAD_BYTES_MAX = MESSAGE_OVERHEAD_BYTES + 24 + TOPIC_LENGTH_MAX + PROPERTIES_BYTES_MAX  # 24: IPv6 hosts
 _INBOUND_PART = 8  # of the memory limit, for frames that are not finished
-_OUTBOUND_BYTES_MIN = 2 * FRAME_BYTES_MAX  # the longest answer, for a peer that did not read the one before
-_SEGMENTS_WANTED = 8  # so that making room costs about an eighth of what is kept
-_PULL_SWEEP_MS = 5000  # clients wait for a pull its suspend time and so long (wire.md 6.4)
+_OUTBOUND_BYTES_MIN = 2 * FRAME_BYTES_MAX  # the longest answer, behind another that the peer has not read
+_SEGMENTS_WANTED = 8  # a full store drops about an eighth of its messages at a time
+_PULL_SWEEP_MS = 5000  # clients wait so long beyond the suspend time of a pull (wire.md 6.4)
 _BODY_BYTES_LIMIT = FRAME_BYTES_MAX - 128 * 1024  # a frame also holds its header
 
 
 @dataclass(frozen=True, slots=True)
 class NameServerConfig:
-    """What a name server is told of its own, out of a BrokerConfig."""
+    """The settings of a name server, taken from a BrokerConfig."""
 
     host: str = setting("127.0.0.1", name="bindAddress")
     port: int = setting(9876, name="listenPort")
@@ -50,7 +50,7 @@ class NameServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Raises SettingError for a combination that cannot work; the text says why."""
+    """The settings of a server. Raises SettingError, with the reason, for an invalid combination."""
 
     host: str = setting("127.0.0.1", name="bindAddress")
     advertise: str = setting("", name="brokerIP1")  # in routes and message ids; empty: `host`
@@ -59,7 +59,7 @@ class BrokerConfig:
     name_server_port: int = 9876
     serve_broker: bool = True
     serve_name_server: bool = True
-    name_servers: str = setting("", name="namesrvAddr")  # others to register with, as "host:port;host:port"
+    name_servers: str = setting("", name="namesrvAddr")  # remote ones to register with, as "host:port;host:port"
     broker_name: str = setting("broker-a", name="brokerName")
     cluster: str = setting(DEFAULT_CLUSTER, name="brokerClusterName")
     broker_id: int = setting(MASTER_ID, name="brokerId")
@@ -69,18 +69,22 @@ class BrokerConfig:
 
     memory_limit_bytes: int = 1024 * MIB
     segment_bytes: int = setting(0, name="mappedFileSizeCommitLog")  # 0: an eighth of the limit, at most 64 MiB
-    data_dir: str = setting("", name="storePathRootDir")  # where messages are kept; empty: in memory alone
-    flush_sync: bool = False  # a send is answered only when it is on disk
-    trace: str = ""  # a file where a start after a crash tells the order checker where groups stand; empty: none
+    data_dir: str = setting("", name="storePathRootDir")  # folder of the store; empty: in memory only
+    flush_sync: bool = False  # answer a send when it is synced to disk
+    trace: str = (
+        ""  # trace file, where a start after a crash writes the offsets of groups for the order checker; empty: none
+    )
     queue_file_bytes: int = setting(6_000_000, name="mappedFileSizeConsumeQueue")
     index_slot_count: int = setting(5_000_000, name="maxHashSlotNum")
     index_item_count: int = setting(20_000_000, name="maxIndexNum")
     flush_interval_ms: int = setting(500, name="flushIntervalCommitLog")
     flush_offsets_interval_ms: int = setting(5000, name="flushConsumerOffsetInterval")
-    checkpoint_interval_ms: int = 10_000  # what a crash makes the next start read again
+    checkpoint_interval_ms: int = 10_000  # of log that the start after a crash reads again
     reserved_hours: int = setting(72, name="fileReservedTime", live=True)
-    data_bytes_max: int = setting(0, live=True)  # of the log, above which the oldest files go; 0: no limit
-    delete_when: str = setting("04", name="deleteWhen", live=True)  # hours of the day, UTC, in which too old ones go
+    data_bytes_max: int = setting(0, live=True)  # of the log; the oldest files above it are deleted; 0: no limit
+    delete_when: str = setting(
+        "04", name="deleteWhen", live=True
+    )  # hours of the day, UTC, in which expired files are deleted
     disk_used_ratio_max: int = setting(0, name="diskMaxUsedSpaceRatio", live=True)  # percent; RocketMQ: 75; 0: no limit
     max_message_bytes: int = setting(BODY_BYTES_MAX, name="maxMessageSize", live=True)
     pull_bytes_max: int = setting(262_144, name="maxTransferBytesOnMessageInMemory")
@@ -90,12 +94,12 @@ class BrokerConfig:
     default_topic_queue_nums: int = setting(8, name="defaultTopicQueueNums")
     accept_cpp_batches: bool = setting(
         True, live=True
-    )  # librocketmq marks its batches "1", which Java reads as false (wire.md 4.4)
+    )  # librocketmq marks batches with "1", which Java reads as false (wire.md 4.4)
     property_filter: bool = setting(False, name="enablePropertyFilter", live=True)  # SQL92 on properties (wire.md 6.5)
     auto_create_groups: bool = setting(True, name="autoCreateSubscriptionGroup")
-    broker_permission: int = setting(6, name="brokerPermission", live=True)  # 4: may be read, 2: may be written to
+    broker_permission: int = setting(6, name="brokerPermission", live=True)  # sum of 4 (read), 2 (write), 1 (inherit)
     delay_levels: str = setting(DELAY_LEVELS, name="messageDelayLevel")
-    trace_topic_enable: bool = setting(False, name="traceTopicEnable")  # the broker has a topic for clients' traces
+    trace_topic_enable: bool = setting(False, name="traceTopicEnable")  # create the topic of clients' traces
     trace_topic: str = setting(TRACE_TOPIC, name="msgTraceTopicName")
     reject_transactions: bool = setting(False, name="rejectTransactionMessage", live=True)
     transaction_check_interval_ms: int = setting(60_000, name="transactionCheckInterval", live=True)
@@ -118,30 +122,30 @@ class BrokerConfig:
     register_interval_ms: int = setting(30_000, name="registerNameServerPeriod")
     register_timeout_ms: int = setting(6000, name="registerBrokerTimeoutMills")
 
-    # What peers may use. A healthy cluster stays far below each of these (docs/hostile.md).
+    # Limits for peers. A healthy cluster stays far below each of them (docs/hostile.md).
     connections_max: int = 10_000
-    inbound_bytes_max: int = 0  # received and not handled yet, of all connections; 0: an eighth of the memory limit
-    outbound_bytes_max: int = 0  # written and not read by slow peers yet, of all connections; 0: the memory limit
+    inbound_bytes_max: int = 0  # received but not handled, of all connections; 0: an eighth of the memory limit
+    outbound_bytes_max: int = 0  # written but not read by slow peers, of all connections; 0: the memory limit
     frame_timeout_ms: int = 60_000  # from the first byte of a frame to its last
     header_bytes_max: int = HEADER_BYTES_MAX
-    structured_body_bytes_max: int = 1024 * 1024  # of every request whose body is no message
+    structured_body_bytes_max: int = 1024 * 1024  # of a request whose body is no message
     batch_messages_max: int = 10_000
-    offset_entries_max: int = setting(200_000, live=True)  # of groups, a queue each
+    offset_entries_max: int = setting(200_000, live=True)  # one for each group and queue
     statistics_max: int = 50_000  # of topics, queues and groups; about 2.7 kB each
     filter_characters_max: int = 2_000_000  # of the SQL92 expressions of all groups
-    send_lanes_max: int = 100_000  # ordered sends of our own client: a producer and queue each
+    send_lanes_max: int = 100_000  # sequences of Lockstep's ordered sends: one for each producer and queue
     lock_queues_per_request_max: int = 4096
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
     heartbeat_groups_max: int = setting(1000, live=True)  # consumer and producer groups
     heartbeat_subscriptions_max: int = setting(5000, live=True)  # of all its groups, and their tags
-    groups_per_connection_max: int = setting(2000, live=True)  # that a connection is a member of
+    groups_per_connection_max: int = setting(2000, live=True)  # of which a connection is a member
     memberships_max: int = setting(100_000, live=True)  # groups of all connections
-    groups_max: int = 20_000  # that have a configuration
+    groups_max: int = 20_000  # with a configuration
     brokers_max: int = 1000  # that a name server knows
     routes_max: int = 200_000  # that a name server knows: topics of all its brokers
     kv_configs_max: int = 10_000  # that a name server keeps
-    topics_max: int = 50_000  # those of sends and administrators; with more, groups still get their retry topics
+    topics_max: int = 50_000  # of sends and administrators; retry topics of groups are created above it too
 
     log_debug: bool = False
 
@@ -151,12 +155,12 @@ class BrokerConfig:
 
     @property
     def log_file_bytes(self) -> int:
-        """Of the log in `data_dir`."""
+        """The size of a log file in `data_dir`."""
         return self.segment_bytes or 1024 * MIB
 
     @property
     def _frame_bytes_largest(self) -> int:
-        """Of a message and its header, which any of our limits must let through."""
+        """The largest message with its header; every limit must allow it."""
         return self.max_message_bytes + self.header_bytes_max
 
     @property
@@ -169,7 +173,7 @@ class BrokerConfig:
 
     @property
     def store_bytes_limit(self) -> int:
-        """Of messages in memory: what frames that are not finished may take is a part of the memory limit too."""
+        """The bytes of messages in memory: the memory limit without the part for received frames."""
         inbound_bytes = min(self.inbound_bytes_limit, self.memory_limit_bytes // _INBOUND_PART)
         return max(self.memory_limit_bytes - inbound_bytes, self.max_message_bytes + _RECORD_OVERHEAD_BYTES_MAX)
 
@@ -195,7 +199,7 @@ class BrokerConfig:
         )
 
     def too_short_for_default_clients(self) -> list[tuple[str, int, str]]:
-        """Settings that only clients with settings to match can work with: name, what it must be above, and why."""
+        """Settings that do not fit clients with RocketMQ's defaults: name, the value it must exceed, and the reason."""
         return [(name, above, why) for name, above, why in _CLIENT_DEFAULTS if getattr(self, name) <= above]
 
     def __post_init__(self) -> None:
@@ -203,8 +207,12 @@ class BrokerConfig:
             _check(0 <= getattr(self, name) <= PORT_MAX, name, f"must be a port, 0 to {PORT_MAX}")
         for name in _POSITIVE:
             _check(getattr(self, name) > 0, name, "must be above 0")
-        _check(0 <= self.broker_permission <= 7, "broker_permission", "is made of 4 (read), 2 (write) and 1 (inherit)")
-        _check(self.lock_mode != "fenced", "lock_mode", "'fenced' is not there yet; use 'faithful'")
+        _check(
+            0 <= self.broker_permission <= 7,
+            "broker_permission",
+            "must be a sum of 4 (read), 2 (write) and 1 (inherit)",
+        )
+        _check(self.lock_mode != "fenced", "lock_mode", "'fenced' does not exist yet; use 'faithful'")
         _check(self.lock_mode == "faithful", "lock_mode", f"must be 'faithful', not {self.lock_mode!r}")
         self._check_addresses()
         self._check_sizes()
@@ -215,32 +223,34 @@ class BrokerConfig:
         _check(
             self.scan_interval_ms < self.channel_expired_timeout_ms,
             "scan_interval_ms",
-            "must be below channel_expired_timeout_ms, or a silent client would be noticed a whole life late",
+            "must be below channel_expired_timeout_ms, or silent clients would be noticed much too late",
         )
         _check(
             self.register_interval_ms < self.broker_expired_timeout_ms,
             "register_interval_ms",
-            "must be below broker_expired_timeout_ms, or name servers would forget a healthy broker",
+            "must be below broker_expired_timeout_ms, or name servers would remove a healthy broker",
         )
 
         _check(
             self.hold_check_interval_ms <= _PULL_SWEEP_MS,
             "hold_check_interval_ms",
-            f"must be at most {_PULL_SWEEP_MS}, or clients give a held pull up before it is answered",
+            f"must be at most {_PULL_SWEEP_MS}, or clients time out before a held pull is answered",
         )
 
     def _check_addresses(self) -> None:
         others = self.name_server_addresses  # raises for what is no address
-        _check(self.serve_broker or self.serve_name_server, "serve_broker", "nothing is left to serve")
+        _check(
+            self.serve_broker or self.serve_name_server, "serve_broker", "a server must have a broker or a name server"
+        )
         _check(
             self.serve_name_server or not self.serve_broker or bool(others),
             "name_servers",
-            "a broker without a name server of its own needs the address of another",
+            "a broker without a name server in its process needs the address of one",
         )
         _check(
             self.advertised_host not in _EVERYWHERE,
             "advertise",
-            f"host {self.host!r} listens everywhere; say which address clients are to use",
+            f"host {self.host!r} is every address; give the one that clients must use",
         )
         _check(
             _HOST.fullmatch(self.advertised_host) is not None,
@@ -282,7 +292,7 @@ class BrokerConfig:
         if not self.data_dir:
             good = 0 <= self.segment_bytes <= self.memory_limit_bytes
             _check(good, "segment_bytes", "must be 0 to memory_limit_bytes")
-            _check(not self.flush_sync, "flush_sync", "in memory there is nothing to flush; give a data_dir")
+            _check(not self.flush_sync, "flush_sync", "needs data_dir: a store in memory is not flushed")
             return
         largest = self.max_message_bytes + _RECORD_OVERHEAD_BYTES_MAX + FILE_END_BYTES
         _check(
@@ -292,7 +302,7 @@ class BrokerConfig:
         )
         hours = self.delete_when.split(";")
         good = all(hour.isascii() and hour.isdecimal() and int(hour) < _HOURS for hour in hours)
-        _check(good, "delete_when", f"is made of hours, 00 to 23, separated by ';', not {self.delete_when!r}")
+        _check(good, "delete_when", f"must be hours, 00 to 23, separated by ';', not {self.delete_when!r}")
         whole = self.queue_file_bytes > 0 and self.queue_file_bytes % ENTRY_BYTES == 0
         _check(whole, "queue_file_bytes", f"must be a multiple of {ENTRY_BYTES}, the size of an entry")
 
@@ -314,9 +324,9 @@ _POSITIVE = (
 
 # RocketMQ's clients without settings of their own (wire.md 7.3, 9.3).
 _CLIENT_DEFAULTS = (
-    ("lock_max_live_time_ms", 30_000, "a client believes in its lock for 30000 ms: two would own a queue"),
-    ("channel_expired_timeout_ms", 30_000, "a heartbeat comes every 30000 ms: members would be taken for dead"),
-    ("idle_close_ms", 30_000, "a heartbeat comes every 30000 ms: connections would close in between"),
+    ("lock_max_live_time_ms", 30_000, "a client trusts its lock for 30000 ms: two would own a queue"),
+    ("channel_expired_timeout_ms", 30_000, "a heartbeat comes every 30000 ms: live members would be removed"),
+    ("idle_close_ms", 30_000, "a heartbeat comes every 30000 ms: connections would close before it"),
 )
 
 

@@ -1,6 +1,7 @@
-"""One table a port: request code -> handler. What is in no table is answered REQUEST_CODE_NOT_SUPPORTED (3).
+"""The handler of each request code: one table for the broker, one for the name server.
 
-Apache's name server never answers a code that it does not know; ours does, so that nobody waits for a timeout.
+Any other code is answered REQUEST_CODE_NOT_SUPPORTED (3). Apache's name server does not answer an unknown code, and
+its client waits for the timeout; ours answers.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +10,6 @@ from typing import Final, TypeVar
 from lockstep.broker.connection import Connection
 from lockstep.broker.name_server import admin as name_server_admin
 from lockstep.broker.name_server import route
-from lockstep.broker.name_server import settings as name_server_settings
 from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.processors import (
     client,
@@ -23,21 +23,13 @@ from lockstep.broker.processors import (
     transaction,
 )
 from lockstep.broker.processors.admin import (
-    broker as broker_admin,
-)
-from lockstep.broker.processors.admin import (
     client_queries,
+    consumers,
+    groups,
     reset_offset,
     runtime_info,
-)
-from lockstep.broker.processors.admin import (
-    consumers as consumer_admin,
-)
-from lockstep.broker.processors.admin import (
-    groups as group_admin,
-)
-from lockstep.broker.processors.admin import (
-    topics as topic_admin,
+    settings,
+    topics,
 )
 from lockstep.broker.processors.in_steps import give_fields
 from lockstep.broker.processors.refusal import Refusal
@@ -80,38 +72,38 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.GET_CONSUMER_LIST_BY_GROUP: client.list_consumers,
     _R.CHECK_CLIENT_CONFIG: client.check_client_config,
     _R.LIST_CONSUMER_GROUPS: client.list_consumer_groups,
-    _R.UPDATE_AND_CREATE_TOPIC: topic_admin.create_topic,
-    _R.DELETE_TOPIC_IN_BROKER: topic_admin.delete_topic,
-    _R.GET_ALL_TOPIC_CONFIG: topic_admin.topic_configs,
-    _R.GET_TOPIC_CONFIG: topic_admin.topic_config,
-    _R.GET_TOPIC_STATS_INFO: topic_admin.topic_stats,
-    _R.QUERY_TOPIC_CONSUME_BY_WHO: topic_admin.groups_of_topic,
-    _R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topic_admin.system_topics,
-    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group_admin.put_group,
-    _R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group_admin.group_configs,
-    _R.GET_SUBSCRIPTIONGROUP_CONFIG: group_admin.group_config,
-    _R.DELETE_SUBSCRIPTIONGROUP: group_admin.delete_group,
-    _R.GET_CONSUMER_CONNECTION_LIST: group_admin.consumer_connections,
-    _R.GET_PRODUCER_CONNECTION_LIST: group_admin.producer_connections,
-    _R.GET_ALL_PRODUCER_INFO: group_admin.producers,
-    _R.GET_ALL_CONSUMER_OFFSET: consumer_admin.all_consumer_offsets,
-    _R.GET_ALL_DELAY_OFFSET: consumer_admin.all_delay_offsets,
-    _R.GET_CONSUME_STATS: consumer_admin.consume_stats,
-    _R.GET_BROKER_CONSUME_STATS: consumer_admin.all_consume_stats,
-    _R.QUERY_CONSUME_TIME_SPAN: consumer_admin.consume_time_span,
-    _R.QUERY_CORRECTION_OFFSET: consumer_admin.correction_offsets,
-    _R.CLONE_GROUP_OFFSET: consumer_admin.clone_offsets,
+    _R.UPDATE_AND_CREATE_TOPIC: topics.create_topic,
+    _R.DELETE_TOPIC_IN_BROKER: topics.delete_topic,
+    _R.GET_ALL_TOPIC_CONFIG: topics.topic_configs,
+    _R.GET_TOPIC_CONFIG: topics.topic_config,
+    _R.GET_TOPIC_STATS_INFO: topics.topic_stats,
+    _R.QUERY_TOPIC_CONSUME_BY_WHO: topics.groups_of_topic,
+    _R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topics.system_topics,
+    _R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.put_group,
+    _R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: groups.group_configs,
+    _R.GET_SUBSCRIPTIONGROUP_CONFIG: groups.group_config,
+    _R.DELETE_SUBSCRIPTIONGROUP: groups.delete_group,
+    _R.GET_CONSUMER_CONNECTION_LIST: groups.consumer_connections,
+    _R.GET_PRODUCER_CONNECTION_LIST: groups.producer_connections,
+    _R.GET_ALL_PRODUCER_INFO: groups.producers,
+    _R.GET_ALL_CONSUMER_OFFSET: consumers.all_consumer_offsets,
+    _R.GET_ALL_DELAY_OFFSET: consumers.all_delay_offsets,
+    _R.GET_CONSUME_STATS: consumers.consume_stats,
+    _R.GET_BROKER_CONSUME_STATS: consumers.all_consume_stats,
+    _R.QUERY_CONSUME_TIME_SPAN: consumers.consume_time_span,
+    _R.QUERY_CORRECTION_OFFSET: consumers.correction_offsets,
+    _R.CLONE_GROUP_OFFSET: consumers.clone_offsets,
     _R.INVOKE_BROKER_TO_RESET_OFFSET: reset_offset.reset_offset,
     _R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: client_queries.consumer_status,
     _R.GET_CONSUMER_RUNNING_INFO: client_queries.running_info,
     _R.CONSUME_MESSAGE_DIRECTLY: client_queries.consume_directly,
-    _R.GET_BROKER_CONFIG: broker_admin.get_config,
-    _R.UPDATE_BROKER_CONFIG: broker_admin.update_config,
-    _R.VIEW_BROKER_STATS_DATA: broker_admin.view_stats,
+    _R.GET_BROKER_CONFIG: settings.get_config,
+    _R.UPDATE_BROKER_CONFIG: settings.update_config,
+    _R.VIEW_BROKER_STATS_DATA: settings.view_stats,
     _R.GET_BROKER_RUNTIME_INFO: runtime_info.runtime_info,
-    _R.CLEAN_EXPIRED_CONSUMEQUEUE: broker_admin.clean_up,
-    _R.CLEAN_UNUSED_TOPIC: broker_admin.clean_up,
-    _R.DELETE_EXPIRED_COMMITLOG: broker_admin.clean_up,
+    _R.CLEAN_EXPIRED_CONSUMEQUEUE: settings.clean_up,
+    _R.CLEAN_UNUSED_TOPIC: settings.clean_up,
+    _R.DELETE_EXPIRED_COMMITLOG: settings.clean_up,
 }
 NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer]]] = {
     _R.REGISTER_BROKER: route.register_broker,
@@ -128,19 +120,19 @@ NAME_SERVER_HANDLERS: Final[Mapping[int, Handler[NameServer]]] = {
     _R.DELETE_TOPIC_IN_NAMESRV: name_server_admin.delete_topic,
     _R.WIPE_WRITE_PERM_OF_BROKER: name_server_admin.wipe_write_perm,
     _R.ADD_WRITE_PERM_OF_BROKER: name_server_admin.add_write_perm,
-    _R.PUT_KV_CONFIG: name_server_settings.put_kv,
-    _R.GET_KV_CONFIG: name_server_settings.get_kv,
-    _R.DELETE_KV_CONFIG: name_server_settings.delete_kv,
-    _R.GET_KVLIST_BY_NAMESPACE: name_server_settings.list_kv,
-    _R.GET_NAMESRV_CONFIG: name_server_settings.get_config,
-    _R.UPDATE_NAMESRV_CONFIG: name_server_settings.update_config,
+    _R.PUT_KV_CONFIG: name_server_admin.put_kv,
+    _R.GET_KV_CONFIG: name_server_admin.get_kv,
+    _R.DELETE_KV_CONFIG: name_server_admin.delete_kv,
+    _R.GET_KVLIST_BY_NAMESPACE: name_server_admin.list_kv,
+    _R.GET_NAMESRV_CONFIG: name_server_admin.get_config,
+    _R.UPDATE_NAMESRV_CONFIG: name_server_admin.update_config,
 }
 
 
 def dispatch(
     handlers: Mapping[int, Handler[S]], server: S, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Raises RemoteProtocolError for a header or body that cannot be read."""
+    """Handle one request. Raises RemoteProtocolError for an unreadable header or body."""
     handler = handlers.get(command.code)
     if handler is None:
         remark = f"{request_name(command.code)} is not supported here"

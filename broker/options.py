@@ -1,4 +1,4 @@
-"""The command line of `lockstep-broker`, as a BrokerConfig. Only argparse: it is imported before we listen."""
+"""The command line of `lockstep-broker`, as a BrokerConfig. It imports little, so that the broker starts fast."""
 
 import argparse
 import re
@@ -36,7 +36,7 @@ class Options(NamedTuple):
 
 
 def parse_size(text: str) -> int:
-    """ "1GiB", "512M", "4096": bytes. K, M, G and KiB, MiB, GiB are powers of 1024; KB, MB, GB of 1000."""
+    """Bytes of "1GiB", "512M", "4096". K, M, G and KiB, MiB, GiB are powers of 1024; KB, MB, GB of 1000."""
     match = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get(match[2].upper()) if match else None
     if match is None or unit is None:
@@ -45,7 +45,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_topic(text: str) -> TopicOption:
-    """ "orders:8": a topic and the number of its queues."""
+    """Read "orders:8": a topic and its number of queues."""
     name, colon, queues = text.rpartition(":")
     if not colon or not (queues.isascii() and queues.isdigit()) or int(queues) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME:QUEUES; write for example orders:8")
@@ -64,7 +64,7 @@ def _property(text: str) -> tuple[str, str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (--help lists the options)\n")
@@ -89,20 +89,20 @@ def _parser(defaults: BrokerConfig) -> _Parser:
     add("--broker-name", metavar="NAME", default=defaults.broker_name, help="default %(default)s")
     add("--cluster", metavar="NAME", default=defaults.cluster, help="default %(default)s")
     add("--topic", metavar="NAME:QUEUES", action="append", default=[], type=parse_topic, dest="topics",
-        help="make a topic at start; may be repeated")  # fmt: skip
+        help="create a topic at start; may be repeated")  # fmt: skip
     add("--dead-letter-at-once", action=argparse.BooleanOptionalAction, default=defaults.dead_letter_at_once,
-        help="what was tried often enough becomes a dead letter without RocketMQ's delay of up to 2 h")  # fmt: skip
+        help="dead letters appear at once, without RocketMQ's delay of up to 2 h")  # fmt: skip
     add("--no-auto-create-topics", action="store_true", help="a send to an unknown topic is an error")
     add("--memory-limit", metavar="SIZE", type=parse_size, default=defaults.memory_limit_bytes,
-        help="without --data-dir: memory for messages, after which the oldest go (default 1GiB)")  # fmt: skip
+        help="without --data-dir: memory for messages; above it the oldest are dropped (default 1GiB)")  # fmt: skip
     add("--data-dir", metavar="DIR",
-        help="keep everything here, in RocketMQ's layout, over a restart (default: in memory alone)")  # fmt: skip
+        help="store everything here, in RocketMQ's layout, for restarts (default: in memory only)")  # fmt: skip
     add("--flush", choices=("async", "sync"), default="async",
-        help="sync: a send is answered only when it is on disk (default %(default)s: a moment before)")  # fmt: skip
+        help="sync: a send is answered when it is synced to disk (default %(default)s: a moment before)")  # fmt: skip
     add("--trace", metavar="FILE",
-        help="with --data-dir: after a crash, tell the order checker here what offsets may have gone back")  # fmt: skip
+        help="with --data-dir: after a crash, write here which offsets may have gone back")  # fmt: skip
     add("--lock-live-ms", metavar="MS", type=int, default=defaults.lock_max_live_time_ms,
-        help="life of a queue lock that is not renewed (default %(default)s)")  # fmt: skip
+        help="life of a queue lock without a renewal (default %(default)s)")  # fmt: skip
     add("--lock-mode", metavar="MODE", default=defaults.lock_mode, help="faithful: RocketMQ's locks (default)")
     add("-D", metavar="PROPERTY=VALUE", action="append", default=[], type=_property, dest="properties",
         help="any setting under RocketMQ's name or ours; may be repeated")  # fmt: skip
@@ -110,18 +110,18 @@ def _parser(defaults: BrokerConfig) -> _Parser:
     add("--log-level", choices=_LOG_LEVELS, default="info", help="default %(default)s")
     add("--control-port", metavar="PORT", type=int,
         help="for tests: a port of 127.0.0.1 to move the clock, make requests fail and see what arrived")  # fmt: skip
-    add("--end-with-stdin", action="store_true", help="end when stdin closes, so with the program that holds it")
+    add("--end-with-stdin", action="store_true", help="end when stdin closes")
     return parser
 
 
 def _version_line() -> str:
-    from importlib.metadata import version  # not at start-up, which is a feature
+    from importlib.metadata import version  # imported here: slow, and rarely needed
 
     return f"lockstep-broker {version('lockstep-mq')}\n"
 
 
 def parse_options(arguments: list[str]) -> Options:
-    """Exits with status 2 and one line on stderr when the options make no sense."""
+    """Parse the command line. Exits with status 2 and one line on stderr for invalid options."""
     defaults = BrokerConfig()
     parser = _parser(defaults)
     given = parser.parse_args(arguments)
@@ -131,13 +131,13 @@ def parse_options(arguments: list[str]) -> Options:
     role = given.role or ("broker" if given.name_servers else "all")
     serve_broker, serve_name_server = _ROLES[role]
     if given.topics and not serve_broker:
-        parser.error("--topic: a name server alone has no topics to make")
+        parser.error("--topic: a name server without a broker has no topics")
     if given.data_dir == "":
-        parser.error("--data-dir: must name a folder; without the option everything is in memory")
+        parser.error("--data-dir: must name a folder; without the option the store is in memory")
     if given.data_dir and not serve_broker:
-        parser.error("--data-dir: a name server alone has nothing to keep")
+        parser.error("--data-dir: a name server without a broker has no store")
     if given.trace and not given.data_dir:
-        parser.error("--trace: a broker in memory has no offsets after a crash; it needs --data-dir")
+        parser.error("--trace: needs --data-dir: a store in memory has no offsets after a crash")
     try:
         config = replace(
             defaults,

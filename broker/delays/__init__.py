@@ -1,1 +1,1 @@
-"""Delay levels: what is delivered when, also after a kill."""
+"""Delayed messages: levels, delivery, and the state after a crash."""

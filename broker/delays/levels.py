@@ -1,4 +1,4 @@
-"""How long the messages of each delay level wait: RocketMQ's setting messageDelayLevel (wire.md 10.2)."""
+"""The delay of each level: RocketMQ's setting messageDelayLevel (wire.md 10.2)."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """ "1s 5s 1m" as milliseconds, level 1 first. Raises ValueError that says what is allowed."""
+    """Read "1s 5s 1m" as milliseconds, level 1 first. Raises ValueError that says what is allowed."""
     levels_ms = []
     for word in text.split():
         number, unit = word[:-1], word[-1:]

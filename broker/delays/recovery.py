@@ -1,7 +1,7 @@
-"""How far delayed messages were delivered, by what stands in the log (wire.md 10.2).
+"""Which delayed messages were delivered before a crash, found in the log (wire.md 10.2).
 
-delayOffset.json is written from time to time. What was delivered after that, and before the broker was killed, is in
-the log: it counts as delivered, and is not delivered again.
+delayOffset.json is written periodically. Messages that were delivered after that, before the broker was killed, are
+found in the log by their delivered copies, and are not delivered again.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ _DELAY: Final = f"{names.DELAY}{names.NAME_END}".encode()
 
 
 def count_delivered(store: FileStore, delays: DelayService, log_offset: int | None) -> int:
-    """Move the offsets of `delays` behind all that was delivered. Returns how many more messages count as delivered.
+    """Advance the offsets of `delays` past all delivered messages. Returns by how many.
 
     Args:
-        log_offset: Where the log ended when these offsets were taken; None when Apache's broker wrote them, which does
-            not say it. Then nothing is looked for: of two messages that are equal one may have been delivered before.
+        log_offset: The end of the log when these offsets were written; None in a file of Apache's broker. Then no
+            search is made: of two equal messages one may have been delivered earlier.
 
     Raises:
         OSError: The log cannot be read.
@@ -36,7 +36,7 @@ def count_delivered(store: FileStore, delays: DelayService, log_offset: int | No
 
 
 def _delivered(store: FileStore, start: int) -> Iterator[MessageExt]:
-    """Messages with a delay that stand in the log, from `start` on, under their own topic."""
+    """Messages with a delay, under their own topic, in the log from `start` on."""
     log = store.log
     position, end = max(start, log.min_offset), log.max_offset
     while position < end:

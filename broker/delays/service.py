@@ -1,7 +1,7 @@
-"""Delayed messages: they wait in the schedule topic, one queue a level, until their time has come (wire.md 10.2).
+"""Delayed messages: they are stored in the schedule topic, one queue a level, until they are due (wire.md 10.2).
 
-All messages of a level wait equally long, so each queue is in the order of delivery and only its head can be due.
-RocketMQ looks at every level ten times a second; here the earliest due time is known, and nothing runs before it.
+All messages of a level have the same delay, so each queue is in the order of delivery, and only its head can be due.
+RocketMQ polls every level ten times a second; here the earliest due time is known, and a timer is set for it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,20 +18,21 @@ from lockstep.store import GetStatus, MessageStore, Record
 __all__ = ["DelayService", "DelayedPlace", "record_of"]
 
 _INT_DIGITS_MAX: Final = 10
-_SOUGHT_AGAIN_MS: Final = 100
+_DAMAGED_RETRY_MS: Final = 100
 
 
 class DelayedPlace(NamedTuple):
-    """A queue of the schedule topic, and when a message there is due; that is the tag hash of its index entry."""
+    """A queue of the schedule topic, and the due time in epoch ms, stored as the tag hash of the index entry."""
 
     queue_id: int
     deliver_at_ms: int
 
 
 class DelayService:
-    """`next_due_ms`: when the earliest message is due; None while nothing waits.
+    """Stores and delivers delayed messages.
 
-    `offsets`: level -> how far its queue was delivered, as RocketMQ's delayOffset.json has it.
+    `next_due_ms`: epoch ms when the earliest message is due; None when there is none.
+    `offsets`: level -> next queue offset to deliver, as in RocketMQ's delayOffset.json.
     """
 
     def __init__(self, store: MessageStore, levels_ms: tuple[int, ...]) -> None:
@@ -49,21 +50,21 @@ class DelayService:
         return self._offsets
 
     def restore(self, offsets: Mapping[int, int]) -> None:
-        """How far an earlier life of the broker was."""
+        """Load the offsets of an earlier run."""
         self._offsets = {level: offset for level, offset in offsets.items() if 0 < level <= self.level_max}
 
     def cut(self) -> None:
-        """What the store has lost is not there to be passed over."""
+        """After the store lost its newest messages: lower the offsets to the ends of the queues."""
         for level, offset in self._offsets.items():
             self._offsets[level] = min(offset, self._store.max_offset(SCHEDULE_TOPIC, level - 1))
 
     def first_in_doubt(self, last_ms: int) -> int | None:
-        """The commit log offset of the oldest message that waits and may have been delivered by `last_ms`.
+        """The commit log offset of the oldest waiting message that may have been delivered by `last_ms`.
 
-        Its delivery, and that of all others that may have been, stands behind it in the log. None: none was.
+        All deliveries that may have happened are behind it in the log. None: there was none.
 
         Args:
-            last_ms: Epoch ms when the last message of the log was stored.
+            last_ms: Store time of the last message of the log, in epoch ms.
         """
         heads = [
             entry.commit_log_offset
@@ -74,10 +75,10 @@ class DelayService:
         return min(heads, default=None)
 
     def count_delivered(self, messages: Iterable[MessageExt]) -> int:
-        """Messages that wait count as delivered where their deliveries are found in the log. Returns how many did.
+        """Count waiting messages as delivered whose deliveries are in the log. Returns how many.
 
         Args:
-            messages: Of the log, in its order, from a place where nothing was delivered that `offsets` does not count.
+            messages: Delivered messages in the order of the log, from a place before which `offsets` is right.
         """
         count = 0
         for message in messages:
@@ -90,26 +91,26 @@ class DelayService:
         return count
 
     def _waiting_of(self, delivered: MessageExt, level: int) -> int | None:
-        """The queue offset of the level's next message that can be delivered, when this is its delivery."""
+        """The queue offset of the level's next deliverable message, if `delivered` is its delivery."""
         found = record_of(delivered, delivered.properties, delivered.topic, delivered.queue_id, 0)
         for offset in range(self._offset(level), self._store.max_offset(SCHEDULE_TOPIC, level - 1)):
             (entry,) = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, 1)
             body = self._store.message_at(entry.commit_log_offset) if entry.size_bytes > 0 else None
             if body is None or entry.commit_log_offset >= delivered.commit_log_offset:
-                return None  # damaged, and maybe to be found again; or stored later
+                return None  # damaged, and perhaps repaired later; or stored after `delivered`
             record = _delivered(body, 0)
             if record is not None:
                 return offset if record == found else None
         return None
 
     def resume(self, now_ms: int) -> None:
-        """What waits in the store is to be delivered."""
+        """Begin to deliver the messages in the store."""
         self.next_due_ms = self._next_due_ms(now_ms)
 
     def place(self, properties: dict[str, str], topic: str, queue_id: int, now_ms: int) -> DelayedPlace | None:
-        """Where a message for a queue waits that is stored now; None when it has no delay. `waits` must follow.
+        """Where a message with a delay is stored now; None for one without. Call `waits` after storing it.
 
-        Its properties then say where it goes to. Raises ValueError when DELAY is not a number as Java reads it.
+        Adds the real topic and queue to `properties`. Raises ValueError when DELAY is no number that Java accepts.
         """
         level = _java_int(properties.get(names.DELAY, "0"))
         if level <= 0:
@@ -122,23 +123,23 @@ class DelayService:
         return DelayedPlace(level - 1, now_ms + self._levels_ms[level - 1])
 
     def waits(self, deliver_at_ms: int) -> None:
-        """A message that is due then was stored in the schedule topic."""
+        """A message was stored in the schedule topic."""
         if self.next_due_ms is None or deliver_at_ms < self.next_due_ms:
             self.next_due_ms = deliver_at_ms
 
     def due(self, now_ms: int, count_max: int) -> Iterator[Record]:
-        """Messages whose time has come, as they are to be stored now; each counts as delivered when the next is asked.
+        """Due messages, as records for their own topics. Each counts as delivered when the next one is requested.
 
-        So one that cannot be stored stays. What cannot be delivered at all is passed over; what is damaged not before
-        the store has found it again, and by then it may say that it is not due.
+        So a message that could not be stored stays. Messages without a target are skipped. A damaged message holds up
+        its level until the store has repaired or skipped it.
         """
-        is_sought = False
+        is_damaged = False
         for level in self._levels:
             while count_max > 0 and self._is_due(level, now_ms):
                 offset = self._offset(level)
                 found = self._store.get(SCHEDULE_TOPIC, level - 1, offset, 1, None)
                 if found.status is GetStatus.OFFSET_FOUND_NULL:
-                    is_sought = True
+                    is_damaged = True
                     break
                 if not self._is_due(level, now_ms):
                     break
@@ -148,8 +149,8 @@ class DelayService:
                     count_max -= 1
                 self._offsets[level] = offset + 1
         self.next_due_ms = self._next_due_ms(now_ms)
-        if is_sought and self.next_due_ms is not None:
-            self.next_due_ms = max(self.next_due_ms, now_ms + _SOUGHT_AGAIN_MS)
+        if is_damaged and self.next_due_ms is not None:
+            self.next_due_ms = max(self.next_due_ms, now_ms + _DAMAGED_RETRY_MS)
 
     @property
     def _levels(self) -> range:
@@ -160,7 +161,7 @@ class DelayService:
         return min(heads_ms, default=None)
 
     def _offset(self, level: int) -> int:
-        """What the store had to drop is behind us, delivered or not."""
+        """The next offset to deliver; messages that the store dropped are skipped."""
         return max(self._offsets.get(level, 0), self._store.min_offset(SCHEDULE_TOPIC, level - 1))
 
     def _is_due(self, level: int, now_ms: int) -> bool:
@@ -172,14 +173,16 @@ class DelayService:
         return self._corrected(level, entries[0].tags_code, now_ms) if entries else None
 
     def _corrected(self, level: int, deliver_at_ms: int, now_ms: int) -> int:
-        """No message of a level waits longer than the level: one that would was stored while the clock was ahead, or
-        when the level was longer. It is due now, as in RocketMQ (wire.md 10.2), and holds up nothing behind it.
+        """The due time, at most a level's delay from now.
+
+        A later one was stored while the clock was ahead, or when the level was longer. As in RocketMQ such a message
+        is due at once, and does not hold up those behind it (wire.md 10.2).
         """
         return now_ms if deliver_at_ms > now_ms + self._levels_ms[level - 1] else deliver_at_ms
 
 
 def _delivered(body: bytes, now_ms: int) -> Record | None:
-    """A message of the schedule topic as it is to be stored in its own; None when it cannot be."""
+    """A message of the schedule topic as a record for its own topic; None when it has no valid one."""
     if not body:
         return None
     message = decode_messages(body, unzip=False)[0]
@@ -190,7 +193,7 @@ def _delivered(body: bytes, now_ms: int) -> Record | None:
 
 
 def _level_of(message: MessageExt) -> int:
-    """Of a message that was delivered; 0 when it is none."""
+    """The delay level of a message; 0 for none."""
     try:
         return _java_int(message.properties.get(names.DELAY, "0"))
     except ValueError:
@@ -198,7 +201,7 @@ def _level_of(message: MessageExt) -> int:
 
 
 def _java_int(text: str) -> int:
-    """As Integer.parseInt: ASCII digits with a sign or without, 32 bits. Raises ValueError."""
+    """Parse a 32-bit number as Java's Integer.parseInt: ASCII digits, perhaps a sign. Raises ValueError."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= _INT_DIGITS_MAX):
         raise ValueError(f"DELAY must be a number, not {shown(text)}")
@@ -206,7 +209,7 @@ def _java_int(text: str) -> int:
 
 
 def record_of(message: MessageExt, properties: Mapping[str, str], topic: str, queue_id: int, now_ms: int) -> Record:
-    """A stored message, to be stored anew elsewhere; read it without unzipping its body."""
+    """A record that stores `message` again in another queue. `message` must be decoded without unzipping."""
     return Record(
         topic,
         queue_id,

@@ -1,4 +1,4 @@
-"""The name server: which brokers live, and where the queues of each topic are (wire.md 2.7)."""
+"""The name server: the live brokers, and the routes of topics (wire.md 2.7)."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Generator
@@ -24,7 +24,7 @@ from lockstep.remoting.logs import EventLog, StdlibLog
 __all__ = ["BrokerIdentity", "NameServer", "NameServerFull"]
 
 
-_TOPICS_A_STEP: Final = 64  # each may have to find its place among all names
+_TOPICS_A_STEP: Final = 64  # each may be inserted into the sorted list of names
 
 
 class BrokerIdentity(NamedTuple):
@@ -39,7 +39,7 @@ class _LiveBroker:
     identity: BrokerIdentity
     data_version: DataVersion
     last_update_ms: int
-    connection: Connection | None  # None: in this process, and alive as long as we are
+    connection: Connection | None  # None: in this process, so it never expires
 
 
 @dataclass(slots=True)
@@ -49,11 +49,11 @@ class _BrokerRecord:
 
 
 class NameServerFull(Exception):
-    """More than is kept; the text says of what."""
+    """A limit is reached; the text names the setting."""
 
 
 class NameServer:
-    """Topics stay once registered, until their broker has gone; only masters (id 0) tell them."""
+    """Routes, by registrations of masters (id 0). A topic stays until its broker has gone."""
 
     def __init__(self, config: NameServerConfig | None = None, log: EventLog | None = None) -> None:
         self.config = config or NameServerConfig()
@@ -64,17 +64,27 @@ class NameServer:
         self._brokers: dict[str, _BrokerRecord] = {}  # by broker name
         self._live: dict[tuple[str, int], _LiveBroker] = {}  # by broker name and id
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
-        self._names: list[str] = []  # of all topics, sorted; where `_some_went`, of some that are not there too
-        self._some_went = False
+        self._names: list[str] = []  # of all topics, sorted; if `_names_stale`, also of topics that are gone
+        self._names_stale = False
         self._topics_of: dict[str, dict[str, None]] = {}  # broker name -> its topics
-        self._routes_count = 0  # queues of a topic on a broker count as one
+        self._routes_count = 0  # one for each topic and broker
 
     # Brokers -------------------------------------------------------------------------------------------------
 
     def register(
         self, identity: BrokerIdentity, configs: TopicConfigs, connection: Connection | None, now_ms: int
     ) -> str | None:
-        """A registration. Returns the address of the name's master, when there is one. Raises NameServerFull."""
+        """Register a broker with its topics.
+
+        Args:
+            connection: None for the broker in this process.
+
+        Returns:
+            The address of the master with this broker name, if there is one.
+
+        Raises:
+            NameServerFull: A limit is reached.
+        """
         steps = self.register_in_steps(identity, configs, connection, now_ms)
         while True:
             try:
@@ -89,11 +99,11 @@ class NameServer:
         """As `register`, some topics a step."""
         _, name, broker_id, addr = identity
         if connection is not None:
-            self._check_room(identity, configs, now_ms, connection)
+            self._check_capacity(identity, configs, now_ms, connection)
         record = self._brokers.setdefault(name, _BrokerRecord(identity.cluster))
         record.cluster = identity.cluster
         for other_id in [known for known, at in record.addrs.items() if at == addr and known != broker_id]:
-            del record.addrs[other_id]  # it was a slave and is the master now, or the other way round
+            del record.addrs[other_id]  # its role changed between slave and master
             self._live.pop((name, other_id), None)
         record.addrs[broker_id] = addr
         before = self._live.get((name, broker_id))
@@ -106,11 +116,13 @@ class NameServer:
                 yield None
                 now = self._live.get((name, broker_id))
                 if now is None or (now.identity, now.data_version) != (identity, configs.data_version):
-                    break  # it has gone, or registered something else
+                    break  # the broker has gone, or registered again
         return record.addrs.get(MASTER_ID)
 
-    def _check_room(self, identity: BrokerIdentity, configs: TopicConfigs, now_ms: int, connection: Connection) -> None:
-        """Raises NameServerFull. The broker in this process has limits of its own."""
+    def _check_capacity(
+        self, identity: BrokerIdentity, configs: TopicConfigs, now_ms: int, connection: Connection
+    ) -> None:
+        """Raises NameServerFull. The broker in this process has other limits, and is not checked here."""
         known = self._topics_of.get(identity.broker_name, {})
         brokers = len(self._live) + ((identity.broker_name, identity.broker_id) not in self._live)
         routes = self._routes_count
@@ -121,7 +133,7 @@ class NameServer:
 
     def put_kv(self, namespace: str, key: str, value: str, connection: Connection, now_ms: int) -> None:
         """Raises NameServerFull."""
-        count = self.kv_configs.count + self.kv_configs.room_needed(namespace, key)
+        count = self.kv_configs.count + self.kv_configs.growth(namespace, key)
         self._check_limit("kv_configs_max", count, now_ms, connection)
         self.kv_configs.put(namespace, key, value)
 
@@ -129,28 +141,28 @@ class NameServer:
         maximum = getattr(self.config, setting)
         if count > maximum:
             self._limits.met(setting, maximum, now_ms, connection.address)
-            raise NameServerFull(f"no more are kept: the name server's setting {setting} is {maximum}")
+            raise NameServerFull(f"limit reached: the name server's setting {setting} is {maximum}")
 
     def _put_route(self, topic: str, queues: QueueData) -> None:
         brokers = self._topics.get(topic)
         if brokers is None:
             brokers = self._topics[topic] = {}
             place = bisect_left(self._names, topic)
-            if self._names[place : place + 1] != [topic]:  # else it is one of those that went
+            if self._names[place : place + 1] != [topic]:  # otherwise a stale name is used again
                 self._names.insert(place, topic)
         self._routes_count += queues.broker_name not in brokers
         brokers[queues.broker_name] = queues
         self._topics_of.setdefault(queues.broker_name, {})[topic] = None
 
     def _drop_routes(self, broker_name: str) -> None:
-        """All of a broker's."""
+        """Remove all routes of a broker."""
         topics = self._topics_of.pop(broker_name, {})
         for topic in topics:
             brokers = self._topics[topic]
             del brokers[broker_name]
             if not brokers:
                 del self._topics[topic]
-                self._some_went = True
+                self._names_stale = True
         self._routes_count -= len(topics)
 
     def _drop_route(self, topic: str, broker_name: str) -> None:
@@ -158,7 +170,7 @@ class NameServer:
         del brokers[broker_name]
         if not brokers:
             del self._topics[topic]
-            self._some_went = True
+            self._names_stale = True
         of_broker = self._topics_of[broker_name]
         del of_broker[topic]
         if not of_broker:
@@ -166,9 +178,9 @@ class NameServer:
         self._routes_count -= 1
 
     def taken_by(self, identity: BrokerIdentity) -> str | None:
-        """The address of the broker in this process when it has that name and id; None: another may have them.
+        """The address of the broker in this process, if `identity` has the same name and id; None if it has not.
 
-        It tells us of itself only when something changes, so it would never win its place in the routes back.
+        That broker registers only when something changes, so it would not replace an intruder's route.
         """
         live = self._live.get((identity.broker_name, identity.broker_id))
         if live is None or live.connection is not None or live.identity.broker_addr == identity.broker_addr:
@@ -176,7 +188,7 @@ class NameServer:
         return live.identity.broker_addr
 
     def touch(self, identity: BrokerIdentity, now_ms: int) -> DataVersion | None:
-        """A broker asks whether its topics are known in their latest version, and is alive. None: it is unknown."""
+        """A broker is alive, and asks for the data version of its topics here. None: it is not registered."""
         live = self._live.get((identity.broker_name, identity.broker_id))
         if live is None or live.identity != identity:
             return None
@@ -184,7 +196,11 @@ class NameServer:
         return live.data_version
 
     def unregister(self, identity: BrokerIdentity, connection: Connection | None) -> bool:
-        """`connection`: where it was asked for; None: in this process. Only a broker in it takes itself out."""
+        """Remove a broker. Returns whether it was registered.
+
+        Args:
+            connection: Of the request; None for the broker in this process, which only its own process may remove.
+        """
         live = self._live.get((identity.broker_name, identity.broker_id))
         if live is None or live.identity.broker_addr != identity.broker_addr:
             return False
@@ -195,14 +211,14 @@ class NameServer:
         return True
 
     def on_closed(self, connection: Connection) -> list[BrokerIdentity]:
-        """The brokers that registered over a connection die with it. Returns them."""
+        """A connection closed: remove the brokers that registered over it. Returns them."""
         dead = [live for live in self._live.values() if live.connection is connection]
         for live in dead:
             self._remove(live)
         return [live.identity for live in dead]
 
     def scan(self, now_ms: int) -> list[tuple[BrokerIdentity, Connection]]:
-        """Remove brokers that were silent too long. Returns them with their connections, which are to be closed."""
+        """Remove brokers without a registration for too long. Returns them with their connections, to be closed."""
         dead = [
             (live, live.connection)
             for live in self._live.values()
@@ -238,13 +254,13 @@ class NameServer:
         return ClusterInfo(tuple(self._data(name) for name in sorted(self._brokers)))
 
     def topics(self) -> tuple[str, ...]:
-        if self._some_went:
-            self._some_went = False
+        if self._names_stale:
+            self._names_stale = False
             self._names = [name for name in self._names if name in self._topics]
         return tuple(self._names)
 
     def topics_where(self, wanted: Callable[[int], bool]) -> tuple[str, ...]:
-        """Topics whose topicSysFlag is as wanted; one broker's word counts, as in RocketMQ."""
+        """Topics whose topicSysFlag is accepted by `wanted`; as in RocketMQ only one broker's flag is read."""
         return tuple(
             topic for topic in self.topics() if wanted(next(iter(self._topics[topic].values())).topic_sys_flag)
         )
@@ -254,7 +270,7 @@ class NameServer:
         return tuple(topic for topic in self.topics() if not names.isdisjoint(self._topics[topic]))
 
     def system_topics(self) -> tuple[tuple[str, ...], str]:
-        """Every cluster's and every broker's name, which are topics too, and the address of one broker."""
+        """The names of all clusters and brokers, which are topics too, and the address of one broker."""
         clusters = sorted({record.cluster for record in self._brokers.values()})
         addrs = [addr for _, record in sorted(self._brokers.items()) for _, addr in sorted(record.addrs.items())]
         return (*clusters, *sorted(self._brokers)), addrs[0] if addrs else ""
@@ -262,17 +278,17 @@ class NameServer:
     # Changes that administrators make ------------------------------------------------------------------------
 
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """Forget a topic's queues, of all brokers or of one cluster's, until they are registered anew."""
+        """Remove the routes of a topic, on all brokers or in one cluster, until they are registered again."""
         queues = self._topics.get(topic, {})
         for name in [name for name in queues if not cluster or self._brokers[name].cluster == cluster]:
             self._drop_route(topic, name)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Nobody is sent to a broker any more. Returns how many topics it has."""
+        """Remove the write permission from all routes of a broker. Returns the number of its topics."""
         return self._change_perm(broker_name, lambda perm: perm & ~Permission.WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
-        """Sets the permission to read and write, whatever it was: TBW102 cannot be inherited from afterwards."""
+        """Set the permission of all routes of a broker to read and write. As in RocketMQ, TBW102 loses "inherit"."""
         return self._change_perm(broker_name, lambda _: Permission.READ | Permission.WRITE)
 
     def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:

@@ -1,4 +1,4 @@
-"""The compressed body of REGISTER_BROKER, as Java brokers send it when told to (wire.md 2.7).
+"""The compressed body of REGISTER_BROKER, an option of Java brokers (wire.md 2.7).
 
 A zlib stream of: length and DataVersion as JSON; number of topics; for each a length and the text
 "topic readNums writeNums perm filterType"; length and filter server list. Lengths are int32.
@@ -17,12 +17,12 @@ from lockstep.protocol.errors import BodyError
 __all__ = ["decode_compressed_registration"]
 
 _INT: Final = struct.Struct(">i")
-_PLAIN_BYTES_MAX: Final = 4 * 1024 * 1024  # some hundred thousand topics
+_PLAIN_BYTES_MAX: Final = 4 * 1024 * 1024  # about a hundred thousand topics
 _TOPICS_A_STEP: Final = 256
 
 
 def decode_compressed_registration(body: bytes) -> Generator[None, None, TopicConfigs]:
-    """Some topics a step. Raises BodyError."""
+    """Decode the body, some topics a step. Raises BodyError."""
     unzipper = zlib.decompressobj()
     try:
         plain = unzipper.decompress(body, _PLAIN_BYTES_MAX)
@@ -44,14 +44,14 @@ def decode_compressed_registration(body: bytes) -> Generator[None, None, TopicCo
 
 def _int(plain: bytes, position: int) -> tuple[int, int]:
     if position + _INT.size > len(plain):
-        raise BodyError("the compressed registration ends in the middle of a length")
+        raise BodyError("the compressed registration ends inside a length")
     return _INT.unpack_from(plain, position)[0], position + _INT.size
 
 
 def _text(plain: bytes, position: int) -> tuple[bytes, int]:
     length, start = _int(plain, position)
     if length < 0 or start + length > len(plain):
-        raise BodyError(f"the compressed registration has no room for a text of {length} bytes at {start}")
+        raise BodyError(f"the compressed registration ends inside a text of {length} bytes at {start}")
     return plain[start : start + length], start + length
 
 

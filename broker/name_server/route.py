@@ -1,4 +1,4 @@
-"""The name server's requests: codes 103, 104, 105, 106, 206, 322 (wire.md 2.7)."""
+"""Registrations and routes at the name server: codes 103, 104, 105, 106, 206, 322 (wire.md 2.7)."""
 
 import zlib
 from typing import Final
@@ -32,7 +32,7 @@ __all__ = [
     "unregister_broker",
 ]
 
-# In RocketMQ's words: some clients look for them, and people search for them.
+# RocketMQ's remark: some clients match it, and people search for it.
 _NO_ROUTE: Final = (
     "No topic route info in name server for the topic: {}\n"
     "See http://rocketmq.apache.org/docs/faq/ for further details."
@@ -44,7 +44,9 @@ def register_broker(
 ) -> RemotingCommand | None:
     header = command.decode_header(RegisterBrokerRequestHeader)
     if header.body_crc32 and header.body_crc32 != zlib.crc32(command.body) & 0x7FFFFFFF:
-        return command.reply(ResponseCode.SYSTEM_ERROR, remark="the body's crc32 is not the one in the header")
+        return command.reply(
+            ResponseCode.SYSTEM_ERROR, remark="the crc32 of the body differs from the one in the header"
+        )
     return answer_in_steps(server, connection, command, _register(server, connection, command, header, now_ms))
 
 
@@ -69,7 +71,7 @@ def _register(
         )
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     if not connection.is_open:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "the connection has ended")  # nobody reads it
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "the connection is closed")  # the broker would never be removed
     try:
         master_addr = yield from server.register_in_steps(identity, configs, connection, now_ms)
     except NameServerFull as error:
@@ -103,12 +105,12 @@ def query_data_version(
 
 
 def get_route(server: NameServer, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Always strict JSON, whatever the version of the asker: every client reads it (wire.md 1.5)."""
+    """The route of a topic, in strict JSON for clients of every version (wire.md 1.5)."""
     topic = command.decode_header(GetRouteInfoRequestHeader).topic
     route = server.route(topic)
     if route is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, _NO_ROUTE.format(topic[:TOPIC_LENGTH_MAX]))
-    if command.version > PROTOCOL_VERSION:  # some clients of RocketMQ 5 do not read a route without its member
+    if command.version > PROTOCOL_VERSION:  # some clients of RocketMQ 5 require this member
         brokers = tuple(data._replace(enable_acting_master=False) for data in route.broker_datas)
         route = route._replace(broker_datas=brokers)
     return command.reply(ResponseCode.SUCCESS, body=encode_body(route, command.serialize_type))

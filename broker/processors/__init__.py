@@ -1,1 +1,1 @@
-"""Handlers of requests, one family a module: plain functions of (server, connection, command, now_ms)."""
+"""Request handlers, one family a module: plain functions of (server, connection, command, now_ms)."""

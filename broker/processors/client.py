@@ -1,4 +1,4 @@
-"""Who is there: codes 34, 35, 38, 46 and our LIST_CONSUMER_GROUPS (wire.md 9)."""
+"""Heartbeats and membership: codes 34, 35, 38, 46 and our LIST_CONSUMER_GROUPS (wire.md 9)."""
 
 from typing import Final, NamedTuple
 
@@ -22,16 +22,17 @@ from lockstep.protocol.names import check_group
 
 __all__ = ["check_client_config", "heartbeat", "list_consumer_groups", "list_consumers", "unregister_client"]
 
-_GROUPS_A_STEP: Final = 4  # of consumers: each may make a topic, and is logged
+_GROUPS_A_STEP: Final = 4  # of consumers: each may create a topic, and is logged
 _PRODUCERS_A_STEP: Final = 256
 _TOPICS_LOGGED_MAX: Final = 20
 
 
 def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
-    """Members are told of a change, and the heartbeat is answered, when name servers know the group's retry topic.
+    """Register the client, notify the members of changed groups, and answer.
 
-    So a member that acts on the notice finds the topic, and the two leave together: a Java client that hears of a
-    change while it waits for the answer asks the next broker for messages before it has told it of the group.
+    Notices and answer wait until name servers know the group's retry topic, so that a notified member finds it. They
+    leave together: a Java client that is notified before the answer pulls from the next broker before that broker has
+    its heartbeat.
     """
     unread = read_body(UnreadHeartbeat, command)
     check_limit(broker, connection, "heartbeat_groups_max", unread.group_count, now_ms)
@@ -65,7 +66,7 @@ def _heartbeat_steps(
 
 
 def _check_memberships(broker: Broker, connection: Connection, data: HeartbeatData, now_ms: int) -> None:
-    """Raises Refusal; then nothing of the heartbeat counts."""
+    """Raises Refusal when there would be too many memberships; then the heartbeat changes nothing."""
     consumers, producers = broker.consumers.memberships, broker.producers.memberships
     new = consumers.new_count(connection, (consumer.group_name for consumer in data.consumer_data_set))
     new += producers.new_count(connection, (producer.group_name for producer in data.producer_data_set))
@@ -76,7 +77,7 @@ def _check_memberships(broker: Broker, connection: Connection, data: HeartbeatDa
 
 
 def _register_consumer(broker: Broker, connection: Connection, consumer: ConsumerData, channel: ClientChannel) -> bool:
-    """Whether members or subscriptions changed."""
+    """Register one consumer. Returns whether members or subscriptions changed."""
     group, now_ms = consumer.group_name, channel.last_update_ms
     try:
         check_group(group)
@@ -84,9 +85,9 @@ def _register_consumer(broker: Broker, connection: Connection, consumer: Consume
         broker.log.warning("heartbeat_group_invalid", peer=connection.address, reason=str(error))
         return False
     config = broker.groups.find(group, now_ms)
-    if config is not None:  # else its pulls will be told that the group is not there
+    if config is not None:  # otherwise its pulls are refused
         broker.topics.ensure_retry_topic(group, config.retry_queue_nums, now_ms)
-    if broker.config.property_filter:  # to compile takes time, which nobody may take for nothing
+    if broker.config.property_filter:  # compiling costs time
         broker.filters.register(group, consumer.subscriptions, now_ms)
     if not broker.consumers.register(consumer, connection, channel):
         return False
@@ -115,7 +116,7 @@ def _unregister_steps(
 
 
 def list_consumers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """A group without members is an error, as in RocketMQ: clients take it as "unknown" and keep what they have."""
+    """A group without members is an error, as in RocketMQ: its clients then keep their queues."""
     header = command.decode_header(GetConsumerListByGroupRequestHeader)
     client_ids = broker.consumers.client_ids(header.consumer_group)
     if not client_ids:
@@ -129,14 +130,14 @@ def list_consumers(broker: Broker, connection: Connection, command: RemotingComm
 def list_consumer_groups(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Groups that are online or have offsets, each with the topics of either."""
+    """Groups with members or offsets, each with its topics."""
     groups = dict.fromkeys((*broker.offsets.groups(), *broker.consumers.groups))
     rows = ((group, _Topics(broker, group)) for group in groups)
     return reply_in_steps(broker, connection, command, encode_table({}, "groups", rows, command.serialize_type))
 
 
 class _Topics(NamedTuple):
-    """A row of a ConsumerGroupList, as the group is when it is written."""
+    """A row of a ConsumerGroupList, read when the row is encoded."""
 
     broker: Broker
     group: str
@@ -149,7 +150,7 @@ class _Topics(NamedTuple):
 def check_client_config(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    """Can this broker filter as the client wants? By tags it can; SQL92 is off in RocketMQ's defaults."""
+    """Check a filter. Tags are always allowed; SQL92 is off in RocketMQ's defaults."""
     subscription = read_body(ClientConfigBody, command).subscription
     if subscription is not None and not is_tag_type(subscription.expression_type):
         check_filters_by(broker.config, subscription.expression_type)

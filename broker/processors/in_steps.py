@@ -1,4 +1,4 @@
-"""Answers that take longer than others may wait: they are worked out in steps (sliced_work), and sent at the end."""
+"""Answers that take long are computed in steps, so that other requests do not wait (see `state/sliced_work.py`)."""
 
 from collections.abc import Generator
 from typing import Final, Protocol
@@ -15,10 +15,10 @@ from lockstep.remoting.logs import EventLog
 
 __all__ = ["AnswerSteps", "Worker", "answer_in_steps", "give_fields", "reply_in_steps"]
 
-_LARGE_UNDER_WAY_MAX: Final = 2  # each may have as many bytes as a frame
-_UNDER_WAY_MAX: Final = 32  # of one connection; clients wait for an answer before they ask again
+_LARGE_UNDER_WAY_MAX: Final = 2  # answers, each up to the size of a frame
+_UNDER_WAY_MAX: Final = 32  # requests of one connection; clients usually wait for an answer
 
-# Replies to these have extFields, if empty ones, whatever they say: RocketMQ has a header class for them (wire.md 1.2).
+# Replies to these always have extFields, perhaps empty: RocketMQ has a header class for them (wire.md 1.2).
 _WITH_FIELDS: Final = frozenset(
     {
         RequestCode.PULL_MESSAGE,
@@ -43,7 +43,7 @@ class Worker(Protocol):
 
 
 class _UnderWay:
-    """`reply`: the answer, once it is there; `late`: the handler has returned without it."""
+    """A request in work. `reply`: its answer, when it is ready; `late`: the handler returned before that."""
 
     def __init__(self, worker: Worker, connection: Connection, command: RemotingCommand) -> None:
         self._log = worker.log
@@ -75,7 +75,7 @@ class _UnderWay:
 
 
 def give_fields(command: RemotingCommand, reply: RemotingCommand) -> RemotingCommand:
-    """The reply with extFields, if empty ones, where RocketMQ's has them."""
+    """Give the reply empty extFields where RocketMQ's reply has them."""
     if reply.header is None and reply.ext_fields is None and command.code in _WITH_FIELDS:
         reply.ext_fields = {}
     return reply
@@ -84,12 +84,16 @@ def give_fields(command: RemotingCommand, reply: RemotingCommand) -> RemotingCom
 def answer_in_steps(
     worker: Worker, connection: Connection, command: RemotingCommand, answer: AnswerSteps
 ) -> RemotingCommand | None:
-    """The answer, when this turn of the loop has time for all of it; else None, and it is sent later.
+    """Run the steps of an answer. Requests of one connection are handled in their order.
 
-    Requests of one connection are worked on in the order in which they came.
+    Returns:
+        The answer, if this turn of the loop had time for all steps; otherwise None, and the answer is sent later.
+
+    Raises:
+        Refusal: Too many requests of this connection are in work.
     """
     if worker.work.count_of(connection) >= _UNDER_WAY_MAX:
-        remark = f"{_UNDER_WAY_MAX} requests of this connection are still worked on; wait for their answers"
+        remark = f"{_UNDER_WAY_MAX} requests of this connection are still in work; wait for their answers"
         raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
     under_way = _UnderWay(worker, connection, command)
     worker.work.start(connection, under_way.steps(answer))
@@ -102,7 +106,7 @@ def answer_in_steps(
 def reply_in_steps(
     broker: Broker, connection: Connection, command: RemotingCommand, body: BodySteps
 ) -> RemotingCommand | None:
-    """The answer with a large body, of which a connection may ask for few at a time."""
+    """As `answer_in_steps`, for an answer with a large body; a connection may request only few at a time."""
 
     def answer() -> AnswerSteps:
         try:
@@ -112,5 +116,5 @@ def reply_in_steps(
         return command.reply(ResponseCode.SUCCESS, body=written)
 
     if broker.work.count_of(connection) >= _LARGE_UNDER_WAY_MAX:
-        raise Refusal(ResponseCode.SYSTEM_BUSY, "a large answer to this connection is still worked on; wait for it")
+        raise Refusal(ResponseCode.SYSTEM_BUSY, "a large answer to this connection is still in work; wait for it")
     return answer_in_steps(broker, connection, command, answer())

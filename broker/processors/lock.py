@@ -17,20 +17,20 @@ from lockstep.protocol.headers.messaging import ListLocksRequestHeader
 __all__ = ["list_locks", "lock_batch", "unlock_batch"]
 
 _INT32_MAX: Final = 2**31 - 1
-_NAME_LENGTH_MAX: Final = 255  # of topics RocketMQ's clients allow 127 characters, of groups 255
-_LINES_MAX: Final = 100  # of one request and one outcome; above, one line counts them
-_EVENTS: Final = {
+_NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
+_LINES_MAX: Final = 100  # log events of one request and outcome; above that, one event has their count
+_EVENTS: Final = {  # for one queue, and for many
     LockOutcome.GRANTED: ("lock_granted", "locks_granted"),
     LockOutcome.RENEWED: ("lock_renewed", "locks_renewed"),
     LockOutcome.TAKEN_OVER: ("lock_taken_over", "locks_taken_over"),
     LockOutcome.REACQUIRED: ("lock_reacquired_by_owner", "locks_reacquired_by_owner"),
     LockOutcome.REFUSED: ("lock_refused", "locks_refused"),
-    LockOutcome.NO_ROOM: ("lock_table_full", "lock_table_full"),
+    LockOutcome.TABLE_FULL: ("lock_table_full", "lock_table_full"),
 }
 
 
-def _asked(broker: Broker, command: RemotingCommand) -> LockBatchBody:
-    """The body with each queue once: RocketMQ reads a set. Raises BodyError."""
+def _read_queues(broker: Broker, command: RemotingCommand) -> LockBatchBody:
+    """The body, with each queue once: RocketMQ reads a set. Raises BodyError."""
     body = read_body(LockBatchBody, command)
     queues_max = broker.config.lock_queues_per_request_max
     if len(body.mq_set) > queues_max:
@@ -52,8 +52,8 @@ def _check_length(member: str, name: str) -> None:
 
 
 def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Answers with the queues that the caller owns now; none is not an error."""
-    body = _asked(broker, command)
+    """Answer with the queues that the caller owns now. An empty answer is no error."""
+    body = _read_queues(broker, command)
     answers = broker.locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
     by_outcome: dict[LockOutcome, list[LockAnswer]] = {}
     for answer in answers:
@@ -66,10 +66,10 @@ def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand,
 
 
 def _log(broker: Broker, body: LockBatchBody, outcome: LockOutcome, answers: list[LockAnswer]) -> None:
-    """A line a queue; one for all where they are many, or where the table is full."""
+    """One event a queue; one event for all if they are many, or if the table is full."""
     facts = {"group": body.consumer_group, "client_id": body.client_id}
     event, event_of_many = _EVENTS[outcome]
-    if outcome is LockOutcome.NO_ROOM:
+    if outcome is LockOutcome.TABLE_FULL:
         broker.log.warning(event, **facts, count=len(answers), first=str(answers[0].queue), entries=len(broker.locks))
     elif len(answers) > _LINES_MAX:
         broker.log.info(event_of_many, **facts, count=len(answers), first=str(answers[0].queue))
@@ -80,7 +80,7 @@ def _log(broker: Broker, body: LockBatchBody, outcome: LockOutcome, answers: lis
 
 
 def _about(answer: LockAnswer) -> dict[str, object]:
-    """What a line says of another owner and of age."""
+    """The fields of an event about another owner and the age of the lock."""
     if answer.outcome is LockOutcome.GRANTED:
         return {}
     if answer.outcome in (LockOutcome.RENEWED, LockOutcome.REACQUIRED):
@@ -90,8 +90,8 @@ def _about(answer: LockAnswer) -> dict[str, object]:
 
 
 def unlock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Only an owner's unlock does anything; any other is logged and answered with success all the same."""
-    body = _asked(broker, command)
+    """Release the queues that the caller owns. Others are logged and ignored, and the answer is SUCCESS."""
+    body = _read_queues(broker, command)
     refused = broker.locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set)
     facts = {"group": body.consumer_group, "client_id": body.client_id}
     if len(body.mq_set) > _LINES_MAX:
@@ -108,11 +108,11 @@ def unlock_batch(broker: Broker, connection: Connection, command: RemotingComman
 
 
 def list_locks(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """One group's entries, or all; where those are too many for one answer, the asker must name a group."""
+    """The entries of one group, or of all groups if they fit into one answer."""
     header = command.decode_header(ListLocksRequestHeader)
     rows_max = broker.config.lock_entries_per_group_max
     if header.consumer_group is None and len(broker.locks) > rows_max:
-        remark = f"{len(broker.locks)} locks are too many for one answer (at most {rows_max}); ask for one group"
+        remark = f"{len(broker.locks)} locks are too many for one answer (at most {rows_max}); name a group"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     table = LockTableBody(broker.locks.list(now_ms, header.consumer_group))
     return command.reply(ResponseCode.SUCCESS, body=encode_body(table, command.serialize_type))

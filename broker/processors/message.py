@@ -22,12 +22,12 @@ __all__ = ["message_by_id", "message_by_offset", "query_consume_queue", "query_m
 
 _UNIQUE_KEY_MAX_NUM: Final = 32  # defaultQueryMaxNum
 _QUERY_MAX_NUM: Final = 64  # maxMsgsNumBatch
-_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # ours: the header needs room in the frame too
-_ENTRIES_MAX: Final = 50_000  # ours: of about 150 bytes each in a reply
+_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # our limit: the frame also has a header
+_ENTRIES_MAX: Final = 50_000  # our limit: an entry has about 150 bytes in a reply
 
 
 def query_message(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Messages whose KEYS or UNIQ_KEY name the key, oldest first; of more than fit the newest."""
+    """Messages with the key in KEYS or UNIQ_KEY, oldest first; if they do not fit into a frame, the newest."""
     header = command.decode_header(QueryMessageRequestHeader)
     if header.max_num < 0:
         raise HeaderError(f"the field maxNum must not be negative, but is {header.max_num}")
@@ -75,7 +75,7 @@ def message_by_id(broker: Broker, message_id: str | None) -> bytes:
 def query_consume_queue(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    """Entries of a queue's index, and what a group subscribes to. `eval` is false, as in RocketMQ, which never asks."""
+    """Entries of a consume queue, and the subscription of a group. `eval` is always false, as in RocketMQ."""
     header = command.decode_header(QueryConsumeQueueRequestHeader)
     topic, queue_id, group = header.topic, header.queue_id, header.consumer_group
     low, high = broker.store.min_offset(topic, queue_id), broker.store.max_offset(topic, queue_id)
@@ -91,5 +91,5 @@ def query_consume_queue(
     body = QueryConsumeQueueResponseBody(
         tuple(ConsumeQueueData(*entry) for entry in entries), high, low, subscription, filter_data
     )
-    remark = f"{len(entries)} entries of {queue_id}@{topic}"  # RocketMQ says something too
+    remark = f"{len(entries)} entries of {queue_id}@{topic}"  # RocketMQ sends a remark too
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type), remark=remark)

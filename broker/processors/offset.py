@@ -20,7 +20,7 @@ from lockstep.protocol.headers.messaging import (
 from lockstep.protocol.names import check_group
 
 __all__ = [
-    "check_room",
+    "check_capacity",
     "commit_offset",
     "commit_with_pull",
     "earliest_store_time",
@@ -35,7 +35,7 @@ _NO_TIMESTAMP = -1
 
 
 def query_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """QUERY_NOT_FOUND, and no other code, means that nothing is known (wire.md 8.3)."""
+    """QUERY_NOT_FOUND, and no other code, means that the group has no offset (wire.md 8.3)."""
     header = command.decode_header(QueryConsumerOffsetRequestHeader)
     group, topic, queue_id = header
     offset = broker.offsets.query_or_start(group, topic, queue_id, broker.store.min_offset(topic, queue_id))
@@ -46,21 +46,22 @@ def query_offset(broker: Broker, connection: Connection, command: RemotingComman
 
 
 def update_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Offsets of what is not there are refused, as since RocketMQ 5; 4.9 stores them for ever.
+    """Commit one offset. An unknown topic or queue is refused, as in RocketMQ 5; 4.9 stores such offsets forever.
 
-    Java's and Go's clients commit one-way: those of a topic that was deleted meanwhile see no error.
+    Java's and Go's clients commit one-way, so they see no error when their topic was deleted.
     """
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
-    _check_place(broker, header)
-    _check_room(broker, connection, header, now_ms)
+    _check_commit(broker, connection, header, now_ms)
     commit_offset(broker, connection, *header)
     reply = command.reply(ResponseCode.SUCCESS)
     reply.ext_fields = {}
     return reply
 
 
-def _check_place(broker: Broker, header: UpdateConsumerOffsetRequestHeader) -> None:
-    """Raises Refusal for a group that cannot be, a topic or queue that is not there, and an offset below -1."""
+def _check_commit(
+    broker: Broker, connection: Connection, header: UpdateConsumerOffsetRequestHeader, now_ms: int
+) -> None:
+    """Raises Refusal for an invalid group, an unknown topic or queue, an offset below -1, and a full table."""
     group, topic, queue_id, committed_offset = header
     try:
         check_group(group)
@@ -71,20 +72,19 @@ def _check_place(broker: Broker, header: UpdateConsumerOffsetRequestHeader) -> N
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {shown(topic)} not exist!")  # RocketMQ 5's words
     queue_nums = max(config.read_queue_nums, config.write_queue_nums)
     if not 0 <= queue_id < queue_nums:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic} has queues 0 to {queue_nums - 1}, but no {queue_id}")
-    if committed_offset < NO_OFFSET:  # -1 is what ali-ons writes for none (wire.md 8.1)
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"an offset is at least 0, or -1 for none, not {committed_offset}")
-
-
-def _check_room(broker: Broker, connection: Connection, header: UpdateConsumerOffsetRequestHeader, now_ms: int) -> None:
-    group, topic, queue_id, _ = header
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {topic} has queues 0 to {queue_nums - 1}, not {queue_id}")
+    if committed_offset < NO_OFFSET:  # ali-ons writes -1 for no offset (wire.md 8.1)
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"an offset must be at least 0, or -1 for none, not {committed_offset}"
+        )
     if not broker.offsets.knows(group, topic, queue_id):
-        check_room(broker, connection, 1, now_ms)
+        check_capacity(broker, connection, 1, now_ms)
 
 
-def check_room(broker: Broker, connection: Connection, count: int, now_ms: int) -> None:
-    """Raises Refusal when the table has no room for so many offsets. Those of topics that were deleted make room, if
-    not for this request then for the next.
+def check_capacity(broker: Broker, connection: Connection, count: int, now_ms: int) -> None:
+    """Raises Refusal when `count` more offsets do not fit into the table.
+
+    Then offsets of deleted topics are removed, in steps, so that a later request may fit.
     """
     offsets = broker.offsets
     if count <= 0 or len(offsets) + count <= broker.config.offset_entries_max:
@@ -104,7 +104,7 @@ def _forget_deleted(broker: Broker) -> Steps:
 def commit_offset(
     broker: Broker, connection: Connection, group: str, topic: str, queue_id: int, committed_offset: int
 ) -> None:
-    """Any value is stored; one that goes back is logged, because only a reset should do that."""
+    """Store any value. A lower offset is logged, because only a reset should commit one."""
     before = broker.offsets.commit(group, topic, queue_id, committed_offset)
     if committed_offset < before:
         broker.log.warning(
@@ -119,17 +119,16 @@ def commit_offset(
 
 
 def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
-    """The offset that a pull brings. One that cannot be stored is left out: the pull is answered all the same."""
-    place = UpdateConsumerOffsetRequestHeader(
+    """Commit the offset in a pull. If it is refused, the pull is answered without it."""
+    commit = UpdateConsumerOffsetRequestHeader(
         header.consumer_group, header.topic, header.queue_id, header.commit_offset
     )
     try:
-        _check_place(broker, place)
-        _check_room(broker, connection, place, now_ms)
+        _check_commit(broker, connection, commit, now_ms)
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
-    commit_offset(broker, connection, *place)
+    commit_offset(broker, connection, *commit)
 
 
 def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

@@ -1,5 +1,6 @@
-"""PULL_MESSAGE: checks, statuses, parking and waking (wire.md 6)."""
+"""PULL_MESSAGE: checks, response codes, and held pulls (wire.md 6)."""
 
+import json
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -9,16 +10,18 @@ from lockstep.broker.processors.refusal import Refusal, check_filters_by
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.filters import compiled
 from lockstep.broker.state.held_pulls import HeldPull
-from lockstep.broker.state.offset_moved import tell_offset_moved
 from lockstep.broker.state.sliced_work import Steps
+from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codes import Permission, PullSysFlag, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import shown
-from lockstep.protocol.filter import FilterError, is_tag_type
+from lockstep.protocol.filter import FilterError, is_tag_type, tags_code
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader
-from lockstep.store import GetResult, GetStatus, Passes
+from lockstep.protocol.names import OFFSET_MOVED_EVENT
+from lockstep.protocol.properties import encode_properties
+from lockstep.store import GetResult, GetStatus, Passes, Record, StoreFull
 
 __all__ = ["pull_message", "sweep_held_pulls", "wake_held_pulls"]
 
@@ -28,8 +31,8 @@ _SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
 _READ: Final = int(Permission.READ)
 _SHORT_POLLING_MS: Final = 1000
 _MASTER_ID: Final = 0
-_PULLS_A_STEP: Final = 32  # of those that are woken
-_EXPRESSION_LENGTH_MAX: Final = 32_767  # ours: expressions are kept, and a frame has room for 16 MiB
+_PULLS_A_STEP: Final = 32
+_EXPRESSION_LENGTH_MAX: Final = 32_767  # our limit: expressions are cached, and a frame may have 16 MiB
 
 _NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
 _MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
@@ -50,59 +53,87 @@ _EMPTY: Final = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE
 def pull_message(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
+    """Answer with messages, or hold the pull until a message arrives or its wait time is over."""
     header = command.decode_header(PullMessageRequestHeader)
-    try:
-        subscription, passes = _filter(broker, header, _check_group_and_queue(broker, header, now_ms))
-    except Refusal as refusal:
-        return command.reply(refusal.code, remark=str(refusal))
-    topic, queue_id, queue_offset, sys_flag = header.topic, header.queue_id, header.queue_offset, header.sys_flag
-    if sys_flag & _COMMIT:  # before the outcome is known, so that a pull that is parked has committed too
+    subscription, passes = _filter(broker, header, _check_group_and_queue(broker, header, now_ms))
+    if header.sys_flag & _COMMIT:  # before the read, so that a held pull has committed too
         commit_with_pull(broker, connection, header, now_ms)
-    result = broker.store.get(topic, queue_id, queue_offset, header.max_msg_nums, subscription, passes)
-    code = _code_of(result, queue_offset)
-    _count(broker, header.consumer_group, topic, queue_id, result)
-    if code == _NOT_FOUND and sys_flag & _SUSPEND and not command.is_one_way:
-        command.body, command.ext_fields, command.positional = b"", None, None  # a reply needs none, and it may be long
-        wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
-        held = HeldPull(
-            connection,
-            command,
-            topic,
-            queue_id,
-            queue_offset,
-            header.max_msg_nums,
-            subscription,
-            now_ms + wait_ms,
-            header.consumer_group,
-            passes,
-        )
-        if broker.hold.park(held):
-            return None
-        config = broker.config
-        full = len(broker.hold) >= config.held_pulls_max
-        setting = "held_pulls_max" if full else "held_pulls_per_connection_max"
-        broker.limits.met(setting, getattr(config, setting), now_ms, connection.address)
-    if code == _MOVED:
-        tell_offset_moved(broker, header.consumer_group, topic, queue_id, queue_offset, result, now_ms)
-    return _reply(command, code, result)
+    wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
+    pull = HeldPull(
+        connection,
+        command,
+        header.topic,
+        header.queue_id,
+        header.queue_offset,
+        header.max_msg_nums,
+        subscription,
+        now_ms + wait_ms,
+        header.consumer_group,
+        passes,
+    )
+    result, code = _read(broker, pull)
+    if code == _NOT_FOUND and header.sys_flag & _SUSPEND and not command.is_one_way and _park(broker, pull, now_ms):
+        return None
+    return _reply(broker, pull, result, code, now_ms)
 
 
-def _code_of(result: GetResult, queue_offset: int) -> int:
-    if queue_offset == 0 and result.status in _EMPTY:
-        return _NOT_FOUND
-    return _CODES[result.status]
+def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
+    """Hold the pull. Returns False when too many pulls are held already."""
+    command = pull.command
+    command.body, command.ext_fields, command.positional = b"", None, None  # may be long, and the reply needs none
+    if broker.hold.park(pull):
+        return True
+    config = broker.config
+    is_full = len(broker.hold) >= config.held_pulls_max
+    setting = "held_pulls_max" if is_full else "held_pulls_per_connection_max"
+    broker.limits.met(setting, getattr(config, setting), now_ms, pull.connection.address)
+    return False
 
 
-def _count(broker: Broker, group: str, topic: str, queue_id: int, result: GetResult) -> None:
+def _read(broker: Broker, pull: HeldPull) -> tuple[GetResult, int]:
+    """What the store has for a pull, counted in the statistics, and the response code."""
+    result = broker.store.get(
+        pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription, pull.passes
+    )
     if result.message_count:
-        broker.stats.on_got(group, topic, queue_id, result.message_count, len(result.body))
+        broker.stats.on_got(pull.consumer_group, pull.topic, pull.queue_id, result.message_count, len(result.body))
     else:
         broker.stats.missed += 1
+    if pull.queue_offset == 0 and result.status in _EMPTY:
+        return result, _NOT_FOUND
+    return result, _CODES[result.status]
 
 
-def _reply(command: RemotingCommand, code: int, result: GetResult) -> RemotingCommand:
+def _reply(broker: Broker, pull: HeldPull, result: GetResult, code: int, now_ms: int) -> RemotingCommand:
+    if code == _MOVED:
+        _record_offset_moved(broker, pull, result, now_ms)
     header = PullMessageResponseHeader(_MASTER_ID, result.next_begin_offset, result.min_offset, result.max_offset)
-    return command.reply(code, header, result.body, remark=result.status.name)
+    return pull.command.reply(code, header, result.body, remark=result.status.name)
+
+
+def _record_offset_moved(broker: Broker, pull: HeldPull, result: GetResult, now_ms: int) -> None:
+    """Store in topic OFFSET_MOVED_EVENT that an offset was out of bounds: RocketMQ's record for administrators.
+
+    The tag and the key are the group. The pull is answered even if the event cannot be stored (wire.md 6.3).
+    """
+    group = pull.consumer_group
+    broker.log.warning("offset_out_of_bounds", group=group, topic=pull.topic, queue_id=pull.queue_id,
+        asked_offset=pull.queue_offset, next_offset=result.next_begin_offset)  # fmt: skip
+    event = {
+        "consumerGroup": group,
+        "messageQueue": {"brokerName": broker.config.broker_name, "queueId": pull.queue_id, "topic": pull.topic},
+        "offsetNew": result.next_begin_offset,
+        "offsetRequest": pull.queue_offset,
+    }
+    body = json.dumps(event, separators=(",", ":")).encode("utf-8")
+    texts = {names.TAGS: group, names.DELAY: "0", names.KEYS: group}
+    properties = encode_properties(texts).encode("utf-8", "replace")
+    host, port = broker.store.store_host, broker.store.store_port
+    record = Record(OFFSET_MOVED_EVENT, 0, 0, 0, now_ms, host, port, now_ms, 0, 0, body, properties, tags_code(group))
+    try:
+        broker.put(record)
+    except StoreFull as why:
+        broker.log.error("offset_moved_event_not_stored", topic=OFFSET_MOVED_EVENT, reason=str(why))
 
 
 # Checks, in RocketMQ's order (wire.md 6.2) ----------------------------------------------------------------------
@@ -128,7 +159,7 @@ def _check_group_and_queue(broker: Broker, header: PullMessageRequestHeader, now
 
 
 class _Filter(NamedTuple):
-    """What a pull wants: by tags, or what `passes`."""
+    """Which messages a pull wants: those with the tags, or those that `passes` accepts."""
 
     subscription: SubscriptionData
     passes: Passes | None = None
@@ -136,25 +167,25 @@ class _Filter(NamedTuple):
 
 def _filter(broker: Broker, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> _Filter:
     if header.sys_flag & _SUBSCRIPTION:
-        return _asked_filter(broker, header)
+        return _filter_of_request(broker, header)
     subscription = _registered_subscription(broker, header, group)
     if is_tag_type(subscription.expression_type):
         return _Filter(subscription)
     check_filters_by(broker.config, subscription.expression_type)
     known = broker.filters.find(header.consumer_group, header.topic)
     if known is None:
-        remark = f"the expression of topic {header.topic!r} could not be used: {shown(subscription.sub_string)}"
+        remark = f"the expression of topic {header.topic!r} is invalid: {shown(subscription.sub_string)}"
         raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
     if known.sub_version < header.sub_version:
-        remark = f"the filter here is of {known.sub_version}, the request's of {header.sub_version}"
+        remark = f"the filter here has version {known.sub_version}, the request {header.sub_version}"
         raise Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, remark)
     return _Filter(subscription, known.passes)
 
 
-def _asked_filter(broker: Broker, header: PullMessageRequestHeader) -> _Filter:
-    """From the text in the request, as consumers send that pull by themselves."""
+def _filter_of_request(broker: Broker, header: PullMessageRequestHeader) -> _Filter:
+    """The filter in the request itself, as pull consumers send it."""
     if header.subscription and len(header.subscription) > _EXPRESSION_LENGTH_MAX:
-        remark = f"the expression has over {_EXPRESSION_LENGTH_MAX} characters, more than are kept"
+        remark = f"the expression has over {_EXPRESSION_LENGTH_MAX} characters, more than the broker keeps"
         raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
     try:
         if is_tag_type(header.expression_type):
@@ -182,7 +213,7 @@ def _registered_subscription(
         remark = f"group {header.consumer_group!r} does not subscribe to topic {header.topic!r}"
         raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
     if subscription.sub_version < header.sub_version:
-        remark = f"the subscription here is of {subscription.sub_version}, the request's of {header.sub_version}"
+        remark = f"the subscription here has version {subscription.sub_version}, the request {header.sub_version}"
         raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
     return subscription
 
@@ -192,22 +223,22 @@ def _parsed(topic: str, expression: str | None) -> SubscriptionData:
     return SubscriptionData.parse(topic, expression)
 
 
-# Waking ----------------------------------------------------------------------------------------------------------
+# Held pulls ------------------------------------------------------------------------------------------------------
 
 
 def wake_held_pulls(broker: Broker, now_ms: int) -> None:
-    """At the end of a read: run the parked pulls that its messages are for."""
+    """Called at the end of a read: answer the held pulls that the stored messages match."""
     arrived = broker.hold.take_arrived(lambda topic, queue_id, at: broker.store.get(topic, queue_id, at, 1, None).body)
     _run_all(broker, arrived, now_ms)
 
 
 def sweep_held_pulls(broker: Broker, now_ms: int) -> None:
-    """Every 5 s: run those with newer data of any tag, and those whose time is up."""
+    """Called every 5 s: answer held pulls with newer messages of any tag, and those whose wait time is over."""
     _run_all(broker, broker.hold.sweep(now_ms, broker.store.max_offset), now_ms)
 
 
 def _run_all(broker: Broker, pulls: list[HeldPull], now_ms: int) -> None:
-    """The first at once, and the others in steps: thousands of peers may wait for one message."""
+    """Answer the first pulls at once and the others in steps: thousands of peers may wait for one message."""
     for pull in pulls[:_PULLS_A_STEP]:
         _run_again(broker, pull, now_ms)
     if len(pulls) > _PULLS_A_STEP:
@@ -223,18 +254,11 @@ def _run_in_steps(broker: Broker, pulls: list[HeldPull], now_ms: int) -> Steps:
 
 
 def _run_again(broker: Broker, pull: HeldPull, now_ms: int) -> None:
-    """Answers, whatever comes out: a pull is parked once, and committed when it came.
+    """Answer a held pull, with or without messages: a pull is held once, and its offset is committed already.
 
-    Only a peer that does not take what it asked for, in this very loop, has its others parked again.
+    A pull is only held again if its connection stopped reading while this loop answered its other pulls.
     """
     if pull.connection.write_paused:
         broker.hold.park(pull)
         return
-    result = broker.store.get(
-        pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription, pull.passes
-    )
-    _count(broker, pull.consumer_group, pull.topic, pull.queue_id, result)
-    code = _code_of(result, pull.queue_offset)
-    if code == _MOVED:
-        tell_offset_moved(broker, pull.consumer_group, pull.topic, pull.queue_id, pull.queue_offset, result, now_ms)
-    pull.connection.reply(_reply(pull.command, code, result))
+    pull.connection.reply(_reply(broker, pull, *_read(broker, pull), now_ms))

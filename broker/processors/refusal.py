@@ -1,4 +1,4 @@
-"""How a handler says no from any depth: with the code and the remark of the reply."""
+"""Refusal: an exception with the code and the remark of the reply; and common checks that raise it."""
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
@@ -10,13 +10,15 @@ __all__ = ["Refusal", "check_filters_by", "check_limit"]
 
 
 class Refusal(Exception):
+    """A handler refuses a request; its text is the remark."""
+
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
         self.code = code
 
 
 def check_filters_by(config: BrokerConfig, expression_type: str | None) -> None:
-    """Raises Refusal, unless the broker is told to filter by properties. RocketMQ's words: people search for them."""
+    """Raises Refusal unless `property_filter` is on, with RocketMQ's remark, which people search for."""
     if not config.property_filter:
         kind = shown(expression_type).strip("'")
         remark = f"The broker does not support consumer to filter message by {kind}"
@@ -24,10 +26,8 @@ def check_filters_by(config: BrokerConfig, expression_type: str | None) -> None:
 
 
 def check_limit(broker: Broker, connection: Connection, setting: str, count: int, now_ms: int) -> None:
-    """Raises Refusal, and logs, when `count` is more than the setting of that name allows."""
+    """Raises Refusal and logs `limit_met` when `count` exceeds the setting."""
     maximum = getattr(broker.config, setting)
     if count > maximum:
         broker.limits.met(setting, maximum, now_ms, connection.address)
-        raise Refusal(
-            ResponseCode.SYSTEM_ERROR, f"{count} are more than the broker's setting {setting} allows: {maximum}"
-        )
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{count} exceed the broker's setting {setting}: {maximum}")

@@ -1,6 +1,6 @@
-"""Answers to messages: SEND_REPLY_MESSAGE goes to the client that asked, by PUSH_REPLY_MESSAGE_TO_CLIENT (wire.md 2.1).
+"""Replies to messages: SEND_REPLY_MESSAGE goes to the requesting client, as PUSH_REPLY_MESSAGE_TO_CLIENT (wire.md 2.1).
 
-The answer is also kept in its cluster's reply topic, whether or not it arrived, as RocketMQ keeps it.
+As in RocketMQ the reply is also stored in the reply topic of the cluster, whether it was delivered or not.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ _TRACE_ON: Final = "true"
 def send_reply_message(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Answered when the client that asked has taken the answer, or cannot be reached."""
+    """Forward the reply, and answer when the requesting client has accepted it or cannot be reached."""
     try:
         header = command.decode_header(_HEADERS[command.code])
         target = send_target(broker, command, header, now_ms)
@@ -64,10 +64,10 @@ def send_reply_message(
         if not command.is_one_way:
             connection.reply(reply)
 
-    question = RemotingCommand(
+    push = RemotingCommand(
         RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, _push_header(broker, connection, header, target, now_ms), command.body
     )
-    peer.request_then(question, _PUSH_TIMEOUT_MS, then)
+    peer.request_then(push, _PUSH_TIMEOUT_MS, then)
     return None
 
 
@@ -79,10 +79,10 @@ def _record(
     target: SendTarget,
     now_ms: int,
 ) -> Record:
-    """Raises Refusal for what is too large to be stored."""
+    """Raises Refusal for a body or properties that are too large."""
     properties = (header.properties or "").encode("utf-8", "replace")
     if len(command.body) > broker.config.max_message_bytes or len(properties) > PROPERTIES_BYTES_MAX:
-        remark = f"{len(command.body)} bytes of body and {len(properties)} of properties are more than a message has"
+        remark = f"{len(command.body)} bytes of body or {len(properties)} of properties are too many for a message"
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
     return Record(
         target.topic,
@@ -103,7 +103,7 @@ def _record(
 def _push_header(
     broker: Broker, connection: Connection, header: SendMessageRequestHeader, target: SendTarget, now_ms: int
 ) -> PushReplyMessageRequestHeader:
-    """Addresses are written as `ip:port`: behind a slash Java's client does not find the host (wire.md 2.1)."""
+    """Addresses are `ip:port`; Java's client cannot parse Java's own form `/ip:port` (wire.md 2.1)."""
     properties = {**decode_properties(header.properties or ""), names.PUSH_REPLY_TIME: str(now_ms)}
     return PushReplyMessageRequestHeader(
         header.producer_group,
@@ -126,7 +126,7 @@ def _push_header(
 def _answer(
     broker: Broker, command: RemotingCommand, record: Record, target: SendTarget, reason: str | None
 ) -> RemotingCommand:
-    """With where the answer is kept; `reason`: why its asker does not have it."""
+    """Store the reply and answer its sender. `reason`: why it was not delivered, or None."""
     code = ResponseCode.SUCCESS if reason is None else ResponseCode.SYSTEM_ERROR
     message_id, queue_offset = "0", 0
     try:

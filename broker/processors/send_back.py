@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK: what a listener failed at is tried again later, or is a dead letter (wire.md 10.1)."""
+"""CONSUMER_SEND_MSG_BACK: a failed message is retried later, or becomes a dead letter (wire.md 10.1)."""
 
 from typing import Final
 
@@ -21,15 +21,15 @@ from lockstep.store import Record, StoreFull
 __all__ = ["send_back"]
 
 _WRITE: Final = int(Permission.WRITE)
-_FIRST_RETRY_LEVEL: Final = 3  # 10 s; each later retry of a message waits a level longer
+_FIRST_RETRY_LEVEL: Final = 3  # 10 s; each further retry has the next level
 
 
 def send_back(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Checks in RocketMQ's order. Stored anew in %RETRY%group after a delay, or in %DLQ%group at once."""
+    """Check in RocketMQ's order, and store the message again: in %RETRY%group after a delay, or in %DLQ%group."""
     header = command.decode_header(SendMessageBackRequestHeader)
     group = _group(broker, header.group, now_ms)
     if group.retry_queue_nums <= 0:
-        return command.reply(ResponseCode.SUCCESS)  # this group gives up at once
+        return command.reply(ResponseCode.SUCCESS)  # this group has no retries
     retry_topic = broker.topics.ensure_retry_topic(group.group_name, group.retry_queue_nums, now_ms)
     _check_writable(retry_topic)
     message = decode_messages(message_by_offset(broker, header.offset), unzip=False)[0]
@@ -73,7 +73,7 @@ def _store(
     record = record_of(message, properties, topic, queue_id, now_ms)
     record = record._replace(reconsume_times=message.reconsume_times + 1)
     if len(topic) > TOPIC_LENGTH_MAX or len(record.properties) > PROPERTIES_BYTES_MAX:
-        remark = f"topic {topic!r} or its {len(record.properties)} bytes of properties are too long to be stored"
+        remark = f"topic {topic!r} or its {len(record.properties)} bytes of properties are too long"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     if place is not None:
         record = record._replace(topic=SCHEDULE_TOPIC, queue_id=place.queue_id, tags_code=place.deliver_at_ms)

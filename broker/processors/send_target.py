@@ -1,4 +1,4 @@
-"""Where a send goes: RocketMQ's checks of topic and queue, in its order (wire.md 4.7), and dead letters (10.3)."""
+"""The topic and queue of a send: RocketMQ's checks, in its order (wire.md 4.7), and dead letters (10.3)."""
 
 from typing import Final, NamedTuple
 
@@ -14,7 +14,7 @@ from lockstep.protocol.names import RESERVED_TOPICS, RETRY_PREFIX, check_topic
 
 __all__ = ["SendTarget", "limit_of_retries", "send_target"]
 
-_HONOURS_MAX_RECONSUME_TIMES: Final = 121  # V3_4_9: clients before it sent no limit of their own (wire.md 1.4)
+_HONOURS_MAX_RECONSUME_TIMES: Final = 121  # V3_4_9: older clients send no limit (wire.md 1.4)
 
 _WRITE: Final = int(Permission.WRITE)
 
@@ -26,7 +26,7 @@ class SendTarget(NamedTuple):
 
 
 def send_target(broker: Broker, command: RemotingCommand, header: SendMessageRequestHeader, now_ms: int) -> SendTarget:
-    """Raises Refusal. May create the topic."""
+    """Choose the queue, and create the topic if needed. Raises Refusal."""
     topic, queue_id = header.topic, header.queue_id
     config = broker.topics.get(topic)
     if config is None or topic in RESERVED_TOPICS:
@@ -34,7 +34,7 @@ def send_target(broker: Broker, command: RemotingCommand, header: SendMessageReq
     elif config.order and not broker.config.broker_permission & _WRITE:
         raise Refusal(ResponseCode.NO_PERMISSION, f"the broker may not be written to, and topic {topic!r} is ordered")
     if queue_id >= max(config.read_queue_nums, config.write_queue_nums):
-        remark = f"topic {topic!r} has no queue {queue_id}: {config.write_queue_nums} may be written to"
+        remark = f"topic {topic!r} has no queue {queue_id}: it has {config.write_queue_nums} write queues"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     if queue_id < 0:
         queue_id = _any_queue(broker, config)
@@ -44,7 +44,7 @@ def send_target(broker: Broker, command: RemotingCommand, header: SendMessageReq
 
 
 def limit_of_retries(command: RemotingCommand, asked: int | None, group: SubscriptionGroupConfig) -> int:
-    """How often a group may try a message: as often as a new enough client says, else as its configuration does."""
+    """The number of retries: as requested by a client that is new enough, else as the group's configuration says."""
     if asked is not None and command.version >= _HONOURS_MAX_RECONSUME_TIMES:
         return asked
     return group.retry_max_times
@@ -57,7 +57,7 @@ def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> To
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if topic in RESERVED_TOPICS:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic!r} is the broker's own; nobody may send to it")
+        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic!r} belongs to the broker; clients may not send to it")
     try:
         config = broker.topics.create_by_send(
             topic, header.default_topic, header.default_topic_queue_nums, broker.config.retry_queue_nums, now_ms
@@ -65,7 +65,7 @@ def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> To
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if config is None:
-        remark = f"topic {topic!r} does not exist here and is not made by sending to it"
+        remark = f"topic {topic!r} does not exist here, and sends may not create it"
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
     broker.log.info("topic_created_by_send", topic=topic, queues=config.write_queue_nums)
     return config
@@ -73,17 +73,17 @@ def _create(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> To
 
 def _any_queue(broker: Broker, config: TopicConfig) -> int:
     if config.write_queue_nums <= 0:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {config.topic_name!r} has no queue to write to")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {config.topic_name!r} has no write queue")
     return broker.rng.randrange(config.write_queue_nums)
 
 
 def _retry_target(
     broker: Broker, command: RemotingCommand, header: SendMessageRequestHeader, queue_id: int, now_ms: int
 ) -> SendTarget:
-    """A message that its group has tried often enough becomes a dead letter.
+    """The retry topic, or the dead letter topic when the message has no retries left.
 
-    RocketMQ means to deliver those at once but forgets to clear their delay, so they show up to two hours later
-    (wire.md 10.3). So here, unless the setting `dead_letter_at_once` makes good what was meant.
+    RocketMQ does not clear the delay of a dead letter, so it appears up to two hours later (wire.md 10.3). The setting
+    `dead_letter_at_once` corrects that.
     """
     group = header.topic.removeprefix(RETRY_PREFIX)
     group_config = broker.groups.find(group, now_ms)

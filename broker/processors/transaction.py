@@ -1,4 +1,4 @@
-"""Transactions: half messages, their end, and asking producers that did not tell it (wire.md 11)."""
+"""Transactions: half messages, their commit or rollback, and checks with producers (wire.md 11)."""
 
 from typing import Final
 
@@ -28,27 +28,27 @@ _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _DECISIONS: Final = {_COMMIT: "committed", _ROLLBACK: "rolled back"}
 _UNKNOWN: Final = 0
 _DIGITS_MAX: Final = 10
-_CHECKED_AT_ONCE_MAX: Final = 200  # some ten milliseconds of work, then others have their turn
-_RETENTION_MS: Final = 72 * 3_600_000  # fileReservedTime: what is older is given up
+_CHECKED_AT_ONCE_MAX: Final = 200  # about ten milliseconds of work
+_RETENTION_MS: Final = 72 * 3_600_000  # fileReservedTime: older half messages are given up
 
 
 def half_of(properties: dict[str, str], topic: str, queue_id: int) -> tuple[str, int]:
-    """The queue that a half message stands in; its properties then name its own. A delay is dropped, as by Java."""
+    """The topic and queue of a stored half message. Its properties keep its own; a delay is removed, as in Java."""
     properties.pop(names.DELAY, None)
     properties[names.REAL_TOPIC] = topic
     properties[names.REAL_QID] = str(queue_id)
     return HALF_TOPIC, 0
 
 
-# The end ----------------------------------------------------------------------------------------------------------
+# Commit and rollback ----------------------------------------------------------------------------------------------
 
 
 def end_transaction(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """No answer to a producer that does not know yet, as in RocketMQ.
+    """Commit or roll back a half message. A producer that does not know yet gets no answer, as in RocketMQ.
 
-    A second end changes nothing, nor does one by an earlier copy than the one that was ended; RocketMQ commits again.
+    Ending a message again changes nothing, also by an earlier copy; RocketMQ commits it again.
     """
     header = command.decode_header(EndTransactionRequestHeader)
     if header.commit_or_rollback == _UNKNOWN:
@@ -60,20 +60,22 @@ def end_transaction(
     if broker.halves.is_open(message.queue_offset):
         mark = mark_of(broker.store, message.queue_offset, now_ms)
         _put_all(broker, [_committed(message, now_ms), mark] if header.commit_or_rollback == _COMMIT else [mark])
-        broker.halves.ended(message.queue_offset)  # not before it is stored: what cannot be may be asked for again
+        broker.halves.ended(message.queue_offset)  # only after it is stored: if that fails, the producer may try again
         broker.log.debug("transaction_ended", decision=decision, group=header.producer_group, msg_id=header.msg_id)
-    remark = None if header.commit_or_rollback == _COMMIT else "rolled back"  # RocketMQ says something there too
+    remark = None if header.commit_or_rollback == _COMMIT else "rolled back"  # RocketMQ sends a remark too
     return command.reply(ResponseCode.SUCCESS, remark=remark)
 
 
 def _half_message(broker: Broker, header: EndTransactionRequestHeader) -> MessageExt:
-    """Raises Refusal unless the request tells of a half message what its producer knows of it."""
+    """The half message of a request. Raises Refusal unless offsets and producer group match."""
     message = decode_messages(message_by_offset(broker, header.commit_log_offset), unzip=False)[0]
     group = message.properties.get(names.PGROUP)
     if message.topic != HALF_TOPIC:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the message at {header.commit_log_offset} is no half message")
     if group != header.producer_group:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"the half message is of group {group!r}, not of that producer's")
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"the half message has producer group {group!r}, not {header.producer_group!r}"
+        )
     if message.queue_offset != header.tran_state_table_offset:
         remark = f"the half message has offset {message.queue_offset}, not {header.tran_state_table_offset}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
@@ -89,7 +91,7 @@ def _committed(message: MessageExt, now_ms: int) -> Record:
 
 
 def _put_all(broker: Broker, records: list[Record]) -> list[HalfMessage]:
-    """All or none: a message that was committed without its mark would be committed again after a restart."""
+    """Store all or none: a committed message without its mark would be committed again after a restart."""
     try:
         stored = broker.put_all(records)
     except StoreFull as why:
@@ -122,14 +124,14 @@ def resume_check(broker: Broker, connection: Connection, command: RemotingComman
     return command.reply(ResponseCode.SUCCESS)
 
 
-# Asking producers -------------------------------------------------------------------------------------------------
+# Checks -----------------------------------------------------------------------------------------------------------
 
 
 def check_transactions(broker: Broker, now_ms: int) -> None:
-    """Every 60 s from the start of the broker: ask for those whose time to decide is over, up to 15 times.
+    """Ask producers about half messages whose time to decide is over: every 60 s, up to 15 times each.
 
-    A bounded number of them; `halves.next_due_ms` says when to come back. The first round makes the topic of half
-    messages, so that it can be read from outside; that of their marks is never made, as in RocketMQ.
+    One call checks a bounded number; `halves.next_due_ms` is the time of the next call. As in RocketMQ the first round
+    creates the topic of half messages, and the topic of marks is never created.
     """
     broker.topics.ensure_system_topic(HALF_TOPIC, now_ms)
     for half in broker.halves.take_round(now_ms, broker.config.transaction_check_interval_ms, _CHECKED_AT_ONCE_MAX):
@@ -141,38 +143,38 @@ def check_transactions(broker: Broker, now_ms: int) -> None:
         message = decode_messages(data, unzip=False)[0]
         age_ms = now_ms - message.born_timestamp
         try:
-            if _asked(message) >= broker.config.transaction_check_max or age_ms > _RETENTION_MS:
+            if _check_count(message) >= broker.config.transaction_check_max or age_ms > _RETENTION_MS:
                 _give_up(broker, message, now_ms)
             elif age_ms > _immunity_ms(broker, message) or age_ms < 0:
-                _ask(broker, message, now_ms)
+                _check(broker, message, now_ms)
         except Refusal as why:
             broker.log.error("half_message_not_stored", reason=str(why))
             return
 
 
-def _asked(message: MessageExt) -> int:
-    """How often its producer was asked."""
+def _check_count(message: MessageExt) -> int:
+    """The number of checks so far."""
     return _number(message.properties.get(names.TRANSACTION_CHECK_TIMES, "")) or 0
 
 
 def _number(text: str) -> int | None:
-    """Of a property that its sender may have written as it liked."""
+    """The value of a property; None for text that is no number."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None
 
 
 def _immunity_ms(broker: Broker, message: MessageExt) -> int:
-    """How long its producer has to decide; a message may say so itself."""
+    """How long the producer has to decide; a property of the message may set it."""
     seconds = _number(message.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, ""))
     return broker.config.transaction_timeout_ms if seconds is None else seconds * 1000
 
 
-def _ask(broker: Broker, message: MessageExt, now_ms: int) -> None:
-    """The message stands anew at the end of the half topic, and the producer answers with its new offsets."""
+def _check(broker: Broker, message: MessageExt, now_ms: int) -> None:
+    """Store the message again at the end of the half topic, and ask a producer, which answers with the new offsets."""
     properties = dict(message.properties)
-    times = _asked(message) + 1
+    times = _check_count(message) + 1
     properties[names.TRANSACTION_CHECK_TIMES] = str(times)
     record = record_of(message, properties, HALF_TOPIC, 0, now_ms)
-    if len(record.properties) > PROPERTIES_BYTES_MAX:  # no room to count the questions in
+    if len(record.properties) > PROPERTIES_BYTES_MAX:  # the count of checks does not fit
         _give_up(broker, message, now_ms)
         return
     (half,) = _put_all(broker, [record])
@@ -190,14 +192,14 @@ def _ask(broker: Broker, message: MessageExt, now_ms: int) -> None:
 
 
 def _as_sent(broker: Broker, record: Record, properties: dict[str, str], half: HalfMessage) -> bytes:
-    """The half message under the topic and queue that its producer sent it to."""
+    """The half message with the topic and queue of its send."""
     as_sent = record._replace(queue_id=int(properties[names.REAL_QID]))
     topic, store = properties[names.REAL_TOPIC].encode(), broker.store
     return encode_stored_message(as_sent, topic, *half, store.store_host, store.store_port)
 
 
 def _give_up(broker: Broker, message: MessageExt, now_ms: int) -> None:
-    """Asked often enough, too old, or too large to be asked about: it goes where administrators look for it."""
+    """Move a message to TRANS_CHECK_MAX_TIME_TOPIC: after 15 checks, when it is too old, or too large for a count."""
     broker.topics.ensure_system_topic(TRANSACTION_GIVEN_UP_TOPIC, now_ms)
     copy = record_of(message, message.properties, TRANSACTION_GIVEN_UP_TOPIC, 0, now_ms)
     _put_all(broker, [copy, mark_of(broker.store, message.queue_offset, now_ms)])

@@ -1,1 +1,1 @@
-"""SQL92 filters on a message's properties (wire.md 6.5). Import it only when an expression is to be compiled."""
+"""SQL92 filters on the properties of messages (wire.md 6.5). Import it only to compile an expression."""

@@ -1,7 +1,7 @@
-"""What can go wrong while a filter is evaluated; what can go wrong before is a FilterError."""
+"""Errors while a filter is evaluated. Errors while it is compiled are FilterErrors."""
 
 __all__ = ["NoAnswer"]
 
 
 class NoAnswer(Exception):
-    """A message has no answer to a filter, such as "x" to `size > 3`. It does not match then, whatever a NOT says."""
+    """A filter has no result for a message, as `size > 3` with the size "x". It does not match, also under NOT."""

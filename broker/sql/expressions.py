@@ -1,7 +1,7 @@
-"""The parts of a filter: what each is worth for a message's properties, and what may stand beside what.
+"""The parts of a filter expression, and which parts may be combined.
 
-A part is worth a text, a number, a truth value, or None: unknown. Logic is three-valued and goes from left to right; a
-part without an answer (NoAnswer) ends it, and what stands behind a part that decides alone is not looked at.
+The value of a part is a text, a number, a truth value, or None for unknown. Logic is three-valued and is evaluated from
+left to right. A part without a result (NoAnswer) ends the evaluation, as does a part that decides alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,16 +35,16 @@ __all__ = [
 ]
 
 Worth = Callable[[Mapping[str, str]], Value | None]
-"""What a part is worth for a message's properties. Raises NoAnswer."""
+"""The value of a part for the properties of a message. Raises NoAnswer."""
 
-_DEPTH_MAX: Final = 200  # ours: what is deeper would not fit on Python's stack
+_DEPTH_MAX: Final = 200  # our limit: Python's stack
 
 _TEXT_MAX: Final = 80
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """`depth`: how deep the parts in it are nested, itself counted."""
+    """A part of an expression. `depth`: levels of nested parts, with this one."""
 
     worth: Worth
     depth: int
@@ -59,7 +59,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth(Part):
-    """Worth a truth value or None."""
+    """A part whose value is a truth value or None."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +82,7 @@ def property_of(name: str) -> Property:
 
 
 def negative(part: Part) -> Part:
-    """The number with the other sign; of what is no number, a property's text among it, unknown."""
+    """The number with the opposite sign; unknown for any other value, also for the text of a property."""
 
     def worth(properties: Mapping[str, str]) -> Value | None:
         value = part.worth(properties)
@@ -102,7 +102,7 @@ ORDERS: Final[Mapping[str, Callable[[int], bool]]] = {
 
 
 def compared(left: Part, sign: str, right: Part) -> Truth:
-    """`sign` is one of ORDERS. Raises FilterError for what has no order: texts, truth values, NULL."""
+    """A comparison with a sign of ORDERS. Raises FilterError for texts, truth values and NULL, which have no order."""
     for part in (left, right):
         no_number = isinstance(part, Constant) and (part.value is None or isinstance(part.value, str))
         if no_number or _is_truth_value(part) or isinstance(part, Truth):
@@ -117,23 +117,23 @@ def compared(left: Part, sign: str, right: Part) -> Truth:
 
 
 def between(part: Part, low: Part, high: Part) -> Truth:
-    """Raises FilterError also for bounds that nothing is between."""
+    """BETWEEN. Raises FilterError as `compared`, and for a lower bound above the upper one."""
     found = all_of([compared(part, ">=", low), compared(part, "<=", high)])
     if isinstance(low, Constant) and isinstance(high, Constant):
         assert low.value is not None, "compared refuses NULL"
         assert high.value is not None, "compared refuses NULL"
         if order(low.value, high.value) > 0:
-            raise FilterError(f"nothing is between {low.text} and {high.text}: the lower one stands first")
+            raise FilterError(f"nothing is between {low.text} and {high.text}: the lower bound must come first")
     return found
 
 
 def not_between(part: Part, low: Part, high: Part) -> Truth:
-    """The bounds may stand the wrong way round, as in RocketMQ; then it is true of every number."""
+    """NOT BETWEEN. As in RocketMQ the lower bound may be above the upper one; then it is true for every number."""
     return any_of([compared(part, "<", low), compared(part, ">", high)])
 
 
 def equal(left: Part, right: Part) -> Truth:
-    """Unknown when only the left side is missing, false when only the right is. Raises FilterError beside NULL."""
+    """Equality: unknown without a left value, false without only a right one. Raises FilterError for NULL."""
     for part in (left, right):
         if isinstance(part, Constant) and part.value is None:
             raise FilterError("nothing is equal to NULL; write IS NULL or IS NOT NULL")
@@ -154,7 +154,7 @@ def is_null(part: Part) -> Truth:
 
 
 def is_in(part: Part, values: list[str]) -> Truth:
-    """Raises FilterError when `part` is no property."""
+    """IN. Raises FilterError when `part` is no property."""
     if not isinstance(part, Property):
         raise FilterError(f"only a property can be IN a list, not {part.text}")
     name, wanted = part.name, frozenset(values)
@@ -170,20 +170,20 @@ def is_in(part: Part, values: list[str]) -> Truth:
 
 
 def truth(part: Part) -> Part:
-    """`part` where a condition must stand: a property is false, whatever its text, unless it is missing.
+    """`part` as a condition. A property is false, whatever its text, or unknown if it is missing.
 
     Raises FilterError for a text or a number.
     """
     if isinstance(part, Truth) or _is_truth_value(part) or (isinstance(part, Constant) and part.value is None):
         return part
     if not isinstance(part, Property):
-        raise FilterError(f"{part.text} is no condition; compare it with something")
+        raise FilterError(f"{part.text} is no condition; compare it with a value")
     name = part.name
     return Truth(lambda properties: False if name in properties else None, 2, part.text)
 
 
 def opposite(part: Part) -> Truth:
-    """NOT. Raises FilterError, as the next two."""
+    """NOT. Raises FilterError as `truth`."""
     inner = truth(part)
 
     def worth(properties: Mapping[str, str]) -> bool | None:
@@ -194,12 +194,12 @@ def opposite(part: Part) -> Truth:
 
 
 def all_of(parts: list[Part]) -> Truth:
-    """AND of two and more."""
+    """AND of two or more. Raises FilterError as `truth`."""
     return _joined(parts, decisive=False, word="AND")
 
 
 def any_of(parts: list[Part]) -> Truth:
-    """OR of two and more."""
+    """OR of two or more. Raises FilterError as `truth`."""
     return _joined(parts, decisive=True, word="OR")
 
 

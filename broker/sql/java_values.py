@@ -1,4 +1,4 @@
-"""Properties are text; here they become what a comparison with a number or a truth value needs, as Java reads them."""
+"""Properties are texts. In a comparison with a number or a truth value they are read as Java reads them."""
 
 import math
 import re
@@ -12,7 +12,7 @@ Value = bool | int | float | str
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-_DIGITS_MAX: Final = 1000  # a number of more is none; Python's own limit on digits is 4300
+_DIGITS_MAX: Final = 1000  # our limit; Python's own is 4300
 _TRIMMED: Final = "".join(map(chr, range(33)))
 _WHOLE: Final = re.compile(r"[+-]?\d+")
 _DOUBLE: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
@@ -20,9 +20,9 @@ _HEX_DOUBLE: Final = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0
 
 
 def as_whole(text: str, beside: int) -> int:
-    """A text beside a whole number: Java's Integer.valueOf or Long.valueOf, by the number's size. Raises NoAnswer.
+    """A text compared with a whole number, as Java's Integer.valueOf or Long.valueOf. Raises NoAnswer.
 
-    A number of RocketMQ's filters has 32 bits when it fits, and then texts that need more are none.
+    If `beside` fits into 32 bits, RocketMQ reads the text with 32 bits too.
     """
     if not _WHOLE.fullmatch(text) or len(text) > _DIGITS_MAX:
         raise NoAnswer
@@ -34,7 +34,7 @@ def as_whole(text: str, beside: int) -> int:
 
 
 def as_double(text: str) -> float:
-    """Java's Double.valueOf, which takes spaces around a number and a type behind it. Raises NoAnswer."""
+    """Java's Double.valueOf, which allows spaces around a number and a type suffix. Raises NoAnswer."""
     text = text.strip(_TRIMMED)
     if hexadecimal := _HEX_DOUBLE.fullmatch(text):
         return _hex_double(hexadecimal[1])
@@ -51,12 +51,12 @@ def _hex_double(text: str) -> float:
 
 
 def are_equal(left: Value, right: Value) -> bool:
-    """Of texts as text; a text beside a number or a truth value is read as one. Raises NoAnswer."""
+    """Whether values are equal. A text beside a number or a truth value is read as one. Raises NoAnswer."""
     if isinstance(left, str) and isinstance(right, str):
         return left == right
     if isinstance(left, bool):
         if isinstance(right, str):
-            raise NoAnswer  # only a truth value on the right has the text on its left read as one
+            raise NoAnswer  # a text is read as a truth value only on the left
         return isinstance(right, bool) and left == right
     if isinstance(right, bool):
         return isinstance(left, str) and (left.lower() == "true") == right
@@ -64,7 +64,7 @@ def are_equal(left: Value, right: Value) -> bool:
 
 
 def order(left: Value, right: Value) -> int:
-    """Below, at or above 0 as `left` is below, equal to or above `right`, both numbers. Raises NoAnswer."""
+    """Negative, 0 or positive as `left` is below, equal to or above `right`, both as numbers. Raises NoAnswer."""
     if isinstance(left, str):
         left = as_whole(left, right) if isinstance(right, int) else as_double(left)
     if isinstance(right, str):
@@ -76,5 +76,5 @@ def order(left: Value, right: Value) -> int:
 
 
 def _total(number: float) -> tuple[float, float]:
-    """Java's order of doubles: -0.0 is below 0.0, and NaN above everything and equal to itself."""
+    """A key for Java's order of doubles: -0.0 is below 0.0; NaN equals itself and is above all others."""
     return (math.inf, 1.0) if math.isnan(number) else (number, math.copysign(0.5, number))

@@ -1,9 +1,9 @@
-"""The grammar of SQL92 filters as RocketMQ 4.9 has it, and `compile_sql`, which makes a filter of an expression.
+"""The grammar of RocketMQ 4.9's SQL92 filters, and `compile_sql`, which compiles an expression.
 
     size > 3 AND color IN ('red', 'blue') OR NOT (price BETWEEN 1 AND 2.5) AND owner IS NOT NULL
 
-Names and keywords are told apart by no case of letters in keywords, by every case in names. Spaces and comments, of
-`--` to the end of a line and of `/* */`, may stand between any two words.
+Keywords may have letters of any case; names are case-sensitive. Spaces and comments, from `--` to the end of a line or
+inside `/* */`, are allowed between any two words.
 """
 
 import re
@@ -22,7 +22,7 @@ from lockstep.protocol.filter import FilterError
 __all__ = ["Evaluator", "compile_sql"]
 
 Evaluator = Callable[[Mapping[str, str]], bool | None]
-"""A message's properties -> does it match? None: unknown, which is no match."""
+"""The properties of a message -> whether it matches; None: unknown, which is no match."""
 
 _GRAMMAR: Final = r"""
 start: any LAST_COMMENT?
@@ -81,7 +81,7 @@ LAST_COMMENT: /--[^\n\r]*/
 
 @v_args(inline=True)
 class _Parts(Transformer[Token, Part]):
-    """Makes the parts while the parser goes: nothing here calls itself, however deep an expression is."""
+    """Builds the parts during the parse, without recursion, however deep an expression is nested."""
 
     def start(self, whole: Part, *_comment: Token) -> Part:
         return truth(whole)
@@ -128,8 +128,10 @@ class _Parts(Transformer[Token, Part]):
 
     def decimal(self, token: Token) -> Constant:
         number = float(token)
-        if number in (0.0, float("inf")):  # RocketMQ takes 0.0 for a number that is too small, however it is written
-            raise FilterError(f"{shown(str(token))} is no decimal: one is from 4.9E-324 to 1.7976931348623157E308")
+        if number in (0.0, float("inf")):  # RocketMQ refuses 0.0 as too small
+            raise FilterError(
+                f"{shown(str(token))} is out of range: a decimal is from 4.9E-324 to 1.7976931348623157E308"
+            )
         return constant(number)
 
     def true(self) -> Constant:
@@ -149,18 +151,18 @@ def _unquoted(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
-_OPEN_COMMENTS_MAX: Final = 200  # ours: the search for each one's end of line takes as long as the line is
+_OPEN_COMMENTS_MAX: Final = 200  # our limit: for each one the rest of the line is searched
 _LINE_ENDS: Final = re.compile(r"[\n\r]")
 
 _PARSER: Final = Lark(_GRAMMAR, parser="lalr", lexer="contextual", transformer=_Parts())
 
 
 def compile_sql(expression: str) -> Evaluator:
-    """Raises FilterError, whose text names the place in the expression."""
+    """Compile an expression. Raises FilterError, which names the position in the expression."""
     if _LINE_ENDS.split(expression)[-1].count("--") > _OPEN_COMMENTS_MAX:
         raise FilterError(f"the last line has '--' more than {_OPEN_COMMENTS_MAX} times")
     try:
-        # The transformer made a part of the whole; Lark's types know of trees alone.
+        # The transformer returns a Part; Lark's types only know trees.
         worth = cast("Part", _PARSER.parse(expression)).worth
     except UnexpectedInput as error:
         raise FilterError(_explained(expression, error)) from None
@@ -177,8 +179,8 @@ def compile_sql(expression: str) -> Evaluator:
 
 
 def _explained(expression: str, error: UnexpectedInput) -> str:
-    place = cast("int", error.pos_in_stream)  # Lark's types know only that a class has none
+    place = cast("int", error.pos_in_stream)  # Lark's types do not know it
     if place >= len(expression) or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
-        return "the expression ends where a value, a name or a bracket should follow"
+        return "the expression ends where a value, a name or a bracket must follow"
     rest = expression[place:].split(maxsplit=1)
-    return f"at character {place + 1}, {shown(rest[0] if rest else expression[place])} cannot stand there"
+    return f"at character {place + 1}: unexpected {shown(rest[0] if rest else expression[place])}"

@@ -1,1 +1,1 @@
-"""What a broker knows: plain synchronous tables that take the time as an argument."""
+"""The state of a broker: plain synchronous tables that take the time as an argument."""

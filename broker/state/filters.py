@@ -1,7 +1,7 @@
-"""What each group filters a topic by, when it is not tags: SQL92 on properties (wire.md 6.5).
+"""Filters of groups that are not tags: SQL92 on properties (wire.md 6.5).
 
-An expression is compiled when a heartbeat brings it, and pulls use what was compiled. One that does not compile is not
-kept: pulls then learn that there is no filter, as the consumer learned from CHECK_CLIENT_CONFIG.
+An expression is compiled when a heartbeat brings it, and pulls use the compiled filter. An invalid expression is not
+stored: pulls then get FILTER_DATA_NOT_EXIST, and CHECK_CLIENT_CONFIG tells the consumer the error.
 """
 
 import sys
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerFilter", "ConsumerFilterManager", "compiled"]
 
-_LENGTH_MAX: Final = 8192  # ours: more takes the broker over 100 ms to compile
-_ENTRIES_MAX: Final = 800  # RocketMQ's for all filters (wire.md 6.3), ours for those of up to 256 characters
-_SHOWN_CHARACTERS_MAX: Final = _ENTRIES_MAX * 256  # of the expression, over again for each message: up to about 0.1 s
-_CHARACTERS_A_SECOND_MAX: Final = 32_768  # of heartbeats' expressions that are new: about 0.4 s to compile
+_LENGTH_MAX: Final = 8192  # our limit: a longer one takes over 100 ms to compile
+_ENTRIES_MAX: Final = 800  # messages a read, in RocketMQ for all filters (wire.md 6.3), here up to 256 characters
+_EVALUATED_CHARACTERS_MAX: Final = _ENTRIES_MAX * 256  # length of the expression times messages: about 0.1 s
+_CHARACTERS_A_SECOND_MAX: Final = 32_768  # of new expressions in heartbeats: about 0.4 s to compile
 _DEAD_LIFE_MS: Final = 24 * 60 * 60 * 1000
 
 
 def compiled(expression_type: str, expression: str) -> Passes:
-    """Raises FilterError for a type that there is not, and for an expression of it that cannot be."""
+    """Compile an expression. Raises FilterError for an unknown type or an invalid expression."""
     if expression_type != SQL92:
         raise FilterError(f"the expression type {shown(expression_type)} is unknown; use TAG or {SQL92}")
     if not expression:
@@ -43,13 +43,13 @@ def compiled(expression_type: str, expression: str) -> Passes:
     evaluate: Callable[[Mapping[str, str]], bool | None] = evaluator
     return Passes(
         lambda message: any(evaluate(found.properties) is True for found in decode_messages(message, unzip=False)),
-        min(_ENTRIES_MAX, _SHOWN_CHARACTERS_MAX // len(expression)),
+        min(_ENTRIES_MAX, _EVALUATED_CHARACTERS_MAX // len(expression)),
     )
 
 
 @lru_cache(maxsize=512)
 def _compiled(expression: str) -> "Evaluator | FilterError":
-    from lockstep.broker.sql.parser import compile_sql  # the parser's library is for those who filter so
+    from lockstep.broker.sql.parser import compile_sql  # imported here: few brokers filter by SQL92
 
     try:
         return compile_sql(expression)
@@ -59,8 +59,11 @@ def _compiled(expression: str) -> "Evaluator | FilterError":
 
 @dataclass(slots=True)
 class ConsumerFilter:
-    """`sub_version`: of the newest subscription with this expression; `dead_ms`: since when nobody has it, 0: it is
-    used."""
+    """A compiled filter.
+
+    `sub_version`: of the newest subscription with this expression. `dead_ms`: epoch ms since when it is unused; 0: in
+    use.
+    """
 
     expression: str
     expression_type: str
@@ -70,8 +73,10 @@ class ConsumerFilter:
 
 
 class ConsumerFilterManager:
-    """With expressions of `characters_max` characters together no other is kept, until those that nobody uses are
-    forgotten; `on_full` hears of it, with that number and the time.
+    """The filters of all groups. Their expressions have at most `characters_max` characters together.
+
+    `on_full` is called with that number and epoch ms when an expression does not fit; the next `expire` then removes
+    all unused ones.
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class ConsumerFilterManager:
         return self._filters.get(consumer_group, {}).get(topic)
 
     def register(self, consumer_group: str, subscriptions: Iterable[SubscriptionData], now_ms: int) -> None:
-        """At each heartbeat: all that a group subscribes to. Filters of other topics are dead."""
+        """Called at each heartbeat with all subscriptions of a group. Filters of its other topics become unused."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         known = self._filters.get(consumer_group, {})
         for subscription in wanted.values():
@@ -143,7 +148,9 @@ class ConsumerFilterManager:
         return self._characters <= _CHARACTERS_A_SECOND_MAX
 
     def expire(self, online: Container[str], now_ms: int) -> None:
-        """Now and then: filters of groups without a member are dead, and forgotten after a day, or to make room."""
+        """Called every 10 s: filters of groups without members become unused. Unused ones are removed after a day,
+        or at once if an expression did not fit.
+        """
         for group, of_group in self._filters.items():
             if group not in online:
                 for of_topic in of_group.values():

@@ -1,7 +1,7 @@
-"""Parked pulls: a long poll is an entry in a table, not a task (wire.md 6.4).
+"""Held pulls: a long poll is an entry in a table, not a task (wire.md 6.4).
 
-Sends mark their queue and tag while a read is worked on; at its end the parked pulls that these may satisfy are
-taken out, each once, however many messages came.
+Each stored message marks its queue and tag. At the end of a read the held pulls that match are taken out, each once,
+however many messages were stored.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ MessageOf = Callable[[str, int, int], bytes]  # of a topic, a queue id, a queue 
 
 
 class HeldPull(NamedTuple):
-    """`passes`: what decides instead of tags, of a message in the stored layout."""
+    """A pull request that waits. `passes`: the filter instead of tags, for messages in the stored layout."""
 
     connection: Connection
     command: RemotingCommand
@@ -34,12 +34,18 @@ class HeldPull(NamedTuple):
 
 
 class PullHold:
+    """The table of held pulls.
+
+    Args:
+        held_per_connection_max: The limit for one connection.
+        held_max: The limit for all connections; 0: none.
+    """
+
     def __init__(self, held_per_connection_max: int, held_max: int = 0) -> None:
-        """`held_max` is of all connections; 0 is no bound."""
         self._held_max = held_max
         self._held_count = 0
         self._held: dict[QueueKey, list[HeldPull]] = {}
-        self._keys: dict[Connection, dict[QueueKey, int]] = {}  # how many pulls of a queue a connection has parked
+        self._keys: dict[Connection, dict[QueueKey, int]] = {}  # held pulls of a connection, by queue
         self._counts: dict[Connection, int] = {}
         self._held_per_connection_max = held_per_connection_max
         self._arrived: dict[QueueKey, list[tuple[int, int]]] = {}  # (queue offset, tag hash) since take_arrived
@@ -48,7 +54,7 @@ class PullHold:
         return self._held_count
 
     def park(self, pull: HeldPull) -> bool:
-        """False when its connection, or all together, have too many parked already."""
+        """Hold a pull. Returns False when a limit is reached."""
         count = self._counts.get(pull.connection, 0)
         if count >= self._held_per_connection_max or 0 < self._held_max <= self._held_count:
             return False
@@ -61,7 +67,7 @@ class PullHold:
         return True
 
     def on_arrival(self, topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
-        """A message was stored. Costs one look-up when nobody waits for the queue."""
+        """A message was stored. Costs one look-up if no pull waits for the queue."""
         key = (topic, queue_id)
         if key in self._held:
             self._arrived.setdefault(key, []).append((queue_offset, tags_code))
@@ -71,10 +77,12 @@ class PullHold:
         return bool(self._arrived)
 
     def take_arrived(self, message_of: MessageOf) -> list[HeldPull]:
-        """Pulls whose filter passes a message that arrived since the last call, taken out; oldest first a queue.
+        """Take out the pulls that match a message stored since the last call, oldest first in each queue.
 
-        `message_of` reads one for a filter that must see it. A pull whose peer does not take what we write stays: the
-        next sweep tries again.
+        A pull whose connection does not read its answers stays until a later sweep.
+
+        Args:
+            message_of: Reads a message, for filters that need it.
         """
         arrived, self._arrived = self._arrived, {}
         return [pull for key, messages in arrived.items() for pull in self._take(key, messages, message_of)]
@@ -90,7 +98,7 @@ class PullHold:
             self._held[key] = kept
 
     def sweep(self, now_ms: int, max_offset_of: Callable[[str, int], int]) -> list[HeldPull]:
-        """Pulls with newer data of whatever tag, or past their deadline, taken out."""
+        """Take out the pulls with newer messages of any tag, and those past their deadline."""
         due = []
         for key in list(self._held):
             kept = []
@@ -106,7 +114,7 @@ class PullHold:
         return due
 
     def on_closed(self, connection: Connection) -> None:
-        """Forget the pulls of a connection that has gone."""
+        """Remove the pulls of a closed connection."""
         self._held_count -= self._counts.pop(connection, 0)
         for key in self._keys.pop(connection, ()):
             kept = [pull for pull in self._held[key] if pull.connection is not connection]
@@ -134,5 +142,5 @@ def _is_for(pull: HeldPull, key: QueueKey, messages: list[tuple[int, int]], mess
     passes = pull.passes
     if passes is None:
         return any(pull.subscription.matches_code(code) for _, code in new)
-    # Of more than it may be shown at once the read itself looks at the first, and moves the pull on.
+    # With more new messages than one read may filter, answer the pull: the read moves its offset on.
     return len(new) > passes.entries_max or any(passes.matches(message_of(*key, at)) for at, _ in new)

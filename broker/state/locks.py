@@ -1,10 +1,10 @@
-"""Who owns which queue: group -> MessageQueue -> LockEntry, RocketMQ's table to the millisecond (wire.md 7.2).
+"""Queue locks: consumer group -> MessageQueue -> LockEntry, with RocketMQ's rules to the millisecond (wire.md 7.2).
 
-The table does not ask whether a topic, queue or consumer exists, is kept in memory alone, and is not touched by
-disconnects. Pulls and commits are never checked against it.
+The table is in memory only. It does not check whether a topic, queue or consumer exists, and a disconnect does not
+change it. Pulls and commits do not check locks.
 
-RocketMQ keeps an entry for ever. Here the number of entries is bounded, and an entry that nobody has renewed for
-`KEPT_LIVES` lives is forgotten: its queue is free either way.
+RocketMQ keeps an entry forever. Here the number of entries is limited, and an entry without a renewal for
+`KEPT_LIVES` lock lives is removed; its lock has expired long before.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,7 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["KEPT_LIVES", "LockAnswer", "LockEntry", "LockOutcome", "RebalanceLockManager"]
 
-KEPT_LIVES: Final = 10  # so that a lock list still shows who held a queue before its group went away
+KEPT_LIVES: Final = 10  # so that a lock list shows the last owners of a stopped group
 
 
 class LockOutcome(Enum):
@@ -27,19 +27,19 @@ class LockOutcome(Enum):
     TAKEN_OVER = "expired and taken over"
     REACQUIRED = "expired and granted to its owner again"
     REFUSED = "refused"
-    NO_ROOM = "no room"  # the table is full: nobody owns the queue
+    TABLE_FULL = "table full"  # the queue has no owner
 
     @property
     def owned(self) -> bool:
         return self not in _NOT_OWNED
 
 
-_NOT_OWNED: Final = (LockOutcome.REFUSED, LockOutcome.NO_ROOM)
+_NOT_OWNED: Final = (LockOutcome.REFUSED, LockOutcome.TABLE_FULL)
 
 
 @dataclass(slots=True)
 class LockEntry:
-    """`acquired_ms`: since when this client has held the queue without a gap."""
+    """`acquired_ms`: epoch ms since when this client holds the lock without a gap."""
 
     client_id: str
     last_update_ms: int
@@ -47,8 +47,10 @@ class LockEntry:
 
 
 class LockAnswer(NamedTuple):
-    """`other`: who held the queue before (TAKEN_OVER, REACQUIRED) or holds it now (REFUSED), and how long ago it
-    renewed."""
+    """The result for one queue.
+
+    `other`: the previous owner (TAKEN_OVER, REACQUIRED) or the current one (REFUSED). `age_ms`: since its last renewal.
+    """
 
     queue: MessageQueue
     outcome: LockOutcome
@@ -57,14 +59,14 @@ class LockAnswer(NamedTuple):
 
 
 class RebalanceLockManager:
-    """`entries_max` and `entries_per_group_max` bound the table; 0 is no bound."""
+    """The table of locks. `entries_max` and `entries_per_group_max` limit it; 0: no limit."""
 
     def __init__(self, max_live_time_ms: int, entries_max: int = 0, entries_per_group_max: int = 0) -> None:
         self.max_live_time_ms = max_live_time_ms
         self._entries_max = entries_max
         self._entries_per_group_max = entries_per_group_max
         self._table: dict[str, dict[MessageQueue, LockEntry]] = {}
-        self._by_age: OrderedDict[tuple[str, MessageQueue], LockEntry] = OrderedDict()  # the longest unrenewed first
+        self._by_age: OrderedDict[tuple[str, MessageQueue], LockEntry] = OrderedDict()  # by last renewal, oldest first
 
     def __len__(self) -> int:
         """Entries of all groups, expired ones too."""
@@ -73,7 +75,7 @@ class RebalanceLockManager:
     def try_lock_batch(
         self, consumer_group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
     ) -> list[LockAnswer]:
-        """One answer for each queue, in order. An entry is lost once its age is above the life, not at it."""
+        """Lock queues. Returns one answer for each, in order. A lock expires when its age exceeds the life."""
         entries = self._table.get(consumer_group, {})
         return [self._try_lock(entries, consumer_group, client_id, queue, now_ms) for queue in queues]
 
@@ -87,8 +89,8 @@ class RebalanceLockManager:
     ) -> LockAnswer:
         entry = entries.get(queue)
         if entry is None:
-            if not self._has_room(entries, now_ms):
-                return LockAnswer(queue, LockOutcome.NO_ROOM)
+            if not self._has_capacity(entries, now_ms):
+                return LockAnswer(queue, LockOutcome.TABLE_FULL)
             self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
             return LockAnswer(queue, LockOutcome.GRANTED)
         age_ms = now_ms - entry.last_update_ms
@@ -106,25 +108,25 @@ class RebalanceLockManager:
     def _put(
         self, entries: dict[MessageQueue, LockEntry], consumer_group: str, queue: MessageQueue, entry: LockEntry
     ) -> None:
-        self._table[consumer_group] = entries  # a new group, or one whose last entry had to make room
+        self._table[consumer_group] = entries  # a new group, or one whose last entry was evicted
         entries[queue] = entry
         key = (consumer_group, queue)
         self._by_age[key] = entry
         self._by_age.move_to_end(key)
 
-    def _has_room(self, entries: dict[MessageQueue, LockEntry], now_ms: int) -> bool:
-        """Whether one more entry fits; where the table is full, the oldest goes if it has expired."""
+    def _has_capacity(self, entries: dict[MessageQueue, LockEntry], now_ms: int) -> bool:
+        """Whether one more entry fits. In a full table the oldest entry is removed if it has expired."""
         if self._entries_max and len(self._by_age) >= self._entries_max:
-            self._forget(now_ms - self.max_live_time_ms, 1)
+            self._expire_before(now_ms - self.max_live_time_ms, 1)
             if len(self._by_age) >= self._entries_max:
                 return False
         return not self._entries_per_group_max or len(entries) < self._entries_per_group_max
 
     def expire(self, now_ms: int, count_max: int) -> int:
-        """Forget entries that nobody has renewed for `KEPT_LIVES` lives, at most `count_max`. Returns how many."""
-        return self._forget(now_ms - KEPT_LIVES * self.max_live_time_ms, count_max)
+        """Remove entries without a renewal for `KEPT_LIVES` lives, at most `count_max`. Returns how many."""
+        return self._expire_before(now_ms - KEPT_LIVES * self.max_live_time_ms, count_max)
 
-    def _forget(self, updated_before_ms: int, count_max: int) -> int:
+    def _expire_before(self, updated_before_ms: int, count_max: int) -> int:
         for count in range(count_max):
             oldest = next(iter(self._by_age.items()), None)
             if oldest is None or oldest[1].last_update_ms >= updated_before_ms:
@@ -140,7 +142,7 @@ class RebalanceLockManager:
             del self._table[consumer_group]
 
     def unlock_batch(self, consumer_group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[LockAnswer]:
-        """Release what the caller owns. The answers name the queues it does not own: REFUSED, with their owner."""
+        """Release the queues that the client owns. Returns REFUSED, with the owner, for each of the others."""
         entries = self._table.get(consumer_group, {})
         refused = []
         for queue in queues:
@@ -152,7 +154,7 @@ class RebalanceLockManager:
         return refused
 
     def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:
-        """The table, or one group's part of it, in the order of groups and queues; expired entries too."""
+        """All entries, or those of one group, sorted by group and queue; also expired ones."""
         return tuple(self._rows(now_ms, consumer_group))
 
     def _rows(self, now_ms: int, consumer_group: str | None) -> Iterator[LockTableRow]:

@@ -1,6 +1,6 @@
-"""Who is online: consumer groups with their channels and subscriptions, and producer groups (wire.md 9.2, 9.3).
+"""Connected clients: consumer groups with their channels and subscriptions, and producer groups (wire.md 9.2, 9.3).
 
-Everything is kept in the order in which it came, so that equal histories give equal answers.
+All tables are in order of arrival, so that equal histories give equal answers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ class ConsumerGroup:
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
 
     def client_ids(self) -> tuple[str, ...]:
-        """Each once: a client that reconnects may own two channels for a moment, and must not count as two."""
+        """Each id once: a client that reconnects may have two channels for a moment."""
         return tuple(dict.fromkeys(channel.client_id for channel in self.channels.values()))
 
 
@@ -46,7 +46,7 @@ class Departure(NamedTuple):
 
 
 class _Memberships:
-    """Connection -> the groups it is in, in the order in which it joined them; `count` of all."""
+    """Connection -> its groups, in order of joining. `count`: memberships of all connections."""
 
     def __init__(self) -> None:
         self._groups_of: dict[Connection, dict[str, None]] = {}
@@ -69,12 +69,12 @@ class _Memberships:
             self._groups_of.pop(connection, None)
 
     def new_count(self, connection: Connection, groups: Iterable[str]) -> int:
-        """How many of these groups the connection is not in."""
+        """How many of these groups the connection has not joined."""
         return len(set(groups).difference(self.of(connection)))
 
 
 class ConsumerManager:
-    """What one connection has to do with is found without a look at others' groups."""
+    """Consumer groups with members. The groups of one connection are found without a search."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
@@ -85,9 +85,11 @@ class ConsumerManager:
         return self._groups
 
     def register(self, data: ConsumerData, connection: Connection, channel: ClientChannel) -> bool:
-        """One consumer entry of a heartbeat. True when members or subscriptions changed: then the group is told.
+        """Register one consumer of a heartbeat. The latest heartbeat of any member sets the group's type and
+        subscriptions.
 
-        The latest heartbeat of any member decides the group's kind and subscriptions.
+        Returns:
+            Whether members or subscriptions changed. Then the group must be notified.
         """
         group = self._groups.get(data.group_name)
         if group is None:
@@ -103,7 +105,7 @@ class ConsumerManager:
         return _merge_subscriptions(group.subscriptions, data.subscriptions) or joined
 
     def unregister(self, consumer_group: str, connection: Connection) -> Departure | None:
-        """Take a channel out of one group; None when it was not in it. An empty group is forgotten."""
+        """Remove a channel from a group; None when it was no member. A group without members is removed."""
         group = self._groups.get(consumer_group)
         channel = group.channels.pop(connection, None) if group is not None else None
         if group is None or channel is None:
@@ -114,14 +116,14 @@ class ConsumerManager:
         return Departure(consumer_group, channel.client_id)
 
     def on_closed(self, connection: Connection) -> Iterator[Departure]:
-        """Take a channel out of its groups, one each time the next departure is asked for."""
+        """Remove a channel from its groups, one group for each departure that the caller takes."""
         for group in list(self.memberships.of(connection)):
             departure = self.unregister(group, connection)
             if departure is not None:
                 yield departure
 
     def expired(self, now_ms: int, timeout_ms: int) -> list[Connection]:
-        """Channels without a heartbeat for longer than `timeout_ms`. They stay until `on_closed`."""
+        """Connections without a heartbeat for more than `timeout_ms`. They stay until `on_closed`."""
         late = (
             connection
             for group in self._groups.values()
@@ -140,7 +142,7 @@ class ConsumerManager:
 
 
 def _merge_subscriptions(table: dict[str, SubscriptionData], latest: tuple[SubscriptionData, ...]) -> bool:
-    """A new topic and a topic no longer named are changes; a higher version of a known one is only taken over."""
+    """Merge subscriptions. Returns whether a topic was added or removed; a new version alone is no change."""
     changed = False
     for subscription in latest:
         known = table.get(subscription.topic)
@@ -155,20 +157,24 @@ def _merge_subscriptions(table: dict[str, SubscriptionData], latest: tuple[Subsc
 
 
 class ProducerManager:
+    """Producer groups with members."""
+
     def __init__(self) -> None:
         self._groups: dict[str, dict[Connection, ClientChannel]] = {}
-        self._clients: dict[str, dict[Connection, int]] = {}  # client id -> in how many groups it is by a connection
-        self._asked = 0
+        self._clients: dict[
+            str, dict[Connection, int]
+        ] = {}  # client id -> its connections, each with its number of groups
+        self._turn = 0
         self.memberships = _Memberships()
 
     def any_connection(self, producer_group: str) -> Connection | None:
-        """One that is open, another each time; None when nobody of the group is there."""
+        """An open connection of the group, each in turn; None when there is none."""
         connections = [connection for connection in self._groups.get(producer_group, ()) if connection.is_open]
-        self._asked += 1
-        return connections[self._asked % len(connections)] if connections else None
+        self._turn += 1
+        return connections[self._turn % len(connections)] if connections else None
 
     def find(self, client_id: str) -> Connection | None:
-        """The connection of a producer that is there."""
+        """An open connection of a producer, by client id."""
         return next((connection for connection in self._clients.get(client_id, ()) if connection.is_open), None)
 
     @property
@@ -203,7 +209,7 @@ class ProducerManager:
             del self._clients[channel.client_id]
 
     def on_closed(self, connection: Connection) -> Iterator[str]:
-        """Take a channel out of its groups, one each time the next name is asked for."""
+        """Remove a channel from its groups, one group for each name that the caller takes."""
         for group in list(self.memberships.of(connection)):
             self.unregister(group, connection)
             yield group

@@ -10,21 +10,23 @@ _LOOKED_AT_A_STEP: Final = 512
 
 
 class ConsumerOffsetManager:
+    """The table of committed offsets."""
+
     def __init__(self) -> None:
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._topics_of: dict[str, dict[str, None]] = {}  # group -> topics
         self._groups_of: dict[str, dict[str, None]] = {}  # topic -> groups
         self._count = 0
-        self._copies: dict[tuple[str, str], dict[int, int]] = {}  # nobody writes to one that was given out
-        self._changed: set[tuple[str, str]] = set()  # since they were copied
-        self.deletions_seen = -1  # of topics, when their offsets were forgotten last
+        self._copies: dict[tuple[str, str], dict[int, int]] = {}  # never changed after they were returned
+        self._changed: set[tuple[str, str]] = set()  # since the last copy
+        self.deletions_seen = -1  # `TopicConfigManager.deletions` at the last removal
 
     def __len__(self) -> int:
-        """Offsets of all groups, topics and queues."""
+        """The number of offsets of all groups, topics and queues."""
         return self._count
 
     def _offsets(self, topic: str, consumer_group: str) -> dict[int, int]:
-        """The offsets of a group's topic, to be written to."""
+        """The offsets of a group's topic, for a change; created if needed."""
         self._changed.add((topic, consumer_group))
         offsets = self._table.get((topic, consumer_group))
         if offsets is None:
@@ -45,7 +47,7 @@ class ConsumerOffsetManager:
                 del index[name]
 
     def commit(self, consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
-        """Store any value, also a lower one. Returns what was stored before, -1 if nothing."""
+        """Store any value, also a lower one. Returns the previous value; -1 for none."""
         offsets = self._offsets(topic, consumer_group)
         before = offsets.get(queue_id)
         if before is None:
@@ -54,11 +56,11 @@ class ConsumerOffsetManager:
         return NO_OFFSET if before is None else before
 
     def knows(self, consumer_group: str, topic: str, queue_id: int) -> bool:
-        """Something is stored, so a commit adds nothing to the table."""
+        """Whether an offset is stored, so that a commit does not grow the table."""
         return queue_id in self._table.get((topic, consumer_group), ())
 
     def forget_topics(self, is_gone: Callable[[str], bool]) -> Generator[None, None, int]:
-        """Forget the offsets of topics that are not there any more, some a step. Returns how many."""
+        """Remove the offsets of deleted topics, some a step. Returns how many."""
         forgotten_count = looked_at = 0
         for topic in list(self._groups_of):
             for consumer_group in list(self._groups_of.get(topic, ())) if is_gone(topic) else ():
@@ -75,14 +77,14 @@ class ConsumerOffsetManager:
         return forgotten_count
 
     def query(self, consumer_group: str, topic: str, queue_id: int) -> int:
-        """The committed offset; -1 for none, and a stored negative one counts as none."""
+        """The committed offset; -1 for none or a negative one."""
         offsets = self._table.get((topic, consumer_group))
         return max(NO_OFFSET, offsets.get(queue_id, NO_OFFSET)) if offsets else NO_OFFSET
 
     def query_or_start(self, consumer_group: str, topic: str, queue_id: int, min_offset: int) -> int | None:
-        """The committed offset; 0 where none is known and nothing was dropped yet; None: the caller must decide.
+        """The committed offset; 0 without one if the queue still has its first message; else None.
 
-        RocketMQ also demands that offset 0 is not "on disk"; in a memory store it never is.
+        RocketMQ also requires that offset 0 is not "on disk"; in a memory store it never is.
         """
         committed = self.query(consumer_group, topic, queue_id)
         if committed >= 0:
@@ -90,14 +92,14 @@ class ConsumerOffsetManager:
         return 0 if min_offset <= 0 else None
 
     def committed_below(self, topic: str, queue_id: int, offset: int) -> Iterator[tuple[str, int]]:
-        """(group, committed offset) of the groups that have not consumed the queue up to `offset`."""
+        """(group, committed offset) of the groups that have committed less than `offset` of the queue."""
         for consumer_group in self._groups_of.get(topic, ()):
             committed = self._table[topic, consumer_group].get(queue_id, NO_OFFSET)
             if 0 <= committed < offset:
                 yield consumer_group, committed
 
     def lower_to(self, max_offsets: Mapping[tuple[str, int], int]) -> None:
-        """After a crash: what a group committed of messages that the log has lost is not there to be skipped."""
+        """After a crash that lost the newest messages: lower committed offsets to the ends of their queues."""
         self._changed.update(self._table)
         for (topic, _), offsets in self._table.items():
             for queue_id, committed in offsets.items():
@@ -117,13 +119,13 @@ class ConsumerOffsetManager:
 
     @property
     def table(self) -> Mapping[tuple[str, str], Mapping[int, int]]:
-        """(topic, group) -> queue id -> committed offset, as it stands at any time."""
+        """(topic, group) -> queue id -> committed offset; a live view."""
         return self._table
 
     def all(self) -> dict[tuple[str, str], dict[int, int]]:
-        """(topic, group) -> queue id -> committed offset, as they stand now; later commits change nothing in it.
+        """A copy of the table: (topic, group) -> queue id -> committed offset.
 
-        Only what changed since the last time is copied: this is asked each five seconds, however many there are.
+        Called every five seconds, so only groups that changed since the last call are copied.
         """
         changed, self._changed = self._changed, set()
         for key in changed:
@@ -135,7 +137,7 @@ class ConsumerOffsetManager:
         return dict(self._copies)
 
     def clone(self, source_group: str, to_group: str, topic: str) -> None:
-        """Give a group another's offsets of a topic, instead of its own."""
+        """Replace the offsets of a group in a topic by those of another group."""
         offsets = self._table.get((topic, source_group))
         if offsets is not None:
             copied = dict(offsets)

@@ -1,9 +1,9 @@
-"""Long work of the event loop, cut into steps: others have their turn between them.
+"""Long work on the event loop, in steps, so that other work runs between them.
 
-A job is a generator. It takes at most about a millisecond from one `yield` to the next; `yield wait` puts it aside
-until what `wait` was given is called. Jobs of one key, a connection, are done in the order in which they came; the
-keys take turns, and all together have few steps a turn of the loop. What a job raises ends that job alone: the loop
-reports it, or `start` raises it when it was the first step.
+A job is a generator. A step, from one `yield` to the next, takes at most about a millisecond. `yield wait` suspends
+the job until the callback that `wait` received is called. Jobs of one key, such as a connection, run in order; keys
+take turns, with few steps in each turn of the loop. An exception ends only its job: the loop reports it, or `start`
+raises it if it was the first step.
 """
 
 from collections import deque
@@ -19,21 +19,21 @@ Steps = Generator[Wait | None, None, None]
 
 
 class SlicedWork:
-    """`soon` calls what it is given in the next turn of the loop. Without a loop all is done at once."""
+    """Runs jobs. `soon` schedules a callback for the next turn of the loop; without it jobs run at once."""
 
     def __init__(self) -> None:
         self.soon: Callable[[Callable[[], None]], None] | None = None
         self._ready: dict[object, deque[Steps]] = {}  # in the order of their turns
-        self._waiting: dict[object, deque[Steps]] = {}  # whose first job is put aside
+        self._waiting: dict[object, deque[Steps]] = {}  # whose first job is suspended
         self._left = STEPS_A_TURN
         self._armed = False
 
     def count_of(self, key: object) -> int:
-        """Jobs of a key that are not done yet."""
+        """The number of unfinished jobs of a key."""
         return len(self._ready.get(key) or self._waiting.get(key) or ())
 
     def start(self, key: object, steps: Steps) -> None:
-        """Do a job: its first step now, if nothing stands before it and this turn has room for it."""
+        """Add a job. Its first step runs now if its key has no other job and this turn has steps left."""
         known = self._ready.get(key) or self._waiting.get(key)
         if known is not None:
             known.append(steps)
@@ -50,7 +50,7 @@ class SlicedWork:
             self._arm()
 
     def _step(self, key: object) -> None:
-        """One step of the first job of a key; the key is the last to have its next turn."""
+        """Run one step of the first job of a key, and move the key to the end of the line."""
         self._left -= 1
         jobs = self._ready.pop(key)
         wait, ended = None, True
@@ -59,7 +59,7 @@ class SlicedWork:
             ended = False
         except StopIteration:
             pass
-        finally:  # a job that fails is done too; those behind it are not at fault
+        finally:  # a failed job is finished too; later jobs of its key go on
             if ended:
                 jobs.popleft()
             if wait is not None:

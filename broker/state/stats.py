@@ -1,7 +1,7 @@
-"""How much was put and got: RocketMQ's statistics, by windows of a minute, an hour and a day (wire.md 2.4, 2.6).
+"""RocketMQ's statistics of stored and pulled messages, for the last minute, hour and day (wire.md 2.4, 2.6).
 
-What is put is not counted when it comes: the offsets of the queues tell it when somebody looks. What is got is counted
-once a pull. Times are those of the samples: each 10 s for the minute, 10 min for the hour and 1 h for the day.
+Stored messages are not counted one by one: the offsets of the queues give their number. Pulled messages are counted
+once a pull. Samples are taken every 10 s for the minute, 10 min for the hour and 1 h for the day.
 """
 
 import sys
@@ -16,19 +16,19 @@ from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, Stat
 __all__ = ["SAMPLE_INTERVAL_MS", "BrokerStats", "Counted", "Rates", "Totals"]
 
 _DAY_MS: Final = 86_400_000
-_GETS_MAX: Final = 256  # that are not counted yet, of topic, queue and group
+_GETS_MAX: Final = 256  # rows of topic, queue and group that are not added to the items yet
 _ITEMS_A_STEP: Final = 256
 _RATE_WINDOWS_MS: Final = (10_000, 60_000, 600_000)
 
 
 class Counted(Protocol):
-    """The part of a message store that is looked at."""
+    """The part of a message store that statistics read."""
 
     def max_offsets(self) -> dict[tuple[str, int], int]:
-        """(topic, queue id) -> where the next message will stand, of every queue that was written to."""
+        """(topic, queue id) -> the end of each queue that has had messages."""
 
     def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
-        """The size of messages as they are stored; of those that are left."""
+        """The stored size of the messages in a range; dropped messages do not count."""
 
 
 class _Item:
@@ -45,13 +45,13 @@ class _Item:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was added for a day."""
+        """Whether nothing was added for a day."""
         samples = self.day.samples
         return len(samples) == samples.maxlen and samples[0][1:] == (self.value, self.times)
 
 
 class Rates(NamedTuple):
-    """A second, over the last 10 s, 60 s and 600 s, or for as long as we run."""
+    """Per second, over the last 10 s, 60 s and 600 s, or since the start."""
 
     ten_seconds: float
     minute: float
@@ -62,7 +62,7 @@ class Rates(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Since the start. `missed`: pulls that found nothing."""
+    """Counts since the start. `missed`: pulls without a message."""
 
     put: int = 0
     put_bytes: int = 0
@@ -72,10 +72,10 @@ class Totals(NamedTuple):
 
 
 class BrokerStats:
-    """`on_got` and `missed` are the hot path's; the rest is called each 10 s or when somebody asks.
+    """The statistics of one broker. Only `on_got` and `missed` are used on the hot path.
 
-    With `items_max` items nothing else is counted, until some had nothing to count for a day; `on_full` is called each
-    10 s with their number then.
+    With `items_max` items no new ones are added, until `sample` removes items that were idle for a day. `on_full` is
+    then called every 10 s with `items_max` and epoch ms.
     """
 
     def __init__(
@@ -93,11 +93,13 @@ class BrokerStats:
         self._store = store
         self._cluster = cluster
         self._items = {(name, cluster): _Item() for name in ("BROKER_PUT_NUMS", "BROKER_GET_NUMS")}
-        self._offsets: dict[tuple[str, int], int] = {}  # up to where a queue's messages are counted
+        self._offsets: dict[tuple[str, int], int] = {}  # queue offsets up to which messages are counted
         self._gets: dict[tuple[str, int, str], list[int]] = {}  # (topic, queue id, group) -> messages, bytes, pulls
         self._totals = Totals()
         self._history: deque[tuple[int, Totals]] = deque([(now_ms, self._totals)], _RATE_WINDOWS_MS[-1] // 10_000 + 2)
-        self._mornings: list[tuple[int, Totals]] = [(now_ms, self._totals)] * 2  # of yesterday and of today
+        self._mornings: list[tuple[int, Totals]] = [
+            (now_ms, self._totals)
+        ] * 2  # at the start of yesterday and of today
         self._sample_times = SampleTimes(now_ms)
         self.missed = 0
         self.started_ms = now_ms
@@ -120,13 +122,13 @@ class BrokerStats:
         self._add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1, 1)
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Before its queues go: what they have is counted, and what comes under that name later begins at 0."""
+        """Call before the queues are deleted: count their messages; a new topic of that name begins at 0."""
         self.count()
         for key in [key for key in self._offsets if key[0] == topic]:
             del self._offsets[key]
 
     def count(self) -> Totals:
-        """Bring every item up to now."""
+        """Update all items. Returns the totals."""
         put = put_bytes = 0
         for (topic, queue_id), end in self._store.max_offsets().items():
             first = self._offsets.get((topic, queue_id), 0)
@@ -170,7 +172,7 @@ class BrokerStats:
     # Sampling ------------------------------------------------------------------------------------------------
 
     def sample(self, now_ms: int) -> Steps:
-        """Each 10 s, some items a step."""
+        """Called every 10 s; some items a step."""
         totals = self.count()
         self._history.append((now_ms, totals))
         if now_ms // _DAY_MS > self._mornings[1][0] // _DAY_MS:  # days are those of UTC
@@ -190,10 +192,10 @@ class BrokerStats:
             if number % _ITEMS_A_STEP == 0:
                 yield None
 
-    # Questions -----------------------------------------------------------------------------------------------
+    # Reading -------------------------------------------------------------------------------------------------
 
     def view(self, name: str, key: str) -> BrokerStatsData | None:
-        """None for what nothing was ever counted of."""
+        """One item; None if nothing was ever counted for it."""
         self.count()
         item = self._items.get((name, key))
         if item is None:
@@ -205,11 +207,11 @@ class BrokerStats:
         return item.minute.snapshot().tps if item is not None else 0.0
 
     def mornings(self) -> tuple[Totals, Totals]:
-        """As the last two days began, or since the start."""
+        """The totals at the start of yesterday and of today, or at the start of the broker."""
         return self._mornings[0][1], self._mornings[1][1]
 
     def rates(self, now_ms: int, field: str) -> Rates:
-        """How fast a field of the totals grows."""
+        """The growth of a field of the totals, per second."""
         current = getattr(self.count(), field)
         return Rates(*(self._rate(now_ms, window_ms, field, current) for window_ms in _RATE_WINDOWS_MS))
 

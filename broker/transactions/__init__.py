@@ -1,1 +1,1 @@
-"""Half messages that wait for their producer's word, and how they are found again after a start."""
+"""Transactions: the table of half messages, and its state after a restart."""

@@ -1,7 +1,7 @@
-"""Half messages: stored, and not to be seen before their producer has decided (wire.md 11).
+"""Half messages: stored in their own topic, and invisible to consumers until their producer commits (wire.md 11).
 
-They stand in a topic of their own. What is kept here is which of them are undecided, and when the next round of
-questions is due. Rounds are counted from the start of the broker, as in RocketMQ.
+This table has the undecided ones, and the time of the next round of checks. As in RocketMQ rounds are counted from the
+start of the broker.
 """
 
 from collections import deque
@@ -11,27 +11,27 @@ __all__ = ["HalfMessage", "HalfMessages"]
 
 
 class HalfMessage(NamedTuple):
-    """Where it stands in the log; its queue offset in the half topic is its name."""
+    """The place of a half message; its queue offset in the half topic identifies it."""
 
     queue_offset: int
     commit_log_offset: int
 
 
 class HalfMessages:
-    """`next_due_ms`: when the next round looks for undecided messages, whether or not there are any by then."""
+    """The undecided half messages. `next_due_ms`: epoch ms of the next round of checks."""
 
     def __init__(self, first_round_ms: int) -> None:
         self._open: dict[int, int] = {}  # queue offset -> commit log offset, in order
-        self._latest: dict[int, int] = {}  # queue offset of an earlier copy -> of the one that is open
-        self._earlier: dict[int, list[int]] = {}  # and back: of the open one -> of its earlier copies
-        self._round: deque[int] = deque()  # queue offsets of those that the round under way has not come to
+        self._latest: dict[int, int] = {}  # queue offset of an earlier copy -> of the open one
+        self._earlier: dict[int, list[int]] = {}  # queue offset of the open one -> of its earlier copies
+        self._round: deque[int] = deque()  # queue offsets that the current round has still to return
         self.next_due_ms = first_round_ms
 
     def __len__(self) -> int:
         return len(self._open)
 
     def began(self, half: HalfMessage) -> None:
-        """Stored. The next round comes to it."""
+        """A half message was stored. The next round returns it."""
         self._open[half.queue_offset] = half.commit_log_offset
 
     def moved(self, queue_offset: int, half: HalfMessage) -> None:
@@ -48,18 +48,18 @@ class HalfMessages:
         self._latest.update(dict.fromkeys(copies, half.queue_offset))
 
     def is_open(self, queue_offset: int) -> bool:
-        """Undecided, under this place or under a later one."""
+        """Whether a half message is undecided; `queue_offset` may be that of an earlier copy."""
         return self._latest.get(queue_offset, queue_offset) in self._open
 
     def ended(self, queue_offset: int) -> None:
-        """Committed, rolled back, given up, or gone from the store."""
+        """A half message was committed, rolled back, given up, or dropped by the store."""
         latest = self._latest.get(queue_offset, queue_offset)
         for earlier in self._earlier.pop(latest, ()):
             del self._latest[earlier]
         self._open.pop(latest, None)
 
     def take_round(self, now_ms: int, interval_ms: int, count_max: int) -> list[HalfMessage]:
-        """The next ones of this round, oldest first. Until it came to all that were undecided, it is due still."""
+        """The next messages of this round, oldest first. The round stays due until every undecided one was returned."""
         if not self._round:
             self._round.extend(self._open)
         taken: list[HalfMessage] = []
@@ -73,10 +73,10 @@ class HalfMessages:
 
 
 def _next_round_ms(due_ms: int, now_ms: int, interval_ms: int) -> int:
-    """When the round after the one of `due_ms` is, at `now_ms`.
+    """Epoch ms of the round after the one of `due_ms`, at `now_ms`.
 
-    A round that is a little early or late does not move those after it. Rounds that were missed are left out, and a
-    clock that was set back by more than an interval begins the count anew.
+    A round that is a little early or late does not shift later rounds. Missed rounds are left out. If the clock was
+    set back by more than an interval, rounds are counted from now.
     """
     late_ms = now_ms - due_ms
     if late_ms < -interval_ms:

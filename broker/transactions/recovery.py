@@ -1,4 +1,4 @@
-"""Which half messages are undecided, by what stands in the log (wire.md 11)."""
+"""Which half messages are undecided, found in the log (wire.md 11)."""
 
 import sys
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class _Copies(NamedTuple):
 
 
 def mark_of(store: MessageStore, queue_offset: int, now_ms: int) -> Record:
-    """RocketMQ's own note that a half message has ended; tools read it."""
+    """The record by which RocketMQ marks a half message as ended; tools read it."""
     host, port, body = store.store_host, store.store_port, b"%d" % queue_offset
     properties = f"{names.TAGS}{names.NAME_END}{_REMOVE_TAG}".encode()
     code = tags_code(_REMOVE_TAG)
@@ -61,7 +61,7 @@ def open_halves(store: MessageStore, also_ended: HalfMessage | None = None) -> l
 
 
 def unmarked(store: MessageStore) -> HalfMessage | None:
-    """The half message whose commit is the last that a crash has left of the log: its mark would stand behind it."""
+    """The half message whose commit is the last record of the log: a crash may have lost the mark behind it."""
     lasts = [
         store.entries(topic, queue_id, end - 1, 1)
         for (topic, queue_id), end in store.max_offsets().items()
@@ -95,7 +95,7 @@ def _message_at(store: MessageStore, commit_log_offset: int) -> MessageExt | Non
 
 
 def _messages(store: MessageStore, topic: str) -> Iterator[MessageExt]:
-    """All that can be read of queue 0, many at a time."""
+    """All readable messages of queue 0, read many at a time."""
     offset, end = store.min_offset(topic, 0), store.max_offset(topic, 0)
     while offset < end:
         found = store.get(topic, 0, offset, _READ_AT_ONCE, None)

@@ -51,7 +51,7 @@ def test_a_heartbeat_of_more_than_is_allowed_changes_nothing(setting: str, good:
     before = (list(peer.broker.consumers.groups), list(peer.broker.producers.groups))
     reply = peer.answer(R.HEART_BEAT, None, bad)
     assert reply.code == ResponseCode.SYSTEM_ERROR
-    assert f"the broker's setting {setting} allows: 3" in (reply.remark or "")
+    assert f"exceed the broker's setting {setting}: 3" in (reply.remark or "")
     assert (list(peer.broker.consumers.groups), list(peer.broker.producers.groups)) == before
     assert limits_met(peer) == [setting]
 

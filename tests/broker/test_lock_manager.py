@@ -161,7 +161,7 @@ def test_a_full_table_grants_nothing_new_and_renews_what_is_there() -> None:
     """Two entries fit: a third queue finds no room, whatever its group; the owner of the first two renews them."""
     locks = RebalanceLockManager(LIFE_MS, entries_max=2)
     queues = queues_of("T", 3)
-    granted, no_room = LockOutcome.GRANTED, LockOutcome.NO_ROOM
+    granted, no_room = LockOutcome.GRANTED, LockOutcome.TABLE_FULL
     assert outcomes(locks.try_lock_batch("G", "a", queues, NOW_MS)) == [granted, granted, no_room]
     assert one_of(locks, "other", NOW_MS) is no_room
     assert not no_room.owned
@@ -177,7 +177,7 @@ def test_an_expired_entry_makes_room_in_a_full_table() -> None:
     """The entry that nobody renewed goes when its life is over, not before; it may be the only one of its group."""
     locks = RebalanceLockManager(LIFE_MS, entries_max=1)
     assert one_of(locks, "G", NOW_MS) is LockOutcome.GRANTED
-    assert one_of(locks, "H", NOW_MS + LIFE_MS) is LockOutcome.NO_ROOM
+    assert one_of(locks, "H", NOW_MS + LIFE_MS) is LockOutcome.TABLE_FULL
     assert one_of(locks, "H", NOW_MS + LIFE_MS + 1) is LockOutcome.GRANTED
     assert [row.consumer_group for row in locks.list(NOW_MS)] == ["H"]
     first, second = queues_of("T", 2)
@@ -191,7 +191,7 @@ def test_a_group_has_a_bound_of_its_own() -> None:
     """One group that asks for everything leaves room for the others."""
     locks = RebalanceLockManager(LIFE_MS, entries_max=10, entries_per_group_max=2)
     answers = locks.try_lock_batch("G", "a", queues_of("T", 3), NOW_MS)
-    assert outcomes(answers)[2] is LockOutcome.NO_ROOM
+    assert outcomes(answers)[2] is LockOutcome.TABLE_FULL
     assert one_of(locks, "H", NOW_MS) is LockOutcome.GRANTED
 
 

@@ -17,9 +17,9 @@ R, C = RequestCode, ResponseCode
     ("group", "topic", "queue_id", "committed", "code", "remark"),
     [
         ("G", "nowhere", 0, 7, C.TOPIC_NOT_EXIST, "Topic 'nowhere' not exist!"),
-        ("G", "T", 4, 7, C.SYSTEM_ERROR, "topic T has queues 0 to 3, but no 4"),
-        ("G", "T", -1, 7, C.SYSTEM_ERROR, "topic T has queues 0 to 3, but no -1"),
-        ("G", "T", 0, -2, C.SYSTEM_ERROR, "an offset is at least 0, or -1 for none, not -2"),
+        ("G", "T", 4, 7, C.SYSTEM_ERROR, "topic T has queues 0 to 3, not 4"),
+        ("G", "T", -1, 7, C.SYSTEM_ERROR, "topic T has queues 0 to 3, not -1"),
+        ("G", "T", 0, -2, C.SYSTEM_ERROR, "an offset must be at least 0, or -1 for none, not -2"),
         ("no group", "T", 0, 7, C.SYSTEM_ERROR, "group 'no group' may hold only the characters % | a-z A-Z 0-9 _ -"),
         ("", "T", 0, 7, C.SYSTEM_ERROR, "a group name must not be empty"),
     ],
@@ -44,7 +44,7 @@ def test_a_pull_brings_no_offset_that_cannot_be() -> None:
     assert reply.code == C.SUCCESS
     assert len(peer.broker.offsets) == 0
     (fields,) = [fields for _, event, fields in peer.log.events if event == "pull_commit_refused"]
-    assert fields["reason"] == "an offset is at least 0, or -1 for none, not -2"
+    assert fields["reason"] == "an offset must be at least 0, or -1 for none, not -2"
 
 
 def test_minus_one_is_an_offset_that_is_none() -> None:

@@ -123,7 +123,7 @@ def test_a_lock_list_too_long_for_one_answer_is_asked_for_by_group() -> None:
     refused = peer.answer(R.LIST_LOCKS, ListLocksRequestHeader(None))
     assert (refused.code, refused.remark) == (
         C.SYSTEM_ERROR,
-        "3 locks are too many for one answer (at most 2); ask for one group",
+        "3 locks are too many for one answer (at most 2); name a group",
     )
     assert peer.answer(R.LIST_LOCKS, ListLocksRequestHeader("G")).code == C.SUCCESS
 

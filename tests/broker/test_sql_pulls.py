@@ -74,7 +74,7 @@ def test_an_expression_in_the_request_filters_too(peer: Peer) -> None:
     assert broken is not None
     assert (broken.code, broken.remark) == (
         C.SUBSCRIPTION_PARSE_FAILED,
-        "the expression ends where a value, a name or a bracket should follow",
+        "the expression ends where a value, a name or a bracket must follow",
     )
 
 
@@ -101,10 +101,10 @@ def test_a_long_expression_is_shown_fewer_messages(peer: Peer) -> None:
 @pytest.mark.parametrize(
     ("subscription", "asked_version", "code", "remark"),
     [
-        (sql("size > >"), 5, C.FILTER_DATA_NOT_EXIST, "the expression of topic 'T' could not be used: 'size > >'"),
-        (sql(""), 5, C.FILTER_DATA_NOT_EXIST, "the expression of topic 'T' could not be used: ''"),
-        (sql()._replace(expression_type="REGEX"), 5, C.FILTER_DATA_NOT_EXIST, "could not be used"),
-        (sql(), 6, C.SUBSCRIPTION_NOT_LATEST, "the subscription here is of 5, the request's of 6"),
+        (sql("size > >"), 5, C.FILTER_DATA_NOT_EXIST, "the expression of topic 'T' is invalid: 'size > >'"),
+        (sql(""), 5, C.FILTER_DATA_NOT_EXIST, "the expression of topic 'T' is invalid: ''"),
+        (sql()._replace(expression_type="REGEX"), 5, C.FILTER_DATA_NOT_EXIST, "is invalid"),
+        (sql(), 6, C.SUBSCRIPTION_NOT_LATEST, "the subscription here has version 5, the request 6"),
     ],
 )
 def test_what_cannot_be_used_is_told_to_pulls(
@@ -124,7 +124,7 @@ def test_a_filter_older_than_the_request_is_told_so(peer: Peer) -> None:
     peer.heartbeat("c1", consumer("G", sql()))
     peer.heartbeat("c1", consumer("G", sql("size > >", 6)))
     reply = registered(peer, sub_version=6)
-    assert (reply.code, reply.remark) == (C.FILTER_DATA_NOT_LATEST, "the filter here is of 5, the request's of 6")
+    assert (reply.code, reply.remark) == (C.FILTER_DATA_NOT_LATEST, "the filter here has version 5, the request 6")
     assert bodies(registered(peer, sub_version=5)) == [b"3"]
 
 

@@ -121,7 +121,7 @@ AT_BROKER: dict[str, Row] = {
     "a permission nobody knows": Row(R.UPDATE_AND_CREATE_TOPIC, CREATE | {"perm": "64"}, A.SYSTEM_ERROR, "perm"),
     "an offset of a group that has none": Row(
         R.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "none"}, A.SYSTEM_ERROR, "no consumer of group 'none'"),
-    **{f"reserved {topic}": Row(R.SEND_MESSAGE, SEND | {"topic": topic}, A.NO_PERMISSION, "the broker's own")
+    **{f"reserved {topic}": Row(R.SEND_MESSAGE, SEND | {"topic": topic}, A.NO_PERMISSION, "belongs to the broker")
        for topic in sorted(RESERVED_TOPICS)},
 }  # fmt: skip
 
@@ -252,7 +252,7 @@ async def test_a_broker_that_makes_no_topics_refuses_unknown_ones(processes: Pro
         reply = await peer.ask(json_request(R.SEND_MESSAGE, SEND, b"body"))
         assert (reply.code, reply.remark) == (
             A.TOPIC_NOT_EXIST,
-            "topic 'orders' does not exist here and is not made by sending to it",
+            "topic 'orders' does not exist here, and sends may not create it",
         )
         route = await name_server.ask(json_request(R.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}))
         assert route.code == A.TOPIC_NOT_EXIST

@@ -1,4 +1,4 @@
-"""Questions that a broker passes on to a consumer and answers later: codes 223, 307, 309 (wire.md 2.2, 2.4)."""
+"""Requests that the broker forwards to a consumer and answers later: codes 223, 307, 309 (wire.md 2.2, 2.4)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -43,32 +43,35 @@ def running_info(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     header = command.decode_header(GetConsumerRunningInfoRequestHeader)
-    question = RemotingCommand(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-    return _pass_on(broker, connection, command, header.consumer_group, header.client_id, question, ConsumerRunningInfo)
+    _forward(broker, connection, command, RemotingCommand(command.code, header), ConsumerRunningInfo)
+    return None
 
 
 def consume_directly(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """The consumer gets the message from us: its id names the broker that has it."""
+    """Let one consumer handle one message again; the broker sends the message along."""
     header = command.decode_header(ConsumeMessageDirectlyRequestHeader)
     message = message_by_id(broker, header.msg_id)
     header = header._replace(broker_name=broker.config.broker_name)
-    question = RemotingCommand(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, message)
-    return _pass_on(
-        broker, connection, command, header.consumer_group, header.client_id, question, ConsumeMessageDirectlyResult
-    )
+    request = RemotingCommand(command.code, header, message)
+    _forward(broker, connection, command, request, ConsumeMessageDirectlyResult)
+    return None
 
 
-def _pass_on(
+def _forward(
     broker: Broker,
     connection: Connection,
     command: RemotingCommand,
-    group: str,
-    client_id: str | None,
-    question: RemotingCommand,
+    request: RemotingCommand,
     body_class: type[WireBody],
-) -> RemotingCommand | None:
+) -> None:
+    """Send `request` to the consumer that its header names, and its answer, a `body_class`, as the reply to `command`.
+
+    Raises Refusal when that consumer is not connected or too old.
+    """
+    assert isinstance(request.header, GetConsumerRunningInfoRequestHeader | ConsumeMessageDirectlyRequestHeader)
+    group, client_id = request.header.consumer_group, request.header.client_id
     peer, channel = _find(broker, group, client_id)
     if channel.version < _RUNNING_INFO_VERSION:
         remark = f"The Consumer <{group}> Version <{channel.version}> too low to finish, please upgrade it to "
@@ -82,11 +85,10 @@ def _pass_on(
             remark = f"invoke consumer <{group}> <{client_id}> Exception: {answer}"
             reply = command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
         else:
-            reply = _passed_back(command, answer, body_class)
+            reply = _reply_from(command, answer, body_class)
         _reply(connection, command, reply)
 
-    peer.request_then(question, _CALL_TIMEOUT_MS, then)
-    return None
+    peer.request_then(request, _CALL_TIMEOUT_MS, then)
 
 
 def _find(broker: Broker, group: str, client_id: str | None) -> tuple[Connection, ClientChannel]:
@@ -97,8 +99,8 @@ def _find(broker: Broker, group: str, client_id: str | None) -> tuple[Connection
     raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
 
 
-def _passed_back(command: RemotingCommand, answer: RemotingCommand, body_class: type[WireBody]) -> RemotingCommand:
-    """The consumer's answer as the asker's; only between JSON and MSGPACK must its body be written anew."""
+def _reply_from(command: RemotingCommand, answer: RemotingCommand, body_class: type[WireBody]) -> RemotingCommand:
+    """The consumer's answer as a reply. Its body is encoded again only between JSON and MSGPACK."""
     body = answer.body
     if body and (answer.serialize_type == _MSGPACK) != (command.serialize_type == _MSGPACK):
         try:
@@ -110,7 +112,7 @@ def _passed_back(command: RemotingCommand, answer: RemotingCommand, body_class: 
 
 
 def _read(body_class: type[B], answer: RemotingCommand) -> B:
-    """A consumer's answer; Java's clients write fastjson's dialect, some KiB. Raises BodyError."""
+    """Decode the answer of a consumer; Java's clients write fastjson's dialect. Raises BodyError."""
     if len(answer.body) > _ANSWER_BYTES_MAX:
         raise BodyError(f"{len(answer.body)} bytes are over the limit of {_ANSWER_BYTES_MAX}")
     return decode_body(body_class, answer.body, answer.serialize_type, dialect_bytes_max=_DIALECT_BYTES_MAX)
@@ -127,7 +129,7 @@ def _reply(connection: Connection, command: RemotingCommand, reply: RemotingComm
 def consumer_status(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Each member's own view of its offsets, or one member's; who does not answer in 5 s is left out."""
+    """The offsets that each member, or one member, reports. Members that do not answer in 5 s are left out."""
     header = command.decode_header(ConsumerStatusRequestHeader)
     group = broker.consumers.groups.get(header.group)
     if group is None:
@@ -147,7 +149,7 @@ def consumer_status(
     def finish() -> None:
         body = GetConsumerStatusBody({}, {client_id: tables[client_id] for client_id in sorted(tables)})
         encoded = encode_body(body, command.serialize_type)
-        remark = "consumers were asked"  # RocketMQ says something too
+        remark = "consumers were asked"  # RocketMQ sends a remark too
         _reply(connection, command, command.reply(ResponseCode.SUCCESS, body=encoded, remark=remark))
 
     _ask_all(asked, header._replace(client_addr=None), tables, finish)
@@ -160,26 +162,27 @@ def _ask_all(
     tables: dict[str, dict[MessageQueue, int]],
     finish: Callable[[], None],
 ) -> None:
-    """Fill `tables` with the answers, as many as one frame can carry; `finish` is called once, when none is
-    outstanding.
+    """Ask each connection, and fill `tables` with the answers, up to the size of one frame.
+
+    `finish` is called once, when no answer is outstanding.
     """
-    outstanding, room_bytes = len(asked), BODY_ROWS_BYTES_MAX
+    outstanding, left_bytes = len(asked), BODY_ROWS_BYTES_MAX
 
     def then(client_id: str, answer: RemotingCommand | RemotingError) -> None:
-        nonlocal outstanding, room_bytes
+        nonlocal outstanding, left_bytes
         outstanding -= 1
         if isinstance(answer, RemotingCommand) and answer.code == ResponseCode.SUCCESS and answer.body:
-            room_bytes -= len(answer.body)
+            left_bytes -= len(answer.body)
             try:
-                if room_bytes >= 0:
+                if left_bytes >= 0:
                     tables[client_id] = dict(_read(GetConsumerStatusBody, answer).message_queue_table)
             except RemoteProtocolError:
-                pass  # a client that answers nonsense is one that does not answer
+                pass  # an unreadable answer counts as no answer
         if not outstanding:
             finish()
 
     if not asked:
         finish()
     for peer, client_id in asked.items():
-        question = RemotingCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
-        peer.request_then(question, _STATUS_TIMEOUT_MS, partial(then, client_id))
+        request = RemotingCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+        peer.request_then(request, _STATUS_TIMEOUT_MS, partial(then, client_id))

@@ -1,11 +1,11 @@
-"""How far groups are: codes 43, 45, 208, 303, 308, 314, 317 (wire.md 2.4)."""
+"""Offsets and progress of consumer groups: codes 43, 45, 208, 303, 308, 314, 317 (wire.md 2.4)."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.processors.in_steps import reply_in_steps
-from lockstep.broker.processors.offset import check_room
+from lockstep.broker.processors.offset import check_capacity
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.admin import ConsumeStats, OffsetWrapper, QueueTimeSpan
@@ -43,7 +43,7 @@ _NO_TIME: Final = -1
 _GROUPS_A_STEP: Final = 16
 
 
-# Offsets as they are stored ---------------------------------------------------------------------------------------
+# Stored offsets ---------------------------------------------------------------------------------------------------
 
 
 def all_consumer_offsets(
@@ -60,7 +60,7 @@ def all_delay_offsets(broker: Broker, connection: Connection, command: RemotingC
 
 
 def clone_offsets(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """The destination starts where the source is, on one topic or on all that the source has offsets of."""
+    """Copy the offsets of one group to another, for one topic or for all topics of the source group."""
     header = command.decode_header(CloneGroupOffsetRequestHeader)
     try:
         check_group(header.dest_group)
@@ -70,13 +70,13 @@ def clone_offsets(broker: Broker, connection: Connection, command: RemotingComma
         if broker.topics.get(topic) is None or (not header.offline and _unsubscribed(broker, header.src_group, topic)):
             continue
         new = broker.offsets.queues_of(header.src_group, topic)
-        check_room(broker, connection, len(new) - len(broker.offsets.queues_of(header.dest_group, topic)), now_ms)
+        check_capacity(broker, connection, len(new) - len(broker.offsets.queues_of(header.dest_group, topic)), now_ms)
         broker.offsets.clone(header.src_group, header.dest_group, topic)
     return command.reply(ResponseCode.SUCCESS)
 
 
 def _unsubscribed(broker: Broker, group: str, topic: str) -> bool:
-    """The group is online and its members want nothing of the topic any more."""
+    """Whether the group has members, and none of them subscribes to the topic."""
     members = broker.consumers.groups.get(group)
     return members is not None and bool(members.subscriptions) and topic not in members.subscriptions
 
@@ -84,9 +84,9 @@ def _unsubscribed(broker: Broker, group: str, topic: str) -> bool:
 def correction_offsets(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    """The lowest offset of each queue among all groups; where the compared group is lower, the highest number there is.
+    """The lowest offset of each queue among all groups; the largest int64 where the compared group is lower.
 
-    Apache's broker also drops the stored offsets of the groups to be left out, by a slip; we only leave them out.
+    Apache's broker also deletes the stored offsets of the groups in `filter_groups`, by mistake; ours only reads.
     """
     header = command.decode_header(QueryCorrectionOffsetRequestHeader)
     left_out = set(header.filter_groups.split(",")) if header.filter_groups else set()
@@ -103,13 +103,13 @@ def correction_offsets(
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 
-# How far a group is -----------------------------------------------------------------------------------------------
+# Progress ----------------------------------------------------------------------------------------------------------
 
 
 def consume_stats(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Of one topic, or of all that the group has offsets of; the rates of its topics are summed."""
+    """Progress in one topic, or in all topics of the group. `consumeTps` is the sum of its topics."""
     group, only_topic = command.decode_header(ConsumeStatsRequestHeader)
     topics = tuple(_topics_of(broker, group, only_topic))
     return reply_in_steps(broker, connection, command, _stats(broker, group, topics, command.serialize_type))
@@ -128,7 +128,7 @@ def _stats(broker: Broker, group: str, topics: tuple[TopicConfig, ...], serializ
 def all_consume_stats(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Every group that has a configuration, also those without offsets."""
+    """Progress of every group with a configuration, also without offsets."""
     (is_order,) = command.decode_header(GetBrokerConsumeStatsRequestHeader)
     return reply_in_steps(broker, connection, command, _all_stats(broker, is_order, command.serialize_type))
 
@@ -156,7 +156,7 @@ def _all_stats(broker: Broker, is_order: bool, serialize_type: int) -> BodySteps
 
 
 def _topics_of(broker: Broker, group: str, only_topic: str | None = None) -> Iterator[TopicConfig]:
-    """Those that a group has offsets of and still wants, or the one that is asked for."""
+    """The topic in the request, or those with offsets of the group; topics that it has left are not included."""
     for topic in [only_topic] if only_topic else broker.offsets.topics_of(group):
         config = broker.topics.get(topic)
         if config is not None and not _unsubscribed(broker, group, topic):
@@ -164,7 +164,7 @@ def _topics_of(broker: Broker, group: str, only_topic: str | None = None) -> Ite
 
 
 def _progress(broker: Broker, group: str, topic: str, queue_nums: int) -> Iterator[dict[MessageQueue, OffsetWrapper]]:
-    """How far a group is in each queue, some queues at a time."""
+    """The progress of a group in each queue, some queues at a time."""
     store, name = broker.store, broker.config.broker_name
     for start in range(0, queue_nums, ROWS_A_STEP):
         table = {}
@@ -179,7 +179,7 @@ def _progress(broker: Broker, group: str, topic: str, queue_nums: int) -> Iterat
 def consume_time_span(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Times of each queue's first, last and last consumed message; -1 where there is none."""
+    """Store times of each queue's first, last and last consumed message; -1 for none."""
     topic, group = command.decode_header(QueryConsumeTimeSpanRequestHeader)
     config = broker.topics.get(topic)
     if config is None:

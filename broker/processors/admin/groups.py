@@ -1,4 +1,4 @@
-"""Groups and who is in them: codes 200, 201, 203, 204, 207, 328, 352 (wire.md 2.4)."""
+"""Groups and their members: codes 200, 201, 203, 204, 207, 328, 352 (wire.md 2.4)."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -49,7 +49,7 @@ def put_group(broker: Broker, connection: Connection, command: RemotingCommand, 
         check_group(config.group_name)
     except LocalProtocolError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-    if config.retry_queue_nums > QUEUE_NUMS_MAX:  # its retry topic has as many; none or fewer means no retries
+    if config.retry_queue_nums > QUEUE_NUMS_MAX:  # its retry topic has as many; 0 or less means no retries
         remark = f"retryQueueNums must be at most {QUEUE_NUMS_MAX}, not {config.retry_queue_nums}"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     if not broker.groups.has_capacity(config.group_name, now_ms):
@@ -67,7 +67,7 @@ def group_configs(
 
 
 def group_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """One group; the admin tools of RocketMQ 5 ask for it."""
+    """The configuration of one group; the admin tools of RocketMQ 5 request it."""
     (group,) = command.decode_header(GetSubscriptionGroupConfigRequestHeader)
     config = broker.groups.get(group)
     if config is None:
@@ -76,7 +76,7 @@ def group_config(broker: Broker, connection: Connection, command: RemotingComman
 
 
 def delete_group(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Its offsets go too when the request says so. A group that is not there is no error."""
+    """Delete a group, and its offsets if the request says so. An unknown group is no error."""
     header = command.decode_header(DeleteSubscriptionGroupRequestHeader)
     if broker.groups.delete(header.group_name, now_ms):
         broker.log.info("group_deleted", group=header.group_name, peer=connection.address)
@@ -117,13 +117,13 @@ def producer_connections(
 
 
 def producers(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
-    """Every producer of every group."""
+    """All producers of all groups."""
     rows = ((group, _Producers(channels)) for group, channels in tuple(broker.producers.groups.items()))
     return reply_in_steps(broker, connection, command, encode_table({}, "data", rows, command.serialize_type))
 
 
 class _Producers(NamedTuple):
-    """A row of a ProducerTable, as the group is when it is written."""
+    """A row of a ProducerTable, read when the row is encoded."""
 
     channels: Mapping[Connection, ClientChannel]
 

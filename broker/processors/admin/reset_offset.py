@@ -1,4 +1,4 @@
-"""INVOKE_BROKER_TO_RESET_OFFSET: consumers are told where to go on; the broker's own offsets stay (wire.md 2.4)."""
+"""INVOKE_BROKER_TO_RESET_OFFSET: consumers get new offsets; the broker's own offsets stay (wire.md 2.4)."""
 
 from typing import Final
 
@@ -19,13 +19,14 @@ _NO_OFFSET: Final = -1
 _RESET_VERSION: Final = 28  # V3_0_7_SNAPSHOT, wire.md 1.4
 _CPP: Final = int(LanguageCode.CPP)
 
-_SAID: Final = "consumers were told"  # RocketMQ says something too
+_REMARK: Final = "consumers were told"  # RocketMQ sends a remark too
 
 
 def reset_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """The clients write the offsets that they are told. With none online the caller must write them itself (206).
+    """Send new offsets to all consumers of the group, which commit them.
 
-    Whether the push has the form for C++ is decided by the asker's language, not by the client's, as in RocketMQ.
+    Without a consumer the answer is CONSUMER_NOT_ONLINE (206), and the caller must commit them itself. As in RocketMQ
+    the language of the caller, not of the consumer, decides whether the push has the form for C++.
     """
     header = command.decode_header(ResetOffsetRequestHeader)
     table = _new_offsets(broker, header)
@@ -45,12 +46,12 @@ def reset_offset(broker: Broker, connection: Connection, command: RemotingComman
         data = encode_body(body, peer.serialize_type)
         peer.send_one_way(RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push_header, data))
     broker.log.info("offsets_reset", group=header.group, topic=header.topic, peer=connection.address)
-    told = encode_body(ResetOffsetBody(table), command.serialize_type)
-    return command.reply(ResponseCode.SUCCESS, body=told, remark=_SAID)
+    reply_body = encode_body(ResetOffsetBody(table), command.serialize_type)
+    return command.reply(ResponseCode.SUCCESS, body=reply_body, remark=_REMARK)
 
 
 def _new_offsets(broker: Broker, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
-    """One for each queue that can be written to. Raises Refusal when the group has none of some queue yet."""
+    """An offset for each write queue. Raises Refusal when the group has no offset of a queue yet."""
     topic, group = header.topic, header.group
     config = broker.topics.get(topic)
     if config is None:

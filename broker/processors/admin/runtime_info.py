@@ -1,7 +1,6 @@
 """GET_BROKER_RUNTIME_INFO: RocketMQ's names with this broker's values (wire.md 2.6).
 
-What RocketMQ's threads, pools and files have and we do not, is 0: no request waits for a thread, nothing waits to be
-flushed or dispatched, and no time is spent on locking pages.
+Values about RocketMQ's threads, pools and page cache are 0, because this broker has none of them.
 """
 
 from typing import Final
@@ -70,7 +69,7 @@ def _identity(broker: Broker, now_ms: int) -> dict[str, str]:
 
 
 def _store(broker: Broker) -> dict[str, str]:
-    """Of a store in memory its limit stands for what RocketMQ says of a disk."""
+    """For a store in memory, the memory limit takes the place of the disk size."""
     low, high = broker.store.min_commit_log_offset, broker.store.max_commit_log_offset
     earliest_ms = broker.store.earliest_timestamp()
     total_bytes = broker.config.memory_limit_bytes
@@ -78,7 +77,7 @@ def _store(broker: Broker) -> dict[str, str]:
     flushes = {}
     if broker.kept is not None:
         free_bytes, total_bytes = broker.kept.space()
-        flushes = {"commitLogSyncCount": str(broker.kept.store.sync_count)}  # ours
+        flushes = {"commitLogSyncCount": str(broker.kept.store.sync_count)}  # only here, not in RocketMQ
     return {
         **flushes,
         "commitLogDirCapacity": f"Total : {_size(total_bytes)}, Free : {_size(free_bytes)}.",
@@ -113,7 +112,7 @@ def _traffic(broker: Broker, now_ms: int) -> dict[str, str]:
 
 
 def _delays(broker: Broker) -> dict[str, str]:
-    """Of each level with messages: how far it was delivered, and how far it goes."""
+    """For each delay level with messages: the next offset to deliver, and the end of its queue."""
     return {
         f"scheduleMessageOffset_{level}": f"{delivered},{broker.store.max_offset(SCHEDULE_TOPIC, level - 1)}"
         for level, delivered in broker.delays.offsets.items()

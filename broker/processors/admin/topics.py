@@ -1,4 +1,4 @@
-"""Topics, as administrators make, list, measure and delete them: 17, 21, 202, 215, 300, 305, 351 (wire.md 2.4)."""
+"""Topics: create, list, measure, delete: codes 17, 21, 202, 215, 300, 305, 351 (wire.md 2.4)."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
 def create_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """`order` is not kept, as in RocketMQ, whose name servers hold the order configuration."""
+    """Create or change a topic. `order` is ignored, as in RocketMQ: name servers have the order configurations."""
     header = command.decode_header(CreateTopicRequestHeader)
     if header.topic_filter_type not in _FILTER_TYPES:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType must be one of {', '.join(_FILTER_TYPES)}")
@@ -53,11 +53,13 @@ def create_topic(broker: Broker, connection: Connection, command: RemotingComman
             write_queues=config.write_queue_nums,
             peer=connection.address,
         )
-    return command.reply(ResponseCode.SUCCESS, remark=f"topic {header.topic} is as asked")  # RocketMQ says something
+    return command.reply(
+        ResponseCode.SUCCESS, remark=f"topic {header.topic} is as requested"
+    )  # RocketMQ sends a remark too
 
 
 def delete_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """The topic and its messages go; offsets of groups stay, as in RocketMQ. One that is not there is no error."""
+    """Delete a topic and its messages. Offsets of groups stay, as in RocketMQ. An unknown topic is no error."""
     (topic,) = command.decode_header(DeleteTopicRequestHeader)
     try:
         broker.topics.check_name(topic)
@@ -78,7 +80,7 @@ def topic_configs(
 
 
 def topic_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """One topic; the admin tools of RocketMQ 5 ask for it."""
+    """The configuration of one topic; the admin tools of RocketMQ 5 request it."""
     config = _known(broker, command)
     return command.reply(ResponseCode.SUCCESS, body=encode_body(config, command.serialize_type))
 
@@ -94,7 +96,7 @@ def _known(broker: Broker, command: RemotingCommand) -> TopicConfig:
 def topic_stats(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """The bounds of every queue that can be written to, and when its last message came: 0 when there is none."""
+    """The bounds of each write queue, and the store time of its last message: 0 for none."""
     steps = _stats_of(broker, _known(broker, command), command.serialize_type)
     return reply_in_steps(broker, connection, command, steps)
 
@@ -117,7 +119,7 @@ def _bounds(broker: Broker, topic: str, queue_id: int) -> TopicOffset:
 
 
 def groups_of_topic(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Groups that subscribe to a topic now, and those that left offsets of it."""
+    """Groups that subscribe to a topic, and groups with offsets of it."""
     (topic,) = command.decode_header(TopicRequestHeader)
     online = [group for group, members in broker.consumers.groups.items() if topic in members.subscriptions]
     groups = sorted({*online, *broker.offsets.groups_of(topic)})

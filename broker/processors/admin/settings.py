@@ -1,20 +1,25 @@
-"""The broker itself: its settings, its statistics, its clean-up: codes 25, 26, 306, 315, 316, 329 (wire.md 2.4)."""
+"""Settings of a server, statistics and clean-up of a broker: codes 25, 26, 306, 315, 316, 329 (wire.md 2.4, 2.7).
 
-from typing import Final
+Tools read and write settings as lines of name=value, with RocketMQ's names.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.processors.admin.settings_body import encode_settings, updated_settings
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import GetBrokerConfigResponseHeader, ViewBrokerStatsRequestHeader
-from lockstep.remoting.settings import as_properties
+from lockstep.remoting.settings import SettingError, as_properties, live_properties, parse_properties, with_properties
 
-__all__ = ["clean_up", "get_config", "update_config", "view_stats"]
+__all__ = ["clean_up", "encode_settings", "get_config", "update_config", "updated_settings", "view_stats"]
 
-# What is no setting here, under the names that mqadmin exportConfigs asks for. Messages leave for room, not for age.
+C = TypeVar("C")
+
+# Names that mqadmin exportConfigs asks for, and that are no settings here.
 _FACTS: Final = {
     "brokerRole": "ASYNC_MASTER",
     "fileReservedTime": "0",
@@ -27,7 +32,7 @@ _FACTS: Final = {
 
 
 def get_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Every setting under RocketMQ's name where it has one; addresses and ports as they came to be."""
+    """Every setting, under RocketMQ's name if it has one; the address and the port as they are in use."""
     settings = as_properties(broker.config) | {
         "brokerIP1": broker.config.advertised_host,
         **_FACTS,
@@ -38,7 +43,7 @@ def get_config(broker: Broker, connection: Connection, command: RemotingCommand,
 
 
 def update_config(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Settings that a running broker can take over; any other changes nothing and is logged."""
+    """Change settings that may change at run time. The others are logged and ignored."""
     config, ignored = updated_settings(broker.config, command.body)
     if ignored:
         broker.log.warning("settings_ignored", peer=connection.address, reasons=ignored)
@@ -59,5 +64,32 @@ def view_stats(broker: Broker, connection: Connection, command: RemotingCommand,
 
 
 def clean_up(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """There is never anything left to clean: memory is given back when messages or topics go."""
+    """Nothing to do: memory and files are freed when messages or topics are deleted."""
     return command.reply(ResponseCode.SUCCESS)
+
+
+def encode_settings(settings: Mapping[str, str]) -> bytes:
+    return "".join(f"{name}={settings[name]}\n" for name in sorted(settings)).encode("utf-8")
+
+
+def updated_settings(config: C, body: bytes) -> tuple[C, list[str]]:
+    """Apply the lines of a request to `config`.
+
+    RocketMQ accepts every line, also one that is unreadable, unknown or only read at its start. So no line is an error
+    here either.
+
+    Returns:
+        The new config, and for each line without effect a reason for the log.
+    """
+    live = live_properties(config)
+    ignored = []
+    for line in body.decode("utf-8", "replace").splitlines():
+        try:
+            for name, value in parse_properties(line).items():
+                if name in live:
+                    config = with_properties(config, {name: value})
+                else:
+                    ignored.append(f"{name}: cannot change at run time; these can: {', '.join(sorted(live))}")
+        except SettingError as error:
+            ignored.append(str(error))
+    return config, ignored
