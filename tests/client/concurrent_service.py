@@ -1,4 +1,4 @@
-"""A concurrent consume service and its one queue, between fakes for offsets and for sending back."""
+"""A concurrent consume service with one queue and fakes for offsets and for sending back."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A consume service and its one queue, between fakes for locks, offsets and dead letters."""
+"""A consume service with one queue and fakes for locks, offsets and dead letters."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -1,9 +1,4 @@
-"""A tiny world for `lock_states`: a client, two brokers with one queue each, and requests that pass each other.
-
-Requests are a bag: the broker handles any of them next, as Apache's does with those of one connection. An answer may
-be late, or never come because the connection ended. A request whose connection ended is handled later, or dropped;
-only then the client may take it for lapsed.
-"""
+"""A small model for `lock_states`: a client, two brokers with one queue each, and requests that overtake each other."""
 
 from collections.abc import Iterator
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""QueueLocks on the stage: two brokers that lock what they are asked for, and see every request."""
+"""QueueLocks on virtual time with two brokers that grant locks and record every request."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The pull loop of a push consumer over one locked queue, on a stage whose broker answers as the test says."""
+"""The pull loop of a push consumer over one locked queue, with a broker whose answers the test chooses."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""A Rebalance on the stage: a real table and store of offsets, and a broker that says who is there."""
+"""A Rebalance on virtual time: a real table and offset store, and a broker whose list of members the test chooses."""
 
 import json
 from collections.abc import Sequence

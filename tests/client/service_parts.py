@@ -1,4 +1,4 @@
-"""What a consume service is made of, where a test puts its own in."""
+"""The parts of a consume service, each of which a test may replace."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A client's parts on virtual time, against brokers that do and answer what a test tells them."""
+"""Parts of a client on virtual time, with brokers whose answers a test chooses."""
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping

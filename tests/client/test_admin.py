@@ -1,4 +1,4 @@
-"""AdminClient: what tools ask, and what they are told when it cannot be had."""
+"""AdminClient: its requests, its results, and its errors."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def row(group: str, queue_id: int, broker: str) -> LockTableRow:
 
 @on_stage
 async def test_topics(stage: Stage) -> None:
-    """Listed sorted; a route; one that does not exist has an error of its own."""
+    """The list is sorted; a route is returned; an unknown topic is an error with its own type."""
     first, _ = await two_brokers(stage)
     first.answers(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList(("b", "a")))
     async with admin_for(stage) as admin:
@@ -49,7 +49,7 @@ async def test_topics(stage: Stage) -> None:
 
 @on_stage
 async def test_creating_a_topic(stage: Stage) -> None:
-    """On every broker, or on the one that is named; what cannot be is said before anybody is asked."""
+    """On every broker, or on the named one; a wrong name or number is refused before any request."""
     first, second = await two_brokers(stage)
     for broker in (first, second):
         broker.answers(RequestCode.UPDATE_AND_CREATE_TOPIC, ResponseCode.SUCCESS)
@@ -101,7 +101,7 @@ async def test_offsets(stage: Stage) -> None:
 
 @on_stage
 async def test_members_of_all_brokers(stage: Stage) -> None:
-    """Each once, sorted; a broker that knows none says so with an error code."""
+    """Each member once, sorted; a broker without members answers with an error code."""
     first, second = await two_brokers(stage)
     first.answers(IDS, ConsumerIdList(("c2", "c1")), ResponseCode.SYSTEM_ERROR)
     second.answers(IDS, ConsumerIdList(("c3", "c2")), ResponseCode.SYSTEM_ERROR)
@@ -129,7 +129,7 @@ async def test_groups_and_locks_of_all_brokers(stage: Stage) -> None:
 
 @on_stage
 async def test_a_broker_that_is_not_ours(stage: Stage) -> None:
-    """It is never asked what it would not understand; the error says in one line that it has no such call."""
+    """It gets no request that it does not know; the error says in one line that it has no such call."""
     stranger = await stage.broker(agrees=False)
     stage.route_to({"broker-a": 1})
     async with admin_for(stage) as admin:
@@ -140,7 +140,7 @@ async def test_a_broker_that_is_not_ours(stage: Stage) -> None:
 
 
 async def test_an_admin_client_that_was_not_started() -> None:
-    """One line that says what to do; ending it is no error."""
+    """The error says in one line what to do; closing the client is no error."""
     admin = AdminClient(name_server="127.0.0.1:9876")
     with pytest.raises(ClientError, match="is not started"):
         await admin.topics()

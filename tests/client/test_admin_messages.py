@@ -1,4 +1,4 @@
-"""What the admin client finds of messages, and what their groups have done with them."""
+"""The admin client finds messages, and what each group did with them."""
 
 from collections.abc import Callable
 
@@ -59,7 +59,7 @@ def test_an_offset_message_id_names_its_broker() -> None:
 @pytest.mark.rule("beyond/statistics/messages-found")
 @on_stage
 async def test_a_message_is_asked_of_the_broker_in_its_id(stage: Stage) -> None:
-    """With its commit log offset; the name of the broker comes from the cluster; one message is the only answer."""
+    """By its commit log offset. The broker's name comes from the cluster, and the result is one message."""
     first, second = await two_brokers(stage)
     second.on[R.VIEW_MESSAGE_BY_ID] = lambda command: command.reply(ResponseCode.SUCCESS, body=stored(7))
     host = bytes(map(int, second.runtime.address.split(".")))
@@ -86,7 +86,8 @@ def finds(*messages: bytes) -> Callable[[RemotingCommand], RemotingCommand]:
 
 @on_stage
 async def test_messages_of_a_key_come_from_every_broker(stage: Stage) -> None:
-    """What has only the key's hash, or another topic, is left out; no broker gives more than 64."""
+    """Messages that share only the key's hash, or belong to another topic, are left out; each broker returns at most
+    64."""
     first, second = await two_brokers(stage)
     first.on[R.QUERY_MESSAGE] = finds(stored(1, **{KEYS: "a b"}), stored(2, **{KEYS: "ab"}), stored(3, **{KEYS: "b"}))
     second.on[R.QUERY_MESSAGE] = finds()
@@ -105,7 +106,7 @@ async def test_messages_of_a_key_come_from_every_broker(stage: Stage) -> None:
 
 @on_stage
 async def test_a_message_is_found_by_its_own_id(stage: Stage) -> None:
-    """The request says that the key is a UNIQ_KEY; one that stands in KEYS alone does not count."""
+    """The request says that the key is a UNIQ_KEY; the same text in KEYS does not count."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     broker.on[R.QUERY_MESSAGE] = finds(stored(1, **{UNIQ: "U"}), stored(2, **{KEYS: "U", UNIQ: "V"}))

@@ -118,7 +118,7 @@ def test_shares_are_even(strategy: AllocateMessageQueueStrategy, queue_count: in
 def test_asked_twice_the_answer_is_the_same(
     strategy: AllocateMessageQueueStrategy, queue_count: int, client_count: int
 ) -> None:
-    """A round that finds nothing new changes nothing, and what was handed in is left as it was."""
+    """Equal input gives equal output, and the input is not changed."""
     members, shared = clients(client_count), queues(queue_count)
     first = strategy("g", members[0], shared, members)
     assert strategy("g", members[0], shared, members) == first
@@ -127,7 +127,7 @@ def test_asked_twice_the_answer_is_the_same(
 
 @pytest.mark.parametrize("strategy", ALL, ids=named)
 def test_who_is_no_member_gets_nothing(strategy: AllocateMessageQueueStrategy) -> None:
-    """A client that the broker does not know yet must not take what others hold."""
+    """A client that the broker does not know yet must not take queues of others."""
     assert strategy("g", "hz-stranger", queues(8), clients(2)) == []
 
 
@@ -136,7 +136,7 @@ def test_who_is_no_member_gets_nothing(strategy: AllocateMessageQueueStrategy) -
 
 @given(st.integers(2, 12), st.integers(1, 40))
 def test_a_member_that_leaves_moves_only_its_own_queues(client_count: int, queue_count: int) -> None:
-    """What the ring is for: nobody else's queue changes hands."""
+    """That is the purpose of the ring: no other member's queue moves."""
     strategy, members = AllocateByConsistentHash(), clients(client_count)
     gone = members[client_count // 2]
     stay = [member for member in members if member != gone]
@@ -158,7 +158,7 @@ def test_the_ring_wraps_and_a_place_is_its_own_next() -> None:
 
 
 def test_a_ring_without_nodes_is_refused() -> None:
-    """In RocketMQ nobody would own a queue, without a word."""
+    """RocketMQ accepts it silently, and no member would own a queue."""
     with pytest.raises(ValueError, match="virtual_nodes must be 1 or more"):
         AllocateByConsistentHash(0)
 
@@ -179,7 +179,7 @@ def test_which_brokers_stand_in_a_room(broker: str, taken: bool) -> None:
 
 @pytest.mark.rule("article-5/2-balance/other-strategies")
 def test_a_room_without_members_is_shared_by_all() -> None:
-    """Its queues are nobody's neighbour; those of a room with members are only theirs."""
+    """All members share its queues; queues of a room with members belong to these alone."""
     shared = [MessageQueue("T", room, i) for room in ("bj-1", "hz-1") for i in range(2)]
     members = ["hz-1", "sh-1"]
     shares = [nearby(allocate_averagely)("g", member, shared, members) for member in members]
@@ -214,7 +214,7 @@ def mine(_group: str, _me: str, _queues: Sequence[MessageQueue], _members: Seque
 
 
 def test_names() -> None:
-    """RocketMQ's getName(), and of a user's own strategy what it is called."""
+    """RocketMQ's getName(), and the name of a user's strategy."""
     ours: list[AllocateMessageQueueStrategy] = [*ALL, AllocateByConfig([])]
     assert [strategy_name(strategy) for strategy in ours] == [
         "AVG",

@@ -1,4 +1,4 @@
-"""What a broker may ask of a consumer, at the edge: both forms of a reset, strangers, and bodies that are wrong."""
+"""Requests of a broker to a consumer: both forms of a reset, unknown groups, and wrong bodies."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -47,7 +47,7 @@ class Asked:
 
 @on_stage
 async def test_both_forms_of_a_reset(stage: Stage) -> None:
-    """The table with queues as names and the list for C++ mean the same; another group's is nobody's here."""
+    """The table with queues as names and the list for C++ mean the same; a reset for another group is ignored."""
     await stage.broker()
     asked = Asked(stage)
     header = ResetOffsetRequestHeader(TOPIC, "tower", -1)

@@ -1,4 +1,4 @@
-"""Calls of plain listeners that wait for a thread, and what is looked at when they have one."""
+"""Calls of plain listeners that wait for a thread, and the checks when they get one."""
 
 import asyncio
 import threading
@@ -38,8 +38,9 @@ def keep_busy(runtime: SimRuntime, pool: WorkerPool, threads: int) -> None:
 
 @on_stage
 async def test_in_order_a_call_looks_at_the_lock_when_its_thread_comes(stage: Stage) -> None:
-    """It waited 50 s, and the lock lives 30: its messages go back, the lock is asked for, and all come in order. While
-    it waits no listener runs, and while it works one does; the wait is no time of the listener's."""
+    """It waited 50 s, and the lock lives 30: its messages are put back, the lock is asked for, and all are handled in
+    order. No listener counts as running while the call waits, one does while it works, and the wait does not count as
+    the listener's time."""
     service = Service(stage, answers(None), plain=True, consume_message_batch_max_size=2)
     keep_busy(stage.client, service.pool, 1)
     service.put(*range(4))
@@ -61,8 +62,8 @@ async def test_in_order_a_call_looks_at_the_lock_when_its_thread_comes(stage: St
 
 @on_stage
 async def test_by_key_a_call_looks_at_the_lock_when_its_thread_comes(stage: Stage) -> None:
-    """It waited 50 s, and the lock lives 30: it is given back, the lock is asked for, and then each key is handled from
-    its first message on; nothing was committed for what was not done."""
+    """It waited 50 s, and the lock lives 30: the call is returned, the lock is asked for, and then each key is handled
+    from its first message on; nothing was committed for unhandled messages."""
     service = ByKey(stage, plain=True, threads=2)
     keep_busy(stage.client, service.pool, 2)
     service.put(*range(6), keys="ab")
@@ -98,7 +99,7 @@ async def test_by_key_nothing_begins_for_a_queue_that_was_given_away(stage: Stag
 
 @pytest.mark.parametrize("stops", [True, False])
 def test_without_order_nothing_begins_for_another_s_messages(stops: bool) -> None:
-    """Nor when the consumer has stopped meanwhile: nothing is committed or sent back, and all of it comes again."""
+    """Nor after the consumer has stopped: nothing is committed or sent back, and all messages come again."""
 
     @on_stage
     async def play(stage: Stage) -> None:
@@ -118,7 +119,7 @@ def test_without_order_nothing_begins_for_another_s_messages(stops: bool) -> Non
 
 @on_stage
 async def test_a_message_is_not_stuck_while_it_waits_for_a_thread(stage: Stage) -> None:
-    """Its time in the listener counts from when the listener has it: what merely waits is not sent back as stuck."""
+    """The time in the listener counts from the begin of the call: a waiting message is not sent back as stuck."""
     service = await Concurrent.on(
         stage, lambda *_: SUCCESS, plain=True, consume_thread_count=1, consume_timeout_ms=20_000
     )
@@ -132,7 +133,8 @@ async def test_a_message_is_not_stuck_while_it_waits_for_a_thread(stage: Stage) 
 
 @on_stage
 async def test_an_administrator_s_message_is_not_handled_when_nobody_waits(stage: Stage) -> None:
-    """The broker gives up after 10 s; a thread that comes later does not call, and the answer says why."""
+    """The broker gives up after 10 s; when a thread is free later the listener is not called, and the answer says
+    why."""
     handled: list[MessageExt] = []
     pool = stage.client.new_worker_pool("p", 1)
     call = ListenerCall(lambda messages, _context: handled.extend(messages), pool, stage.log, ORDERLY)
@@ -154,7 +156,7 @@ async def test_an_administrator_s_message_is_not_handled_when_nobody_waits(stage
 
 @on_stage
 async def test_an_administrator_s_message_that_waited_for_its_queue_is_not_handled(stage: Stage) -> None:
-    """Calls of the queue's own kept it out for 11 s: the broker that asked has given up by then."""
+    """The queue's own calls delayed it by 11 s: the broker that asked has given up by then."""
     handled: list[MessageExt] = []
     pool = stage.client.new_worker_pool("p", 1)
     call = ListenerCall(lambda messages, _context: handled.extend(messages), pool, stage.log, ORDERLY)
@@ -181,7 +183,7 @@ class Hook:
 
 @on_stage
 async def test_hooks_hear_the_time_of_the_listener_alone(stage: Stage) -> None:
-    """A wait of 50 s for a thread is no timeout of 20 s; a call that was not begun is told of as failed."""
+    """A wait of 50 s for a thread is no timeout of 20 s; hooks see a call that was not begun as failed."""
     runtime, hook, config = stage.client, Hook(), ConsumerConfig(consume_timeout_ms=20_000)
     tenant = NamesOfTenant(None)
     hooks = ConsumeHooks("g", stage.log, tenant)

@@ -1,4 +1,4 @@
-"""What a caller may choose as a message's queue."""
+"""Which queue a caller may choose for a message."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ WRONG: tuple[Any, ...] = (None, 3, "Aircraft@broker-a:0", queue_at(0, topic="Oth
 @pytest.mark.rule("article-1/2.1/selector-arguments")
 @on_stage
 async def test_a_message_goes_to_queues_of_its_own_topic_only(stage: Stage) -> None:
-    """Whoever names another one, or none, is told; it would be stored elsewhere than its result says, and its lane
-    would count the sends of two."""
+    """A queue of another topic, or none, is refused: the message would be stored elsewhere than its result says, and
+    one send sequence would number the sends of two queues."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 4})
     async with Producer("producers", name_server=stage.name_server, runtime=stage.client, log=stage.log) as producer:

@@ -1,4 +1,4 @@
-"""Large bodies leave compressed, as Java 4.9.8 sends them (wire.md 4.5), and never out of turn."""
+"""Large bodies are sent compressed, as by Java 4.9.8 (wire.md 4.5), and never out of order."""
 
 import asyncio
 import random
@@ -55,7 +55,8 @@ def test_from_4096_bytes_on(size: int) -> None:
 
 @on_stage
 async def test_what_is_not_compressed(stage: Stage) -> None:
-    """4095 bytes; what would not get smaller; batches; anything, when the setting says never."""
+    """Not compressed: 4095 bytes; a body that would not get smaller; batches; everything, when the setting says
+    never."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     store(broker)
@@ -157,7 +158,7 @@ async def test_a_repeat_is_compressed_too(stage: Stage) -> None:
 
 @pytest.mark.parametrize("key", ["k", None])
 def test_large_bodies_on_their_way_when_the_producer_leaves(key: str | None) -> None:
-    """Every send comes to its end, one that would be repeated too."""
+    """Every send gets its result, also one that would be repeated."""
 
     @on_stage
     async def play(stage: Stage) -> None:

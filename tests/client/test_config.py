@@ -67,7 +67,7 @@ def test_consumer_defaults_are_rocketmqs(name: str) -> None:
     ],
 )
 def test_properties_have_rocketmqs_names_and_units(name: str, text: str, field: str, value: object) -> None:
-    """And are told to a broker that asks as they were given."""
+    """A broker that asks gets them as they were given."""
     config = with_properties(ConsumerConfig(), {name: text})
     assert getattr(config, field) == value
     assert as_properties(config)[name] == text
@@ -98,7 +98,7 @@ def test_the_time_to_consume_from_is_local(config: ConsumerConfig, monkeypatch: 
     ],
 )
 def test_text_in_another_unit_is_refused(name: str, text: str, wanted: str) -> None:
-    """One line that names the property and what it takes."""
+    """The error names the property and the allowed values in one line."""
     with pytest.raises(SettingError, match=f"property '{name}' must be {wanted}, not '{text}'"):
         with_properties(ConsumerConfig(), {name: text})
 
@@ -142,7 +142,7 @@ def test_a_lock_request_has_time_for_its_answer() -> None:
 
 
 def test_a_delayed_unlock_comes_before_the_lock_expires() -> None:
-    """60 s on RocketMQ's brokers, or what the client knows of its own."""
+    """60 s on RocketMQ's brokers, or the life that the client's settings name."""
     with pytest.raises(SettingError, match=r"unlock_delay_ms \(60000\) must be below the life of a lock .* \(60000"):
         ConsumerConfig(unlock_delay_ms=60_000)
     with pytest.raises(SettingError, match=r"unlock_delay_ms \(40000\) must be below the life of a lock .* \(40000"):
@@ -166,7 +166,7 @@ def test_a_client_is_heard_before_its_broker_forgets_it(settings: dict[str, int]
 
 
 def test_a_queue_is_not_given_up_while_its_pull_waits() -> None:
-    """A pull without a message is answered late, and its queue is pulled all the same."""
+    """A pull without messages is answered late, and its queue still counts as pulled."""
     with pytest.raises(SettingError, match=r"pull_max_idle_ms \(120000\) must be over pull_timeout_ms \(120000\): "):
         ConsumerConfig(pull_timeout_ms=120_000)
     ConsumerConfig(pull_timeout_ms=119_999)
@@ -180,7 +180,8 @@ def test_a_holder_stops_believing_before_the_broker_gives_its_queue_away() -> No
 
 
 def test_a_broker_of_which_nothing_is_said_keeps_a_lock_for_60_s() -> None:
-    """A holder that believes longer must say that its brokers do too; one that believes less assumes twice that."""
+    """A holder that trusts its lock longer must set the broker's life too; one that trusts it for less assumes twice
+    that time."""
     with pytest.raises(SettingError, match=r"below broker_lock_max_live_time_ms \(60000\)"):
         ConsumerConfig(lock_max_live_time_ms=60_000)
     ConsumerConfig(lock_max_live_time_ms=60_000, broker_lock_max_live_time_ms=90_000)
@@ -232,7 +233,7 @@ def test_a_pull_may_be_held_its_suspend_time_and_a_sweep() -> None:
     ],
 )
 def test_ranges_are_rocketmqs(name: str, low: int, high: int) -> None:
-    """wire.md 12.2: both ends are allowed, what lies beyond is named."""
+    """wire.md 12.2: both ends are allowed, and an error names a value beyond them."""
     for value in (low, high):
         with_properties(ConsumerConfig(), {name: str(value)})
     for value in (low - 1, high + 1):

@@ -1,4 +1,4 @@
-"""ConsumeByKeyService between fakes for locks, offsets and dead letters: what stories on a cluster do not show."""
+"""ConsumeByKeyService with fakes for locks, offsets and dead letters: cases that no scenario shows."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -228,7 +228,7 @@ async def test_a_lock_that_ran_out_is_asked_for_and_lanes_go_on(stage: Stage) ->
 
 @on_stage
 async def test_a_trace_that_cannot_be_written_commits_nothing(stage: Stage) -> None:
-    """The key is suspended and tried again; what it did is not committed before it is recorded."""
+    """The key is suspended and tried again; an offset is not committed before its record is written."""
 
     class Trace:
         broken = True

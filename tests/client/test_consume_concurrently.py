@@ -1,4 +1,4 @@
-"""Concurrent consumption: batches, acknowledgements, what is sent back, the offset that is stored (wire.md 12.8)."""
+"""Concurrent consumption: batches, acknowledgements, messages that are sent back, the stored offset (wire.md 12.8)."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def works(duration_ms: int, status: Any = SUCCESS) -> Any:
 @pytest.mark.rule("article-3/concurrent/split-by-batch-size", "article-5/4/consume-batch-size")
 @on_stage
 async def test_each_message_by_itself_all_at_once(stage: Stage) -> None:
-    """The batch size is 1, and nobody waits for another: all calls begin at the same moment."""
+    """The batch size is 1, and no call waits for another: all begin at the same moment."""
     service = await Concurrent.on(stage, works(100))
     began_ms = service.now_ms
     service.put(0, 1, 2)
@@ -42,7 +42,7 @@ async def test_each_message_by_itself_all_at_once(stage: Stage) -> None:
 @pytest.mark.rule("article-3/concurrent/split-by-batch-size", "article-4/2-success/submit-b-concurrent")
 @on_stage
 async def test_batches_have_what_one_pull_brought(stage: Stage) -> None:
-    """A pull is cut into batches of the size that is set; the last one is what is left, and pulls are not mixed."""
+    """A pull is cut into batches of the configured size; the last one has the rest, and pulls are not mixed."""
     service = await Concurrent.on(stage, works(0), consume_message_batch_max_size=3)
     service.put(*range(7))
     service.put(7, 8)
@@ -92,7 +92,7 @@ async def test_plain_listeners_run_on_the_pool(stage: Stage) -> None:
 )
 @on_stage
 async def test_messages_of_a_dropped_queue_are_passed_over(stage: Stage) -> None:
-    """Its next owner has them; and what a running listener answers after that is not counted."""
+    """Its next owner handles them, and the result of a running listener is ignored."""
     service = await Concurrent.on(stage, works(1000), consume_thread_count=1)
     service.put(0, 1)
     await service.quiet(500)
@@ -141,7 +141,7 @@ async def test_the_offset_is_that_of_the_first_message_not_done(stage: Stage) ->
     [(2**31 - 1, []), (3, []), (1, [2]), (0, [1, 2]), (-1, [0, 1, 2]), (-7, [0, 1, 2])],
 )
 def test_the_acknowledged_part_of_a_batch(ack_index: int, sent_back: list[int]) -> None:
-    """What lies behind `ack_index` goes back though the listener said success; then the whole batch is done."""
+    """Messages after `ack_index` are sent back although the listener returned success; then the whole batch is done."""
 
     def answer(_: list[MessageExt], context: ConsumeConcurrentlyContext) -> Any:
         context.ack_index = ack_index
@@ -216,7 +216,7 @@ def test_whatever_is_no_status_is_later(given: Any, level: str, event: str, name
 
 @on_stage
 async def test_a_listener_may_empty_its_list(stage: Stage) -> None:
-    """It is its own: what is acknowledged does not depend on it."""
+    """The list is a copy: acknowledgement does not depend on it."""
 
     def answer(messages: list[MessageExt], _: ConsumeConcurrentlyContext) -> Any:
         messages.clear()
@@ -311,10 +311,8 @@ async def test_the_trace_tells_both_parts_of_a_batch(stage: Stage) -> None:
 @pytest.mark.rule("article-3/concurrent/consume-start-time", "article-3/offset-value/stuck-15-minutes")
 @on_stage
 async def test_a_message_stuck_for_over_15_minutes_is_sent_back(stage: Stage) -> None:
-    """Looked for every 15 minutes: at 15 minutes to the millisecond it may stay, at the next look it goes, at level 3.
-
-    What its listener answers then does not count a second time.
-    """
+    """A check runs every 15 minutes: at exactly 15 minutes the message stays, at the next check it is sent back, at
+    level 3. The listener's late result does not count again."""
     service = await Concurrent.on(stage, works(46 * MINUTE_MS, LATER))
     service.service.start()
     began_ms = service.now_ms
@@ -379,7 +377,7 @@ async def test_the_time_of_an_earlier_attempt_does_not_count(stage: Stage) -> No
 @pytest.mark.rule("article-3/consume-service/start-and-shutdown")
 @on_stage
 async def test_a_stop_waits_for_running_listeners_only(stage: Stage) -> None:
-    """What waits for a worker is not handled any more; what a listener ends in time counts."""
+    """Messages that wait for a worker are not handled; the results of calls that end in time count."""
     service = await Concurrent.on(stage, works(1000), consume_thread_count=1)
     service.put(0, 1)
     await service.quiet(500)

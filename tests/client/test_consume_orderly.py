@@ -1,4 +1,4 @@
-"""What a listener's answer does to its queue (wire.md 12.7), between fakes for locks, offsets and dead letters."""
+"""What a listener's result does to its queue (wire.md 12.7), with fakes for locks, offsets and dead letters."""
 
 import pytest
 
@@ -32,7 +32,7 @@ async def test_success_commits_message_by_message(stage: Stage) -> None:
 @pytest.mark.rule("article-4/3.2/3-offset-only-upwards")
 @on_stage
 async def test_a_lower_offset_is_stored_too(stage: Stage) -> None:
-    """In order, what was handled last is what counts: after a reset the offset goes down."""
+    """In order the last handled message counts: after a reset the offset goes down."""
     service = Service(stage, answers(None))
     service.put(9)
     await service.quiet()
@@ -78,7 +78,7 @@ def test_commit_and_rollback_need_manual_commit(status: S) -> None:
 )
 @on_stage
 async def test_suspension_repeats_the_call_and_blocks_the_queue(stage: Stage) -> None:
-    """The same messages come again 1000 ms later, counted up; nothing behind them is handled first."""
+    """The same messages come again 1000 ms later with a higher count; no later message is handled before them."""
     service = Service(stage, answers(SUSPEND, SUSPEND, None), consume_message_batch_max_size=2)
     service.put(0, 1, 2)
     await service.quiet(5000)
@@ -128,7 +128,7 @@ async def test_a_message_at_its_limit_becomes_a_dead_letter(stage: Stage) -> Non
 @pytest.mark.rule("article-1/2.2.7/retry-limit-to-dead-letters", "article-3/ordered-retries/failed-dead-letter-retried")
 @on_stage
 async def test_a_dead_letter_that_cannot_be_sent_stays(stage: Stage) -> None:
-    """The message is tried again, its count goes on, and later it is given up after all."""
+    """The message is tried again with a rising count, and becomes a dead letter later."""
     service = Service(stage, answers(SUSPEND), max_reconsume_times=0)
     service.dead_letters_fail = True
     service.put(0)
@@ -158,7 +158,7 @@ async def test_without_a_limit_nothing_is_given_up(stage: Stage) -> None:
 @pytest.mark.rule("article-1/2.2.7/manual-commit-success", "article-4/3.2/2.1-manual-success")
 @on_stage
 async def test_success_without_commit_keeps_messages_in_hand(stage: Stage) -> None:
-    """The queue goes on, nothing is committed until COMMIT, which commits all of it."""
+    """The queue goes on and nothing is committed until COMMIT, which commits all of it."""
     service = Service(stage, answers(None, S.SUCCESS, S.COMMIT, None, auto_commit=False))
     service.put(0, 1, 2, 3)
     await service.quiet()
@@ -181,7 +181,7 @@ async def test_rollback_brings_back_everything_since_the_commit(stage: Stage) ->
 @pytest.mark.rule("article-1/2.2.7/manual-commit-suspend", "article-4/3.2/2.4-manual-suspend")
 @on_stage
 async def test_suspend_under_manual_commit_brings_back_the_call_alone(stage: Stage) -> None:
-    """What was handled before stays in hand and is committed with the next COMMIT."""
+    """Messages handled before stay uncommitted and are committed with the next COMMIT."""
     service = Service(stage, answers(None, SUSPEND, S.COMMIT, auto_commit=False))
     service.put(0, 1)
     await service.quiet(3000)
@@ -191,7 +191,7 @@ async def test_suspend_under_manual_commit_brings_back_the_call_alone(stage: Sta
 
 @on_stage
 async def test_given_up_under_manual_commit_commits_nothing(stage: Stage) -> None:
-    """The table's last row: the queue goes on, the commit is the listener's."""
+    """The table's last row: the queue goes on, and the listener decides when to commit."""
     service = Service(stage, answers(SUSPEND, S.COMMIT, auto_commit=False), max_reconsume_times=0)
     service.put(0, 1)
     await service.quiet(3000)

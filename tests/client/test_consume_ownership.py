@@ -1,4 +1,4 @@
-"""Consumption under a lock that comes and goes, and what must not stop a queue (wire.md 12.7)."""
+"""Consumption while the lock is lost and granted again, and errors that must not stop a queue (wire.md 12.7)."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ async def test_a_lock_that_runs_out_between_calls(stage: Stage) -> None:
 
 @on_stage
 async def test_a_suspended_message_outlives_its_lock(stage: Stage) -> None:
-    """Its lock is lost while its listener suspends it: once the lock is back it comes again, before any later one."""
+    """The lock is lost while a message is suspended: with the next lock this message comes first."""
 
     def lose_lock(_messages: list[MessageExt], _context: ConsumeOrderlyContext) -> Any:
         if len(service.calls) > 1:
@@ -108,7 +108,7 @@ async def test_a_long_run_lets_others_have_the_loop(stage: Stage) -> None:
 )
 @on_stage
 async def test_a_dropped_queue_stops_and_commits_nothing(stage: Stage) -> None:
-    """The listener that runs may end; its result is nobody's any more."""
+    """The running listener may end; its result is ignored."""
     service = Service(stage, lambda *_: asyncio.sleep(1))
     service.put(0, 1, 2)
     await service.quiet(1500)
@@ -153,7 +153,8 @@ async def test_two_generations_of_a_queue_never_run_at_once(stage: Stage) -> Non
 )
 @on_stage
 async def test_a_queue_has_one_task_at_a_time(stage: Stage) -> None:
-    """What comes during a call is left to the task at work; it ends with an empty queue, the next put starts one."""
+    """The running task also handles messages that arrive during a call. It ends with an empty queue, and the next put
+    starts another."""
     service = Service(stage, lambda *_: asyncio.sleep(1))
     service.put(0, 1)
     await service.quiet(500)
@@ -192,7 +193,7 @@ async def test_stopping(stage: Stage) -> None:
 @pytest.mark.rule("article-1/2.2.7/listener-gets-own-list")
 @on_stage
 async def test_a_listener_may_empty_its_list(stage: Stage) -> None:
-    """The list is the listener's own: what it removes is still committed, or comes again."""
+    """The list is a copy: messages that the listener removes are still committed, or come again."""
 
     def greedy(messages: list[MessageExt], _: ConsumeOrderlyContext) -> Any:
         taken = [messages.pop() for _ in range(len(messages))]
@@ -222,7 +223,7 @@ async def test_a_context_may_be_set_to_anything_true_or_false(stage: Stage) -> N
 
 @on_stage
 async def test_a_trace_that_cannot_be_written(stage: Stage) -> None:
-    """Evidence comes before the commit: the queue is suspended with an error in the log, and tried again."""
+    """The record is written before the commit: the queue is suspended with an error in the log, and tried again."""
     trace = TraceWriter(stage.client, "trace", "c", "g")
     write, failures = trace._file.write, 2
 
@@ -270,7 +271,7 @@ async def test_handled_is_recorded_before_the_offset_moves(stage: Stage) -> None
 @pytest.mark.rule("article-1/2.2.7/retry-topic-restored")
 @on_stage
 async def test_a_retried_message_has_its_first_topic(stage: Stage) -> None:
-    """What comes from the retry topic is shown to the listener under the topic it was sent to."""
+    """The listener sees a message from the retry topic under its original topic."""
     topics: list[str] = []
     service = Service(stage, lambda messages, _: topics.append(messages[0].topic))
     service.queue = ProcessQueue(queue_at(0, topic="%RETRY%g"), 1, 0, locked_ms=stage.client.now_ms())

@@ -29,7 +29,7 @@ def sampled(stats: ConsumeStats, first_s: int, last_s: int, work: Work | None = 
     "beyond/statistics/times-and-rates",
 )
 def test_rates_and_means_are_those_of_the_last_minute() -> None:
-    """Of seven samples, 60 s apart at their ends; what is older is forgotten."""
+    """They use seven samples with 60 s from first to last; older samples are dropped."""
     stats = ConsumeStats(0)
 
     def work(second: int) -> None:
@@ -60,7 +60,7 @@ def test_nothing_shows_before_the_next_sample() -> None:
 
 @pytest.mark.rule("beyond/statistics/times-and-rates")
 def test_what_failed_is_told_by_the_hour() -> None:
-    """A sample each 10 min: none at 590 s; told from 600 s on until the hour's first sample is past it."""
+    """One sample each 10 min: none at 590 s; reported from 600 s until the hour's first sample is older than that."""
     stats = ConsumeStats(0)
     stats.of("T").consumed(4, 1, failed=True)
     sampled(stats, 10, 590)
@@ -74,7 +74,7 @@ def test_what_failed_is_told_by_the_hour() -> None:
 
 
 def test_the_mean_of_the_hour_stands_in_for_a_quiet_minute() -> None:
-    """A topic that had nothing for a minute still tells how long its listener takes; rates are zero then."""
+    """A topic without messages for a minute still reports its mean listener time; its rates are zero."""
     stats = ConsumeStats(0)
     stats.of("T").consumed(1, 40, failed=False)
     sampled(stats, 10, 600)

@@ -1,4 +1,5 @@
-"""Giving up on a message: what goes to the retry topic, so that the broker makes a dead letter of it (wire.md 10.3)."""
+"""A message is given up: the client sends it to the retry topic, and the broker makes it a dead letter (wire.md
+10.3)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`lockstep.client` exports what it says, and imports none of it before it is used."""
+"""`lockstep.client` exports its public names, and imports none of them before first use."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from tests.tidy.source import modules
 
 @pytest.mark.parametrize("name", lockstep.client.__all__)
 def test_every_export_is_there(name: str) -> None:
-    """Each name of `__all__` is what the module that defines it calls so."""
+    """Each name of `__all__` is the object of that name in the module that defines it."""
     (module,) = [module for module, names in lockstep.client.EXPORTS.items() if name in names.split()]
     assert getattr(lockstep.client, name) is getattr(sys.modules[module], name)
 

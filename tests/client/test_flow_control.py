@@ -1,4 +1,4 @@
-"""How much may be in hand: the limits of a queue and their shares of a topic's, each at its boundary (wire.md 12.6)."""
+"""How many messages are cached: limits of a queue and its share of a topic's limit, at each boundary (wire.md 12.6)."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ def test_a_share_of_whole_mib_is_whole_mib() -> None:
 
 
 def test_shares_change_with_the_queues() -> None:
-    """At each rebalance; one that leaves nothing keeps the last share for what is still in hand."""
+    """At each rebalance; a rebalance that leaves no queue keeps the last share for messages that are still cached."""
     flow = control(pull_threshold_for_topic=10)
     queues = [queue_at(number) for number in range(5)]
     flow.share_out("Aircraft", queues)

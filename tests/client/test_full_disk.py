@@ -1,4 +1,4 @@
-"""A trace that cannot be written delays what needs it and ends nothing (wire.md 12.6, 12.7)."""
+"""A trace that cannot be written delays the work that needs it and ends no loop (wire.md 12.6, 12.7)."""
 
 from collections.abc import Iterable
 from typing import Any

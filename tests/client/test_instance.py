@@ -1,4 +1,4 @@
-"""What every client has: an id, heartbeats, and answers to what brokers ask (wire.md 9, 12.1)."""
+"""Every client: its id, heartbeats, and answers to requests of brokers (wire.md 9, 12.1)."""
 
 import asyncio
 
@@ -114,7 +114,7 @@ async def test_name_servers_and_strangers_are_not_greeted(stage: Stage) -> None:
 
 @on_stage
 async def test_a_new_connection_is_told_of_before_anybody_uses_it(stage: Stage) -> None:
-    """`on_broker_connected` comes after the heartbeat, and a call waits for its end."""
+    """`on_broker_connected` runs after the heartbeat, and calls wait until it has ended."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     order: list[str] = []
@@ -176,7 +176,7 @@ async def test_the_end_of_a_client(stage: Stage) -> None:
 
 @on_stage
 async def test_who_stops_a_schedule_can_be_cancelled_himself(stage: Stage) -> None:
-    """A time limit around a shutdown ends the shutdown: its cancellation is not taken for that of a round."""
+    """A time limit around a shutdown ends the shutdown: its cancellation is not mistaken for a round's."""
     await stage.broker()
     schedule = stage.instance(ClientConfig()).schedule
 

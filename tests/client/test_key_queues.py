@@ -34,7 +34,8 @@ def offsets(messages: list[MessageExt]) -> list[int]:
 
 
 def test_a_key_queue_is_started_once() -> None:
-    """Whatever comes for a key that is at work or parked waits behind what is there; an empty queue may start again."""
+    """Messages for a key that is running or parked are queued behind its earlier ones; an empty key queue may start
+    again."""
     key_queues, by_key = key_queues_with("a", "b", "a")
     assert list(by_key) == ["a", "b"]
     assert key_queues.put([keyed(3, "a"), keyed(4, "c")])[0].key == "c"
@@ -48,7 +49,7 @@ def test_a_key_queue_is_started_once() -> None:
 
 
 def test_messages_without_a_key_share_a_key_queue() -> None:
-    """They stay in order among themselves, and hold up nobody with a key."""
+    """They stay in order among themselves, and do not delay messages with a key."""
     _, by_key = key_queues_with(None, "a", None)
     assert offsets(list(by_key[None].waiting)) == [0, 2]
     assert offsets(list(by_key["a"].waiting)) == [1]
@@ -56,7 +57,7 @@ def test_messages_without_a_key_share_a_key_queue() -> None:
 
 @pytest.mark.rule("beyond/key-order/commit-lowest-not-handled")
 def test_the_commit_is_the_lowest_that_is_not_handled() -> None:
-    """It stands while the lowest is at work, and jumps over what was handled meanwhile, and over holes."""
+    """It waits while the lowest message is handled, then moves over all handled ones and over gaps."""
     key_queues = KeyQueues(SPAN)
     assert key_queues.commit_offset == -1
     by_key = {
@@ -92,7 +93,7 @@ def test_what_failed_comes_again_first() -> None:
 
 
 def test_dead_letters_leave_a_batch_and_the_rest_stays() -> None:
-    """Part of a failed call is done; what is left comes again, in order, and the key stays parked."""
+    """A part of a failed call is done; the rest comes again in order, and the key stays parked."""
     key_queues, by_key = key_queues_with("a", "a", "a", "a")
     taken = key_queues.take(by_key["a"], 3)
     assert key_queues.handled(by_key["a"], [taken[1]])
@@ -102,7 +103,7 @@ def test_dead_letters_leave_a_batch_and_the_rest_stays() -> None:
 
 
 def test_a_parked_key_does_not_count() -> None:
-    """Neither what failed nor what comes for its key meanwhile, until an attempt succeeds; the bytes always do."""
+    """Neither the failed messages nor later ones of the key count until an attempt succeeds; their bytes always do."""
     key_queues, by_key = key_queues_with("a", "b", "a")
     key_queues.take(by_key["a"], 1)
     assert key_queues.ready_count == 3

@@ -1,4 +1,4 @@
-"""Keyed sends against brokers that answer as a test says: one queue, call order, one attempt or repeats in place."""
+"""Keyed sends with scripted brokers: one queue, call order, one attempt or repeats in place."""
 
 import asyncio
 
@@ -124,7 +124,7 @@ async def test_a_refusal_in_the_middle(stage: Stage) -> None:
 @pytest.mark.rule("article-1/2.1/selector-tried-once")
 @on_stage
 async def test_keyed_sends_are_tried_once(stage: Stage) -> None:
-    """As in RocketMQ: no repeat of a send whose place in the order is taken."""
+    """As in RocketMQ: a send is not repeated, because later ones may have been stored."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     broker.answers(SEND, ResponseCode.SYSTEM_BUSY, STORED)
@@ -154,7 +154,7 @@ async def test_retry_keyed_repeats_with_the_same_id(stage: Stage) -> None:
 
 @on_stage
 async def test_an_unanswered_attempt_makes_the_whole_unknown(stage: Stage) -> None:
-    """First the connection is lost, then the repeat is refused: the first attempt may be stored all the same."""
+    """First the connection is lost, then the repeat is refused: the first attempt may be stored."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
 

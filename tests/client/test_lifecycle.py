@@ -150,7 +150,7 @@ async def test_calls_in_the_wrong_state(stage: Stage) -> None:
 @pytest.mark.rule("article-3/pull-service-pull/by-group")
 @on_stage
 async def test_several_members_of_one_group_in_one_process(stage: Stage) -> None:
-    """Each has a client id of its own unless it is told otherwise, so brokers can tell them apart."""
+    """Each has its own client id unless one is set, so brokers can tell them apart."""
     await with_a_broker(stage)
     async with consumer_on(stage) as one, consumer_on(stage) as other, consumer_on(stage, "other"):
         assert one.client_id != other.client_id
@@ -190,7 +190,7 @@ async def test_a_duplicate_producer_group_is_refused(stage: Stage) -> None:
 
 @on_stage
 async def test_broadcasting_consumers_share_the_default_name(stage: Stage) -> None:
-    """Their offset file is found by it, so a second one of the group needs a name of its own."""
+    """Their offset file has this name, so a second one of the group needs another name."""
     await with_a_broker(stage)
     broadcasting: dict[str, Any] = {"message_model": MessageModel.BROADCASTING}
     async with consumer_on(stage, **broadcasting) as first:

@@ -1,4 +1,4 @@
-"""The listener contract: whatever a listener does, it comes to one of four answers (DESIGN, "A consumer's queue")."""
+"""The listener contract: every result or exception becomes one of four statuses."""
 
 import asyncio
 import functools
@@ -96,7 +96,7 @@ async def test_every_kind_of_callable_answers(kind: Any) -> None:
 )
 @pytest.mark.parametrize("kind", [plain, asynchronous])
 async def test_nonsense_suspends_and_is_named(kind: Any, nonsense: Any) -> None:
-    """A wrong answer is never taken for success; the log says what came and what is allowed."""
+    """A wrong result never counts as success; the log names it and the allowed ones."""
     log = RecordingLog()
     assert await call(kind(nonsense), log) is SUSPEND
     ((level, event, fields),) = log.events

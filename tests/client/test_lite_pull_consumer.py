@@ -1,4 +1,4 @@
-"""LitePullConsumer (wire.md 12.10): its two ways to have queues, its polls, seeks, pauses and commits."""
+"""LitePullConsumer (wire.md 12.10): subscribe or assign, polls, seeks, pauses and commits."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ async def test_calls_need_a_consumer_that_runs(stage: Stage) -> None:
 @pytest.mark.rule("article-5/6/lite-subscribe-or-assign")
 @on_stage
 async def test_a_new_assignment_replaces_the_old_one(stage: Stage) -> None:
-    """What is not in it is dropped with its offset stored, what stays is untouched, what is new begins."""
+    """Missing queues are dropped and their offsets stored, kept queues go on, new queues begin."""
     it = await (await lite(stage, queues=3)).assigned(0, 1)
     got = await it.poll() + await it.poll() + await it.poll()
     assert len(got) == 30
@@ -83,7 +83,8 @@ async def test_a_new_assignment_replaces_the_old_one(stage: Stage) -> None:
 
 @on_stage
 async def test_a_rebalance_takes_a_queue_with_its_offset(stage: Stage) -> None:
-    """What was handed out before the last call is stored as the queue goes; its messages are handed out no more."""
+    """The offset of messages from earlier polls is stored when the queue is dropped; its other messages are not
+    returned."""
     it = await lite(stage, queues=2)
     it.consumer.subscribe(TOPIC)
     await it.consumer.start()
@@ -131,7 +132,7 @@ async def test_a_topic_joined_at_the_last_moment(stage: Stage) -> None:
 
 @on_stage
 async def test_a_topic_that_nobody_can_name(stage: Stage) -> None:
-    """While no name server answers the consumer goes on without it, and says so; the next rebalance has it."""
+    """While no name server answers the consumer goes on without the topic and logs that; the next rebalance has it."""
     it = await lite(stage, request_timeout_ms=500, rebalance_interval_ms=1000)
     await it.consumer.start()
     it.members()
@@ -148,7 +149,7 @@ async def test_a_topic_that_nobody_can_name(stage: Stage) -> None:
 
 @on_stage
 async def test_a_start_that_fails_leaves_nothing_running(stage: Stage) -> None:
-    """No name server answers: the error says so, and it can be shut down all the same."""
+    """No name server answers: the start raises that error, and the consumer can be shut down."""
     it = await lite(stage, request_timeout_ms=500)
     it.broker.answers(R.GET_ROUTEINFO_BY_TOPIC, None)
     it.consumer.subscribe(TOPIC)
@@ -163,7 +164,7 @@ async def test_a_start_that_fails_leaves_nothing_running(stage: Stage) -> None:
 
 @on_stage
 async def test_a_poll_waits_for_its_timeout_and_no_longer(stage: Stage) -> None:
-    """5 s unless told otherwise; 0 does not wait; messages end the wait at once."""
+    """5 s by default; 0 does not wait; messages end the wait at once."""
     it = await (await lite(stage)).assigned(0)
     serves(it.broker, 10, last=0)
     await stage.world.sleep_ms(20)
