@@ -1,4 +1,4 @@
-"""How the admin client asks: a connection to each broker, its routes, and one error for whatever is refused."""
+"""AdminBase: the requests of the admin client to brokers and name servers."""
 
 from typing import Any, TypeVar
 
@@ -23,11 +23,11 @@ B = TypeVar("B", bound=WireBody)
 
 
 class NotLockstepError(ClientError):
-    """The broker is not a Lockstep broker and has no such call."""
+    """The broker is not a Lockstep broker and does not know the request."""
 
 
 class AdminBase(Lifecycle):
-    """Brokers, routes, and calls of one broker."""
+    """Brokers, routes, and requests to one broker."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class AdminBase(Lifecycle):
         return [address for address in addresses if address is not None]
 
     async def _masters_by_name(self, topic: str) -> dict[str, str]:
-        """Broker name -> address, of those that have the topic."""
+        """Return the address by name of each broker that has the topic."""
         datas = sorted((await self.route(topic)).broker_datas, key=lambda data: data.broker_name)
         return {data.broker_name: data.master_addr for data in datas if data.master_addr is not None}
 
@@ -80,10 +80,12 @@ class AdminBase(Lifecycle):
         return instance.address_of(queue.broker_name)
 
     async def _require_lockstep(self, address: str) -> None:
-        """Ask what only a Lockstep broker answers of one that agreed to be one."""
+        """Raises NotLockstepError unless the broker is a Lockstep broker."""
         endpoint = await self._started().dialer.endpoint(address)
         if not endpoint.agreed:
-            probe = GetConsumerListByGroupRequestHeader("lockstep-probe")  # any call settles the encoding
+            probe = GetConsumerListByGroupRequestHeader(
+                "lockstep-probe"
+            )  # any request makes the two agree on an encoding
             await self._reply(endpoint, RequestCode.GET_CONSUMER_LIST_BY_GROUP, probe)
         if not endpoint.agreed:
             raise NotLockstepError(f"the broker at {address} is not a Lockstep broker and has no such call")
@@ -112,9 +114,11 @@ class AdminBase(Lifecycle):
         *,
         timeout_ms: int | None = None,
     ) -> B:
-        """Raises RequestRefused for any code but SUCCESS, and for a success without a body, with what the peer remarks.
+        """Return the decoded body of the answer.
 
-        Go's client says so when its statistics hold a NaN.
+        Raises:
+            RequestRefused: the code is not SUCCESS, or there is no body. Go's client answers without a body when its
+                statistics hold a NaN.
         """
         reply = await self._ask(address, code, header, timeout_ms=timeout_ms)
         if not reply.body:

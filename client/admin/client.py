@@ -1,15 +1,17 @@
-"""AdminClient: what tools ask brokers and name servers. Here topics and offsets; the rest is in its bases."""
+"""AdminClient: requests of tools to brokers and name servers. Topics and offsets are here, the rest in its bases."""
 
 from typing import Any, Final
 
 from lockstep.client.admin.base import NotLockstepError
 from lockstep.client.admin.groups import GroupAdmin
 from lockstep.client.admin.messages import MessageAdmin
+from lockstep.client.admin.queues import QueueOffsets
 from lockstep.client.errors import ClientError, NoRouteError
 from lockstep.protocol.bodies.admin import TopicOffset, TopicStatsTable
 from lockstep.protocol.bodies.broker import TopicList
 from lockstep.protocol.bodies.client import ResetOffsetBody
 from lockstep.protocol.codes import Permission, RequestCode, ResponseCode
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
     DeleteTopicInNameServerRequestHeader,
     DeleteTopicRequestHeader,
@@ -18,11 +20,7 @@ from lockstep.protocol.headers.admin import (
 )
 from lockstep.protocol.headers.messaging import (
     CreateTopicRequestHeader,
-    OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
-    QueueRequestHeader,
-    SearchOffsetRequestHeader,
-    TimestampResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.model import MessageQueue
@@ -31,25 +29,25 @@ from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["AdminClient", "NotLockstepError"]
 
-_END: Final = -1  # of a queue, where a reset names a time
+_END: Final = -1  # as a time: the end of the queue
 
 
-class AdminClient(GroupAdmin, MessageAdmin):
+class AdminClient(GroupAdmin, MessageAdmin, QueueOffsets):
     """`async with AdminClient(name_server="127.0.0.1:9876") as admin: await admin.list_locks()`
 
-    Every call raises RemotingError when a broker does not answer or refuses, NoRouteError when no name server
-    answers or none knows the topic.
+    Every method raises RemotingError when a broker does not answer or refuses, and NoRouteError when no name server
+    answers or knows the topic.
     """
 
     # Topics --------------------------------------------------------------------------------------------------
 
     async def topics(self) -> list[str]:
-        """Every topic the name server knows, sorted; system, retry and dead-letter topics among them."""
+        """Return all topics of the name server, sorted. System, retry and dead-letter topics are among them."""
         names = await self._started().routes.ask_for(TopicList, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(names.topic_list)
 
     async def create_topic(self, topic: str, queues: int = 4, *, broker_name: str | None = None) -> None:
-        """Make a topic, or change its number of queues, on one broker or on all. Raises LocalProtocolError too."""
+        """Create a topic, or change its number of queues, on one broker or on all. Raises LocalProtocolError too."""
         check_topic(topic)
         if queues < 1:
             raise ClientError(f"a topic has at least one queue, not {queues}")
@@ -63,7 +61,7 @@ class AdminClient(GroupAdmin, MessageAdmin):
             await self._ask(broker.master_addr, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def delete_topic(self, topic: str) -> None:
-        """From every broker that has it, and from the name server. Raises TopicNotFoundError."""
+        """Delete the topic on every broker that has it, and on the name server. Raises TopicNotFoundError."""
         for address in (await self._masters_by_name(topic)).values():
             await self._ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic))
         header = DeleteTopicInNameServerRequestHeader(topic)
@@ -71,7 +69,7 @@ class AdminClient(GroupAdmin, MessageAdmin):
             await self._ask(server, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """Least and next offset of each queue, and when its last message was stored."""
+        """Return the lowest and the next offset of each queue, and the time at which its last message was stored."""
         found: dict[MessageQueue, TopicOffset] = {}
         for address in (await self._masters_by_name(topic)).values():
             header = TopicRequestHeader(topic)
@@ -80,27 +78,10 @@ class AdminClient(GroupAdmin, MessageAdmin):
             ).offset_table
         return {queue: found[queue] for queue in sorted(found)}
 
-    async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
-        """Epoch ms of the first message that is still there, -1 without one."""
-        header = QueueRequestHeader(queue.topic, queue.queue_id)
-        reply = await self._ask(await self._master_of(queue), RequestCode.GET_EARLIEST_MSG_STORETIME, header)
-        return reply.decode_header(TimestampResponseHeader).timestamp
-
     # Offsets -------------------------------------------------------------------------------------------------
 
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message will get."""
-        return await self._offset(queue, RequestCode.GET_MAX_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
-
-    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
-        return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-
     async def consumer_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """The next offset the group will consume, None when it has none."""
+        """Return the next offset that the group will consume; None without a stored offset."""
         header = QueryConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id)
         try:
             return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
@@ -116,13 +97,21 @@ class AdminClient(GroupAdmin, MessageAdmin):
     async def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int = _END, *, force: bool = True
     ) -> dict[MessageQueue, int] | None:
-        """Have the members told to go on at a time, -1 for the end; where each queue will (222, wire.md 2.4).
+        """Tell the members to continue at a time (request 222, wire.md 2.4).
 
-        Without `force` no queue goes forward. None when no member is online: then nothing has changed, and
-        `update_consumer_offset` does it. Raises RequestRefused, as for a group that never committed on a queue.
+        Args:
+            timestamp_ms: epoch ms; -1 means the end of each queue.
+            force: False: do not move any queue forward.
+
+        Returns:
+            The new offset of each queue; None when no member is online. Then nothing has changed, and
+            `update_consumer_offset` can be used.
+
+        Raises:
+            RequestRefused: for example, the group never committed an offset of a queue.
         """
         header = ResetOffsetRequestHeader(topic, group, timestamp_ms, force)
-        told: dict[MessageQueue, int] | None = None
+        offsets: dict[MessageQueue, int] | None = None
         for address in (await self._masters_by_name(topic)).values():
             try:
                 body = await self._ask_for(ResetOffsetBody, address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
@@ -130,9 +119,8 @@ class AdminClient(GroupAdmin, MessageAdmin):
                 if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
                     continue
                 raise
-            told = (told or {}) | dict(body.offset_table)
-        return told
+            offsets = (offsets or {}) | dict(body.offset_table)
+        return offsets
 
-    async def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
-        reply = await self._ask(await self._master_of(queue), code, header)
-        return reply.decode_header(OffsetResponseHeader).offset
+    async def _ask_queue(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> RemotingCommand:
+        return await self._ask(await self._master_of(queue), code, header)

@@ -1,4 +1,4 @@
-"""The admin client's consumer groups: members, how far they are, what each is doing (wire.md 2.2, 2.4)."""
+"""GroupAdmin: members, offsets, locks and running info of consumer groups (wire.md 2.2, 2.4)."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -28,15 +28,17 @@ _FORWARDED_TIMEOUT_MS: Final = 12_000  # the broker waits 10 s for the consumer'
 
 
 class GroupProgress(NamedTuple):
-    """Of each queue that a group has offsets of, by topic; `consume_tps` is the brokers' count of what it pulls."""
+    """The offsets of a group by queue. `consume_tps` is the rate of its pulls, counted by the brokers."""
 
     offsets: Mapping[MessageQueue, OffsetWrapper]
     consume_tps: float
 
 
 class GroupAdmin(AdminBase):
+    """Requests about consumer groups."""
+
     async def consumer_ids(self, group: str) -> list[str]:
-        """Client ids of the group's members, sorted, from every broker."""
+        """Return the client ids of the group's members on all brokers, sorted."""
         header = GetConsumerListByGroupRequestHeader(group)
         found: dict[str, None] = {}
         for address in await self._masters():
@@ -48,7 +50,7 @@ class GroupAdmin(AdminBase):
         return sorted(found)
 
     async def groups(self) -> dict[str, list[str]]:
-        """Consumer groups, online or with offsets stored, and their topics. Raises NotLockstepError."""
+        """Return the topics of each consumer group that is online or has stored offsets. Raises NotLockstepError."""
         merged: dict[str, dict[str, None]] = {}
         for address in await self._masters():
             await self._require_lockstep(address)
@@ -58,7 +60,7 @@ class GroupAdmin(AdminBase):
         return {group: sorted(merged[group]) for group in sorted(merged)}
 
     async def groups_with_offsets(self) -> dict[str, list[str]]:
-        """Groups that any broker, Apache's too, has offsets of, and their topics."""
+        """Return the topics of each group that has offsets on any broker. It works with Apache's brokers too."""
         merged: dict[str, set[str]] = {}
         for address in await self._masters():
             body = await self._ask_for(ConsumerOffsetTable, address, RequestCode.GET_ALL_CONSUMER_OFFSET)
@@ -68,7 +70,7 @@ class GroupAdmin(AdminBase):
         return {group: sorted(merged[group]) for group in sorted(merged)}
 
     async def groups_of(self, topic: str) -> list[str]:
-        """Those that are online with the topic, or have offsets of it."""
+        """Return the groups that are online with the topic, or have offsets of it, sorted."""
         found: set[str] = set()
         for address in (await self._masters_by_name(topic)).values():
             body = await self._ask_for(
@@ -78,7 +80,7 @@ class GroupAdmin(AdminBase):
         return sorted(found)
 
     async def members(self, group: str) -> ConsumerConnection | None:
-        """Who is online, from every broker, and how they consume; None when nobody is."""
+        """Return the members of the group on all brokers, and how they consume; None when no member is online."""
         found: list[ConsumerConnection] = []
         for address in await self._masters():
             header = ConsumerGroupRequestHeader(group)
@@ -97,7 +99,7 @@ class GroupAdmin(AdminBase):
         )
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
-        """What a member does, asked of it through a broker that it is connected to. Raises RequestRefused."""
+        """Ask a member for its running info, through a broker that it is connected to. Raises RequestRefused."""
         header = GetConsumerRunningInfoRequestHeader(group, client_id, stacks)
         refused: RequestRefused | None = None
         for address in await self._masters():
@@ -114,7 +116,7 @@ class GroupAdmin(AdminBase):
         raise refused or RequestRefused("no broker", "GET_CONSUMER_RUNNING_INFO", ResponseCode.SYSTEM_ERROR, None)
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
-        """How far the group is, by the brokers' statistics; a topic it no longer subscribes to is left out."""
+        """Return the progress of the group from the brokers' statistics, for topics that it still subscribes to."""
         table: dict[MessageQueue, OffsetWrapper] = {}
         tps = 0.0
         for address in await self._masters():
@@ -122,13 +124,13 @@ class GroupAdmin(AdminBase):
             try:
                 body = await self._ask_for(ConsumeStats, address, RequestCode.GET_CONSUME_STATS, header)
             except RequestRefused:
-                continue  # a broker that the topic is not on says so
+                continue  # the broker does not have the topic
             table |= body.offset_table
             tps += body.consume_tps
         return GroupProgress(table, tps)
 
     async def consume_directly(self, message: MessageExt, group: str, client_id: str) -> ConsumeMessageDirectlyResult:
-        """Have a member's listener called with a stored message, beside offsets (309). Raises RequestRefused."""
+        """Let a member's listener handle a stored message, without offsets (request 309). Raises RequestRefused."""
         header = ConsumeMessageDirectlyRequestHeader(group, client_id, message.offset_message_id)
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
         return await self._ask_for(
@@ -140,13 +142,13 @@ class GroupAdmin(AdminBase):
         )
 
     async def delete_group(self, group: str, *, remove_offsets: bool = True) -> None:
-        """Forget its settings, and its offsets, on every broker; one that is not there is no error."""
+        """Delete the settings of the group, and its offsets, on all brokers. An unknown group is no error."""
         header = DeleteSubscriptionGroupRequestHeader(group, remove_offsets)
         for address in await self._masters():
             await self._ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def list_locks(self, group: str | None = None) -> list[LockTableRow]:
-        """The lock tables of all brokers, sorted by group and queue. Raises NotLockstepError."""
+        """Return the lock tables of all brokers, sorted by group and queue. Raises NotLockstepError."""
         rows: list[LockTableRow] = []
         for address in await self._masters():
             await self._require_lockstep(address)

@@ -1,4 +1,4 @@
-"""Which groups have consumed a message, by their offsets: RocketMQ's messageTrackDetail (wire.md 2.8)."""
+"""track_message: which groups have consumed a message, by their offsets (messageTrackDetail, wire.md 2.8)."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -16,8 +16,8 @@ __all__ = ["MessageTrack", "TrackType", "track_message"]
 class TrackType(Enum):
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"  # the group is past it and does not subscribe to its tag
-    CONSUME_BROADCASTING = "CONSUME_BROADCASTING"  # each member has an offset of its own, which no broker knows
-    PULL = "PULL"  # the group pulls by itself and says nothing of what it has handled
+    CONSUME_BROADCASTING = "CONSUME_BROADCASTING"  # each member has its own offset, which no broker knows
+    PULL = "PULL"  # the group pulls by itself, and no broker knows what it handled
     NOT_CONSUME_YET = "NOT_CONSUME_YET"
     NOT_ONLINE = "NOT_ONLINE"
     UNKNOWN = "UNKNOWN"
@@ -26,11 +26,14 @@ class TrackType(Enum):
 class MessageTrack(NamedTuple):
     consumer_group: str
     track_type: TrackType
-    reason: str | None = None  # why it is unknown
+    reason: str | None = None  # of UNKNOWN
 
 
 async def track_message(admin: AdminClient, message: MessageExt) -> list[MessageTrack]:
-    """For each group of the message's topic. Offsets tell: one that was reset may say what is not so."""
+    """Return the track of the message for each group of its topic.
+
+    It is derived from offsets, so it may be wrong after a reset.
+    """
     tracks = []
     for group in await admin.groups_of(message.topic):
         try:
@@ -56,6 +59,6 @@ async def _track_type(admin: AdminClient, message: MessageExt, group: str) -> Tr
 
 
 def _wants(members: ConsumerConnection, message: MessageExt) -> bool:
-    """Whether the tag is one of those subscribed to; an expression of another kind has no set of tags."""
+    """Return whether the subscription has the tag. Other kinds of expressions have no set of tags."""
     subscription = members.subscription_table.get(message.topic)
     return subscription is None or not subscription.tags_set or message.tags in subscription.tags_set

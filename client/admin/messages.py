@@ -1,4 +1,4 @@
-"""The admin client's messages: by key, by id, by their place in a queue (wire.md 2.3, 2.8)."""
+"""MessageAdmin: reads messages by key, by id and by queue offset (wire.md 2.3, 2.8)."""
 
 from typing import Final, NamedTuple
 
@@ -24,11 +24,11 @@ _PULL_ANSWERS: Final = frozenset({
     ResponseCode.PULL_OFFSET_MOVED,
 })  # fmt: skip
 _END_OF_TIME_MS: Final = 2**63 - 1
-_KEY_MAX_NUM: Final = 64  # more than that no broker gives at once (maxMsgsNumBatch)
+_KEY_MAX_NUM: Final = 64  # brokers return at most 64 at once (maxMsgsNumBatch)
 
 
 class QueueSlice(NamedTuple):
-    """Messages from an offset on, where to go on, and what the queue has."""
+    """Messages from an offset on, the next offset to read, and the bounds of the queue."""
 
     messages: list[MessageExt]
     next_offset: int
@@ -37,22 +37,22 @@ class QueueSlice(NamedTuple):
 
 
 def id_address(message_id: str) -> str:
-    """The "host:port" of the broker that an offset message id names. Raises ValueError for any other text."""
+    """Return the "host:port" of the broker in an offset message id. Raises ValueError for any other text."""
     parts = decode_offset_message_id(message_id)
     if not 0 < parts.port < 65536 or parts.commit_log_offset < 0:
         raise ValueError(f"{message_id} names no broker")
     if len(parts.host) == 4:
         return f"{'.'.join(map(str, parts.host))}:{parts.port}"
-    from ipaddress import IPv6Address  # here: rarely needed, and start-up counts
+    from ipaddress import IPv6Address  # imported here, because it is rarely needed and slows the start
 
     return f"[{IPv6Address(parts.host)}]:{parts.port}"
 
 
 class MessageAdmin(AdminBase):
-    """Each call raises RequestRefused when a broker will not, TopicNotFoundError for a topic that nobody knows."""
+    """Each method raises RequestRefused when a broker refuses, and TopicNotFoundError for an unknown topic."""
 
     async def view_message(self, message_id: str) -> MessageExt:
-        """By its offset message id, from the broker that the id names. Raises ValueError for another kind of id."""
+        """Read a message by its offset message id. Raises ValueError for another kind of id."""
         address = id_address(message_id)
         names = {broker.master_addr: broker.broker_name for broker in await self.brokers()}
         header = ViewMessageRequestHeader(decode_offset_message_id(message_id).commit_log_offset)
@@ -69,10 +69,13 @@ class MessageAdmin(AdminBase):
         count_max: int = _KEY_MAX_NUM,
         unique: bool = False,
     ) -> list[MessageExt]:
-        """Those whose KEYS name the key, or with `unique` whose UNIQ_KEY it is; of every broker, in order of time.
+        """Return messages by key from all brokers, in the order of their store times.
 
-        Brokers find by a hash of the key, so that other messages come too: these are left out here (wire.md 2.3). Of
-        more than `count_max` on a broker, 64 at most, the newest come.
+        Brokers search by a hash of the key; messages with another key are removed here (wire.md 2.3).
+
+        Args:
+            unique: `key` is a UNIQ_KEY; else it is one of the KEYS.
+            count_max: each broker returns its newest messages, up to this number and up to 64.
         """
         header = QueryMessageRequestHeader(topic, key, min(count_max, _KEY_MAX_NUM), begin_ms, end_ms, unique or None)
         found: list[MessageExt] = []
@@ -96,10 +99,10 @@ class MessageAdmin(AdminBase):
         expression: str = "*",
         wait_ms: int = 0,
     ) -> QueueSlice:
-        """Up to `count_max` messages from `offset` on; none when there are none after `wait_ms`.
+        """Read up to `count_max` messages from `offset` on, without joining a group. Raises FilterError.
 
-        Nothing is committed and no group joined. An offset that the queue does not have is answered with the nearest
-        that it has. Raises FilterError.
+        If there is none within `wait_ms`, the result has no messages. If the queue does not have the offset,
+        `next_offset` is the nearest that it has.
         """
         tags = SubscriptionData.parse(queue.topic, expression).tags_set
         flags = PullSysFlag.SUBSCRIPTION | (PullSysFlag.SUSPEND if wait_ms else 0)
@@ -117,7 +120,7 @@ class MessageAdmin(AdminBase):
         if reply.code == ResponseCode.SUCCESS:
             pulled = await self._started().unpack(decode_pulled(reply.body, queue.broker_name))
             taken = take(pulled, reply.body, queue, offset, count_max, bounds.next_begin_offset)
-        if taken is None:  # its first record is none: alone it comes as a message with an error
+        if taken is None:  # its first record cannot be read: alone it is returned as a message with an error
             return await self.read_queue(queue, offset, count_max=1, expression=expression, wait_ms=wait_ms)
         messages = taken.messages
         if tags and not taken.is_raw:  # the broker matched their hashes

@@ -1,5 +1,6 @@
-"""What any client may ask of a topic's queues: where they begin and end, and when (wire.md 2.2, 8.2)."""
+"""Queries about the queues of a topic: their offsets and times (wire.md 2.2, 8.2)."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from lockstep.client.admin.messages import id_address
@@ -21,43 +22,54 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.pulled import decode_records
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["QueueQueries"]
+__all__ = ["QueueOffsets", "QueueQueries"]
 
 
-class QueueQueries:
-    """Each asks the queue's master. Raises RemotingError, NoRouteError; RequestRefused when the broker will not."""
-
-    def __init__(self, instance: MQClientInstance) -> None:
-        self._instance = instance
-
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """The topic's readable queues as the name server names them now, sorted. Raises TopicNotFoundError."""
-        route = await self._instance.routes.fetch(topic)
-        queues = route.readable_queues(topic) if route is not None else []
-        if not queues:
-            raise TopicNotFoundError(f"topic {topic!r} has no queue to read from")
-        return queues
+class QueueOffsets(ABC):
+    """Offsets and times of one queue, from its master broker."""
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset the next message will get."""
+        """Return the offset that the next message will get."""
         return await self._offset(queue, RequestCode.GET_MAX_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         return await self._offset(queue, RequestCode.GET_MIN_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at `timestamp_ms` (epoch) or later, as brokers search it."""
+        """Return the offset of the first message stored at `timestamp_ms` (epoch ms) or later, as brokers search it."""
         header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
-        """When the queue's first message was stored, in epoch ms; -1 when there is none."""
+        """Return the time at which the first message was stored, in epoch ms; -1 without a message."""
         header = QueueRequestHeader(queue.topic, queue.queue_id)
-        reply = await self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+        reply = await self._ask_queue(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
         return reply.decode_header(TimestampResponseHeader).timestamp
 
+    async def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
+        return (await self._ask_queue(queue, code, header)).decode_header(OffsetResponseHeader).offset
+
+    @abstractmethod
+    async def _ask_queue(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> RemotingCommand:
+        """Raises RequestRefused for any code but SUCCESS."""
+
+
+class QueueQueries(QueueOffsets):
+    """The queries of a client. Each raises RemotingError, NoRouteError; RequestRefused when the broker refuses."""
+
+    def __init__(self, instance: MQClientInstance) -> None:
+        self._instance = instance
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Return the readable queues of the topic, sorted, as the name server has them. Raises TopicNotFoundError."""
+        route = await self._instance.routes.fetch(topic)
+        queues = route.readable_queues(topic) if route is not None else []
+        if not queues:
+            raise TopicNotFoundError(f"topic {topic!r} has no queue to read from")
+        return queues
+
     async def view_message(self, offset_message_id: str) -> MessageExt:
-        """From the broker that the id names. Raises ValueError for another kind of id."""
+        """Read a message from the broker that its id names. Raises ValueError for another kind of id."""
         address = id_address(offset_message_id)
         code = RequestCode.VIEW_MESSAGE_BY_ID
         header = ViewMessageRequestHeader(decode_offset_message_id(offset_message_id).commit_log_offset)
@@ -69,10 +81,7 @@ class QueueQueries:
             raise RemoteProtocolError(f"{address} answered with {len(messages)} messages for one id")
         return messages[0]
 
-    async def _offset(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> int:
-        return (await self._ask(queue, code, header)).decode_header(OffsetResponseHeader).offset
-
-    async def _ask(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> RemotingCommand:
+    async def _ask_queue(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> RemotingCommand:
         if self._instance.routes.master_address(queue.broker_name) is None:
             await self._instance.routes.fetch(queue.topic)
         reply = await self._instance.call(queue.broker_name, code, header)

@@ -95,7 +95,7 @@ def _do(world: World, queue: int, step: LockStep) -> World:
         elif action is LockAction.STOP_TIMER:
             assert world.timers[queue], "a timer is stopped that does not run"
             world = world._replace(timers=_put(world.timers, queue, False))
-        elif action is not LockAction.TELL_GIVEN_UP:
+        elif action is not LockAction.LOG_GIVEN_UP:
             world = world._replace(timers=_put(world.timers, queue, True))
     return world
 

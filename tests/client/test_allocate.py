@@ -192,7 +192,7 @@ def test_somebody_without_a_room(lost: str) -> None:
     strategy = AllocateMachineRoomNearby(
         lambda _queue: "" if lost == "broker" else "hz", lambda _client: "" if lost == "client" else "hz"
     )
-    with pytest.raises(ValueError, match=r"no machine room is known of (T@sh@b-0:0|me)"):
+    with pytest.raises(ValueError, match=r"no machine room is known for (T@sh@b-0:0|me)"):
         strategy("g", "me", queues(1), ["me"])
 
 

@@ -232,9 +232,9 @@ async def test_on_a_real_thread_a_call_looks_again() -> None:
     assert called == [3]
     assert [outcome.begun for outcome in outcomes] == [False, False, False, True]
     assert [start.refusal for _, start in calls] == [
-        "the queue is given away",
-        "its lock had run out",
-        "its lock had run out",
+        "the queue was given up",
+        "its lock had expired",
+        "its lock had expired",
         None,
     ]
     assert [queue.listener_running for queue in queues] == [False, False, False, True]

@@ -172,7 +172,7 @@ async def test_two_damaged_files(stage: Stage) -> None:
     write(stage, PATH, b"[]")
     write(stage, PATH + ".bak", b"nonsense")
     store = store_on(stage)
-    with pytest.raises(ConsumerError, match=r"mend or delete them: .*offsets\.json: .*offsets\.json\.bak: "):
+    with pytest.raises(ConsumerError, match=r"repair or delete them: .*offsets\.json: .*offsets\.json\.bak: "):
         await store.load()
     await store.close()
 
@@ -191,7 +191,7 @@ async def test_another_process_has_it(stage: Stage) -> None:
     """Two that write one file would undo each other's progress: the second is refused, until the first has ended."""
     first = await loaded(stage)
     second = store_on(stage)
-    with pytest.raises(ConsumerError, match=r"another process keeps the offsets of group 'tower' .* instance_name"):
+    with pytest.raises(ConsumerError, match=r"another process uses the offsets of group 'tower' .* instance_name"):
         await second.load()
     await second.close()
     await first.close()
@@ -204,7 +204,7 @@ async def test_a_folder_that_cannot_be_used(stage: Stage) -> None:
     """Refused at the start, not found out at the first commit."""
     stage.client.disk.fail("lock", errno.EACCES)
     store = store_on(stage)
-    with pytest.raises(ConsumerError, match=rf"cannot be kept in {PATH}: .*Permission denied"):
+    with pytest.raises(ConsumerError, match=rf"cannot be stored in {PATH}: .*Permission denied"):
         await store.load()
     await store.close()
 

@@ -38,7 +38,7 @@ async def test_a_call_that_waited_past_its_lock_never_begins(cluster: Cluster) -
     late = cluster.events("call_not_begun", host="c1")
     assert len(late) == QUEUES - 1
     assert all(WORK_MS - ROUND_MS <= line.fields["waited_ms"] <= WORK_MS for line in late)
-    assert {line.fields["why"] for line in late} == {"its lock had run out"}
+    assert {line.fields["why"] for line in late} == {"its lock had expired"}
     cluster.world.repair("c1", BROKER)
     await cluster.at(300_000)
     assert not cluster.events("offset_committed_backwards")
@@ -117,4 +117,4 @@ async def test_a_call_that_slept_in_its_wait_never_begins(cluster: Cluster) -> N
     await cluster.at(400_000)
     assert len(cluster.seen.of("c1")) == 1
     assert len(cluster.seen.of("c2")) == QUEUES
-    assert {line.fields["why"] for line in cluster.events("call_not_begun", host="c1")} == {"its lock had run out"}
+    assert {line.fields["why"] for line in cluster.events("call_not_begun", host="c1")} == {"its lock had expired"}

@@ -1,4 +1,4 @@
-"""One message handed to the listener because an administrator said so, beside pulls and offsets (wire.md 2.5)."""
+"""ConsumeDirectly: an administrator's message for the listener, without pulls and offsets (wire.md 2.5)."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -33,7 +33,7 @@ _RESULTS: Final[Mapping[Any, CMResult]] = {
 
 
 class _Start:
-    """The broker that asked waits for 10 s: the answer of a call that begins later would have no reader."""
+    """The broker waits 10 s for the answer, so a call that would begin later is not made."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -45,7 +45,7 @@ class _Start:
 
 
 class ConsumeDirectly:
-    """`between_runs(queue)` keeps the queue's other listener calls out: one process never runs two on one queue."""
+    """`between_runs(queue)` is a context in which, with order, no other listener call of the queue runs."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class ConsumeDirectly:
         self._between_runs = between_runs
 
     async def __call__(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
-        """No offset is stored and no trace written, whatever the listener answers."""
+        """Call the listener. No offset is stored and no trace is written."""
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
         if queue.topic == retry_topic(self._group):
             message.topic = message.properties.get(names.RETRY_TOPIC, message.topic)
         context = self._call.contract.new_context(queue)
-        start = _Start(self._runtime)  # the wait for the queue's other calls counts too
+        start = _Start(self._runtime)  # the wait for other calls of the queue counts too
         async with self._between_runs(queue):
             outcome = await self._call([message], context, start)
             spent_ms = self._runtime.now_ms() - start.began_ms

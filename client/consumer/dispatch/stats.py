@@ -1,7 +1,7 @@
-"""What a consumer did of each topic, for GET_CONSUMER_RUNNING_INFO (wire.md 2.5), as RocketMQ counts it.
+"""ConsumeStats: the statistics of a consumer for each topic, for GET_CONSUMER_RUNNING_INFO (wire.md 2.5).
 
-Rates and means are those of the last minute, by a sample each 10 s, and what failed is that of the last hour, by a
-sample each 10 min: as in RocketMQ 4.9.8 a failure shows there only after the next of those.
+As in RocketMQ 4.9.8, rates and means are of the last minute, with a sample every 10 s. The number of failed messages is
+of the last hour, with a sample every 10 min, so a failure is visible only after the next of these samples.
 """
 
 from lockstep.protocol.bodies.client import ConsumeStatus
@@ -11,7 +11,7 @@ __all__ = ["SAMPLE_INTERVAL_MS", "ConsumeStats", "TopicTotals"]
 
 
 class TopicTotals:
-    """Of one topic since the start."""
+    """The totals of one topic since the start."""
 
     __slots__ = ("calls", "consume_ms", "failed", "ok", "pull_ms", "pulled", "pulls")
 
@@ -20,7 +20,7 @@ class TopicTotals:
         self.calls = self.ok = self.failed = self.consume_ms = 0
 
     def consumed(self, message_count: int, duration_ms: int, failed: bool) -> None:
-        """One call of the listener, of one fate for all its messages."""
+        """Count a listener call with one result for all its messages."""
         self.calls += 1
         self.consume_ms += duration_ms
         if failed:
@@ -29,7 +29,7 @@ class TopicTotals:
             self.ok += message_count
 
     def consumed_partly(self, ok_count: int, failed_count: int, duration_ms: int) -> None:
-        """One call of a listener that acknowledged its first `ok_count` messages."""
+        """Count a listener call that acknowledged its first `ok_count` messages."""
         self.calls += 1
         self.consume_ms += duration_ms
         self.ok += ok_count
@@ -37,7 +37,7 @@ class TopicTotals:
 
 
 class _Windows:
-    """Of one topic; a value is sampled from when something was first added to it."""
+    """The windows of one topic. A value is sampled from its first change on."""
 
     __slots__ = ("failed", "failed_hour", "ok", "pull_ms", "pulled", "rt", "rt_hour", "totals")
 
@@ -64,7 +64,7 @@ class _Windows:
                     hour_window.sample(now_ms, value, times)
 
     def status(self) -> ConsumeStatus:
-        """The mean time of the listener is the hour's when the minute has none (ConsumerStatsManager.getConsumeRT)."""
+        """The mean listener time is that of the hour if the minute has none (ConsumerStatsManager.getConsumeRT)."""
         consume_rt = self.rt.snapshot()
         if not consume_rt.sum:
             consume_rt = self.rt_hour.snapshot()
@@ -79,29 +79,29 @@ class _Windows:
 
 
 class ConsumeStats:
-    """Call `sample` every `SAMPLE_INTERVAL_MS` from the start on; what came since the last one is not told yet."""
+    """Call `sample` every `SAMPLE_INTERVAL_MS` from the start on. Later events show after the next sample."""
 
     def __init__(self, now_ms: int) -> None:
-        self.longest_wait_ms = 0  # of a listener call for a thread, where it was long
-        self.calls_not_begun = 0  # given back when their thread came
+        self.longest_wait_ms = 0  # the longest wait of a listener call for a thread, if it was long
+        self.calls_not_begun = 0  # when their thread was free, they were not allowed any more
         self._topics: dict[str, _Windows] = {}
         self._times = SampleTimes(now_ms)
 
     def pulled(self, topic: str, message_count: int, duration_ms: int) -> None:
-        """A pull that found messages, and how long its answer took; `message_count` are left after the filter."""
+        """Count a pull that found messages. `message_count` is the number after the filter."""
         totals = self.of(topic)
         totals.pulls += 1
         totals.pulled += message_count
         totals.pull_ms += duration_ms
 
     def waited(self, duration_ms: int, *, begun: bool) -> None:
-        """A listener call that waited long for a thread, or was not begun when it had one."""
+        """Count a listener call that waited long for a thread, or was not begun."""
         self.longest_wait_ms = max(self.longest_wait_ms, duration_ms)
         if not begun:
             self.calls_not_begun += 1
 
     def of(self, topic: str) -> TopicTotals:
-        """The topic's totals, which stay the same object."""
+        """Return the totals of a topic, always the same object."""
         windows = self._topics.get(topic)
         if windows is None:
             windows = self._topics[topic] = _Windows()
@@ -113,6 +113,6 @@ class ConsumeStats:
             windows.sample(now_ms, hour)
 
     def status(self, topic: str) -> ConsumeStatus:
-        """Means in ms and rates a second, of the last minute; the messages that failed in the last hour."""
+        """Return means in ms and rates per second of the last minute, and the failed messages of the last hour."""
         windows = self._topics.get(topic)
         return windows.status() if windows is not None else ConsumeStatus()

@@ -1,4 +1,4 @@
-"""Where a queue's first pull under a new lock begins: computePullFromWhere (wire.md 12.3)."""
+"""FirstOffset: the offset of the first pull in an ownership period, computePullFromWhere (wire.md 12.3)."""
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.offsets.store import NO_OFFSET, OffsetStore
@@ -19,10 +19,10 @@ DEFAULT_LOOK_BACK_MS = 30 * 60 * 1000
 
 
 class FirstOffset:
-    """Asked once per ownership period, after the lock was granted.
+    """Computed once in an ownership period, after the lock was granted.
 
-    RocketMQ computes the offset twice, before and after, and under CONSUME_FROM_LAST_OFFSET the second look reads a
-    later maximum: messages that came between are skipped (wire.md 14, #10955). Once is enough and exact.
+    RocketMQ computes the offset twice, before and after the lock. With CONSUME_FROM_LAST_OFFSET the second time reads a
+    later maximum, and messages between the two are skipped (wire.md 14, #10955).
     """
 
     def __init__(self, instance: MQClientInstance, config: ConsumerConfig, offsets: OffsetStore) -> None:
@@ -36,11 +36,11 @@ class FirstOffset:
         )
 
     async def __call__(self, process_queue: ProcessQueue) -> int:
-        """Raises RemotingError, NoRouteError, ClientError for an offset below 0; the caller tries again."""
+        """Return the offset. Raises RemotingError, NoRouteError; ClientError for an offset below 0."""
         queue = process_queue.queue
         stored = await self._offsets.read(queue)
         offset = stored if stored != NO_OFFSET else await self._without_stored(queue)
-        if offset < 0:  # article 2: such a queue is not pulled
+        if offset < 0:  # article 2: a queue with such an offset is not pulled
             raise ClientError(f"the brokers say that queue {queue} begins at {offset}; an offset must not be below 0")
         return offset
 

@@ -1,7 +1,7 @@
-"""Consume offsets as a broadcasting client keeps them: in a file of its own (wire.md 12.9).
+"""LocalFileOffsetStore: the consume offsets of a broadcasting consumer, in a local file (wire.md 12.9).
 
-`<folder>/<client id>/<group>/offsets.json`, in the form RocketMQ gives it, so that a Java consumer of the same id goes
-on where this one ended, and the other way round. The file is replaced as a whole, with `.bak` beside it.
+The file `<folder>/<client id>/<group>/offsets.json` has RocketMQ's format, so that a Java consumer with the same id can
+continue where this one ended, and the reverse. It is replaced as a whole; the previous one is kept as `.bak`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _LOCK: Final = ".lock"
 
 
 def offset_folder(path: str) -> str:
-    """A "~/" at its beginning is the user's home."""
+    """Replace "~/" at the beginning by the user's home folder."""
     home, slash, rest = path.partition("/")
     return f"{os.environ.get('HOME', '.')}/{rest}" if home == "~" and slash else path
 
@@ -48,8 +48,9 @@ class LocalOffsets(NamedTuple):
 
 
 class LocalFileOffsetStore(OffsetStore):
-    """Offsets of queues that are not the consumer's at the moment stay in the file; RocketMQ's 4.9.8 drops them, and
-    a queue that comes back begins anew.
+    """Offsets of queues that the consumer does not own now stay in the file.
+
+    RocketMQ 4.9.8 removes them, and a queue that comes back begins again.
     """
 
     on_broker = False
@@ -65,22 +66,22 @@ class LocalFileOffsetStore(OffsetStore):
         self._pool = runtime.new_worker_pool(f"{group} offsets", 1)
         self._kept: dict[MessageQueue, int] = {}
         self._unwritten = False
-        self._writing: Any = None  # the task, while it runs
+        self._writing: Any = None  # the running task
         self._lock: FileLock | None = None
 
     async def load(self) -> None:
-        """Take the file, alone, and read it. Raises ConsumerError."""
+        """Lock the file and read it. Raises ConsumerError."""
         try:
-            self._lock = self._storage.lock(self.path + _LOCK)  # makes the folders, too
+            self._lock = self._storage.lock(self.path + _LOCK)  # creates the folders too
             await self._pool.submit(partial(self._storage.sync_dir, self._folder))
             await self._pool.submit(partial(self._storage.sync_dir, self.path.rpartition("/")[0]))
         except BlockingIOError:
             raise ConsumerError(
-                f"another process keeps the offsets of group {self._group!r} in {self.path}: give each consumer of one "
-                "machine an instance_name of its own"
+                f"another process uses the offsets of group {self._group!r} in {self.path}: each consumer "
+                "of one machine needs a different instance_name"
             ) from None
         except OSError as error:
-            what = f"the offsets of group {self._group!r} cannot be kept in {self.path}"
+            what = f"the offsets of group {self._group!r} cannot be stored in {self.path}"
             raise ConsumerError(f"{what}: {error}") from error
         damage = []
         for path in (self.path, self.path + _BACKUP):
@@ -88,7 +89,7 @@ class LocalFileOffsetStore(OffsetStore):
                 content = self._storage.read_file(path)
             except FileNotFoundError:
                 continue
-            if not content:  # it was made, and never written
+            if not content:  # it was created, but not written yet
                 continue
             try:
                 self._kept = dict(decode_body(LocalOffsets, content, SerializeType.JSON).offset_table)
@@ -99,7 +100,7 @@ class LocalFileOffsetStore(OffsetStore):
                 return
         if damage:
             raise ConsumerError(
-                f"the offsets of group {self._group!r} cannot be read, nor can their older copy; mend or delete them: "
+                f"the offsets of group {self._group!r} and their older copy cannot be read; repair or delete them: "
                 + "; ".join(damage)
             )
 
@@ -107,9 +108,9 @@ class LocalFileOffsetStore(OffsetStore):
         return self._kept.get(queue, NO_OFFSET)
 
     def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
-        """Write the file if anything in it changed, soon and on a thread; `before_sending` is told of what did.
+        """Write the changed offsets of `queues` soon, on a thread; `before_sending` is called for each of them.
 
-        What could not be written is written with the next round.
+        If the file cannot be written, the next round writes it.
         """
         for queue in queues:
             offset = self._offsets.get(queue)
@@ -134,14 +135,14 @@ class LocalFileOffsetStore(OffsetStore):
 
     async def flush(self) -> None:
         if self._writing is not None:
-            await asyncio.shield(self._writing)  # a caller that gives up ends its own waiting only
+            await asyncio.shield(self._writing)  # a cancelled caller must not cancel the writing
         if self._unwritten:
             raise ConsumerError(
                 f"the offsets of group {self._group!r} are not written to {self.path}; the log says why"
             )
 
     async def close(self) -> None:
-        """The file is written when this returns, as far as it can be."""
+        """Wait until the file is written, if it can be written, and unlock it."""
         if self._writing is not None:
             await self._writing
         self._pool.close()

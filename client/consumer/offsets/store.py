@@ -1,4 +1,4 @@
-"""Consume offsets: a copy in memory, and as a clustering client keeps them, on the broker (wire.md 8.3, 12.9)."""
+"""OffsetStore: consume offsets in memory, and stored on the broker or in a file (wire.md 8.3, 12.9)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ NO_OFFSET = -1
 
 
 class ReadOffsetType(Enum):
-    """Which offset is meant: the copy in memory, the kept one, or the kept one where memory has none."""
+    """Which offset to read: that in memory, the stored one, or the stored one if memory has none."""
 
     READ_FROM_MEMORY = "memory"
     READ_FROM_STORE = "store"
@@ -30,9 +30,9 @@ class ReadOffsetType(Enum):
 
 
 class OffsetStore(ABC):
-    """Where a consumer has got to in each queue: a copy in memory, kept for the next start elsewhere.
+    """The next offset to consume in each queue: a copy in memory, and a stored one for the next owner.
 
-    `on_broker`: pulls may carry the offset along.
+    `on_broker`: pulls may carry the offset to the broker.
     """
 
     on_broker: ClassVar[bool] = True
@@ -41,22 +41,23 @@ class OffsetStore(ABC):
         self._offsets: dict[MessageQueue, int] = {}
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
-        """In memory. `increase_only`: a lower offset than the known one changes nothing."""
+        """Set the offset in memory. `increase_only`: ignore an offset that is lower than the known one."""
         if not increase_only or offset > self._offsets.get(queue, NO_OFFSET):
             self._offsets[queue] = offset
 
     def in_memory(self, queue: MessageQueue) -> int:
-        """NO_OFFSET when it is not known."""
+        """Return the offset in memory, or NO_OFFSET."""
         return self._offsets.get(queue, NO_OFFSET)
 
     def forget(self, queue: MessageQueue) -> None:
-        """The copy in memory."""
+        """Remove the offset from memory."""
         self._offsets.pop(queue, None)
 
     async def read(self, queue: MessageQueue, kind: ReadOffsetType = ReadOffsetType.READ_FROM_STORE) -> int:
-        """The offset, or NO_OFFSET. What the store answered is in memory then.
+        """Return the offset, or NO_OFFSET. A stored offset is in memory afterwards.
 
-        Raises RemotingError, NoRouteError; the caller tries again.
+        Raises:
+            RemotingError, NoRouteError: the store cannot be read now.
         """
         known = self._offsets.get(queue, NO_OFFSET)
         if kind is ReadOffsetType.READ_FROM_MEMORY:
@@ -73,29 +74,31 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
-        """Keep the offsets of `queues` that are known; `before_sending` is told of each."""
+        """Store the known offsets of `queues`; `before_sending` is called for each of them."""
 
-    async def load(self) -> None:  # noqa: B027 - nothing to load is a store's usual case
-        """Before anything else. Raises ConsumerError when what was kept cannot be read."""
+    async def load(self) -> None:  # noqa: B027 - most stores have nothing to load
+        """Read the stored offsets, before any other call. Raises ConsumerError when they cannot be read."""
 
-    async def flush(self) -> None:  # noqa: B027 - who keeps nothing here has nothing to wait for
-        """Returns when what was persisted is on this machine's disk. Raises ConsumerError when it cannot be."""
+    async def flush(self) -> None:  # noqa: B027 - a store on the broker has nothing to flush
+        """Wait until persisted offsets are on the local disk. Raises ConsumerError when they cannot be written."""
 
     async def close(self) -> None:  # noqa: B027
-        """After the last `persist`: returns when that is done."""
+        """Wait until the last `persist` is done."""
 
 
 class RemoteBrokerOffsetStore(OffsetStore):
+    """Stores the offsets on the brokers: the store of a clustering consumer."""
+
     def __init__(self, instance: MQClientInstance, group: str) -> None:
         super().__init__()
         self._instance = instance
         self._group = group
 
     async def _read_kept(self, queue: MessageQueue) -> int:
-        """QUERY_NOT_FOUND alone means "none". Java takes any error code for it, and so may jump to the end when a
-        broker is busy (wire.md 8.3); here other codes raise RequestRefused, network trouble RemotingError.
+        """Ask the broker. Without a master its slave answers, with offsets that are up to 10 s old.
 
-        Without a master its slave answers, with offsets that are up to 10 s old.
+        Only QUERY_NOT_FOUND means "no offset". Java takes any error code for it, so a consumer of a busy broker may
+        jump to the end of the queue (wire.md 8.3). Here other codes raise RequestRefused.
         """
         header = QueryConsumerOffsetRequestHeader(self._group, queue.topic, queue.queue_id)
         code = RequestCode.QUERY_CONSUMER_OFFSET
@@ -109,9 +112,9 @@ class RemoteBrokerOffsetStore(OffsetStore):
         return reply.decode_header(OffsetResponseHeader).offset
 
     def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
-        """Send the offsets of `queues` that are known to their brokers, one-way; `before_sending` is told of each.
+        """Send the known offsets of `queues` one-way; `before_sending` is called for each of them.
 
-        A broker without a connection is skipped: the next round comes.
+        A broker without a connection is skipped until the next round.
         """
         for queue in queues:
             offset = self._offsets.get(queue)

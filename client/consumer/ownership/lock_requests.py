@@ -1,4 +1,4 @@
-"""Lock and unlock requests on the wire (wire.md 7.1), each followed to its end: an answer, a late one, or none."""
+"""LockRequests: lock and unlock requests on the wire (wire.md 7.1), tracked until they cannot be handled any more."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -19,31 +19,31 @@ from lockstep.remoting.runtime import TimerHandle
 
 __all__ = ["LockListener", "LockRequests", "Queues", "by_broker"]
 
-_LATE_SAID_EVERY_MS: Final = 60_000
+_LATE_LOG_INTERVAL_MS: Final = 60_000
 Queues = Sequence[MessageQueue]
 Replies = asyncio.Future[RemotingCommand]
 
 
 class LockListener(Protocol):
-    """What became of a request, for each queue of it."""
+    """Gets the results of requests, for each of their queues."""
 
     def unanswered(self, queues: Queues) -> None:
-        """A lock request was not answered in time; `settled` follows, once."""
+        """A lock request was not answered in time. `settled` follows once."""
 
     def settled(self, queues: Queues, perhaps_granted: set[MessageQueue]) -> None:
-        """Such a request was answered late, or cannot be handled any more."""
+        """That request was answered late, or cannot be handled any more."""
 
     def unlocked(self, queues: Queues) -> None: ...
 
     def unlock_failed(self, queues: Queues, *, lapsed: bool) -> None:
-        """`lapsed`: it left, got no answer, and cannot be handled any more."""
+        """`lapsed`: the request was sent, got no answer, and cannot be handled any more."""
 
 
 class LockRequests:
-    """Requests to the masters of brokers for one group and client.
+    """Requests to the master brokers for one group and client.
 
-    A request that left is waited for until its answer comes. Without one it is taken for handled or lost
-    `lock_settle_ms` after its connection ended, and when it would be that late that its lock had expired anyway.
+    A request that was sent is tracked until its answer comes. It counts as handled or lost `lock_settle_ms` after its
+    connection ended, or when it is so old that its lock would have expired.
     """
 
     def __init__(self, instance: MQClientInstance, group: str, config: ConsumerConfig, listener: LockListener) -> None:
@@ -52,19 +52,22 @@ class LockRequests:
         self._config = config
         self._listener = listener
         self._settling: dict[object, TimerHandle] = {}
-        self._late_said: dict[str, tuple[int, int]] = {}  # by broker: when, and how many came since without a word
+        self._late_logged: dict[str, tuple[int, int]] = {}  # by broker: time of the last line, answers since
         self._closed = False
 
     async def lock(self, broker_name: str, queues: Queues, over: Endpoint | None = None) -> set[MessageQueue] | None:
-        """What the broker granted; None when no answer came within `lock_timeout_ms`, or one that says nothing.
+        """Ask one broker for queues.
 
         Args:
-            over: a connection that is not in general use yet.
+            over: a connection that no other request uses yet.
+
+        Returns:
+            The granted queues; None without an answer within `lock_timeout_ms`, and after an error answer.
         """
         try:
             endpoint = over or await self._instance.dialer.endpoint(self._instance.address_of(broker_name))
             reply = self._send(RequestCode.LOCK_BATCH_MQ, endpoint, queues)
-        except (RemotingError, NoRouteError) as error:  # it never left
+        except (RemotingError, NoRouteError) as error:  # the request was not sent
             self._log_failure("lock_request_failed", broker_name, error)
             return None
         asked_ms = self._instance.runtime.now_ms()
@@ -106,24 +109,24 @@ class LockRequests:
             self._listener.settled(queues, set(queues) if granted is None else granted)
 
     def _log_late(self, broker_name: str, asked_ms: int) -> None:
-        """Once a minute for each broker: after a partition the answers of all that time may come together."""
+        """Log once a minute for each broker: after a network partition many late answers may come together."""
         now_ms = self._instance.runtime.now_ms()
-        said_ms, unsaid = self._late_said.get(broker_name, (now_ms - _LATE_SAID_EVERY_MS, 0))
-        if now_ms - said_ms < _LATE_SAID_EVERY_MS:
-            self._late_said[broker_name] = said_ms, unsaid + 1
+        logged_ms, unlogged = self._late_logged.get(broker_name, (now_ms - _LATE_LOG_INTERVAL_MS, 0))
+        if now_ms - logged_ms < _LATE_LOG_INTERVAL_MS:
+            self._late_logged[broker_name] = logged_ms, unlogged + 1
             return
-        self._late_said[broker_name] = now_ms, 0
+        self._late_logged[broker_name] = now_ms, 0
         self._instance.log.warning(
             "lock_answered_late",
             broker=broker_name,
             group=self._group,
             took_ms=now_ms - asked_ms,
             lock_timeout_ms=self._config.lock_timeout_ms,
-            more_before=unsaid,
+            more_before=unlogged,
         )
 
     def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """One request a broker, over the connection that there is."""
+        """Send one request to each broker, over an open connection."""
         for broker_name, batch in by_broker(queues).items():
             address = self._instance.routes.master_address(broker_name)
             endpoint = self._instance.dialer.open_endpoint(address) if address else None
@@ -171,7 +174,7 @@ class LockRequests:
         self._instance.log.warning(event, broker=broker_name, group=self._group, error=str(error))
 
     def close(self) -> None:
-        """The listener hears nothing any more."""
+        """Stop calling the listener."""
         self._closed = True
         for timer in self._settling.values():
             timer.cancel()
@@ -179,7 +182,7 @@ class LockRequests:
 
 
 def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-    """Sorted queues by the name of their broker."""
+    """Group the queues by broker name, sorted."""
     batches: dict[str, list[MessageQueue]] = {}
     for queue in sorted(queues):
         batches.setdefault(queue.broker_name, []).append(queue)

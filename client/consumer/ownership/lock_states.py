@@ -1,11 +1,14 @@
-"""The life of one queue's lock as this client knows it: states, events, and one table of transitions. Synchronous.
+"""The lock of one queue as a state machine: states, events, and one table of transitions. Synchronous.
 
-A request that got no answer in time may still be handled, by Apache's broker also behind one that was sent later. So a
-lock request without an answer leaves a *doubt*: the queue is perhaps locked until its late answer comes, or until it
-cannot be handled any more. And while an unlock is not answered, no new lock is asked for: the unlock might free it.
+The broker may handle a request after the client stopped waiting for its answer; Apache's broker may even handle it
+after a request that was sent later. Two rules follow:
 
-Another rule of ownership is another row: an epoch that a grant brings belongs into `QueueLock`, a new answer of the
-broker is a new event.
+- A lock request without an answer leaves a *doubt*. The queue may be locked until the late answer comes, or until the
+  request cannot be handled any more.
+- While an unlock is not answered, the client sends no lock request: the unlock could free the new lock.
+
+docs/order.md shows these tables; a test compares them. A new rule of ownership is a new row, a new answer of the broker
+a new event, and a new fact that a grant brings is a field of `QueueLock`.
 """
 
 from collections.abc import Mapping
@@ -29,30 +32,30 @@ UNLOCK_FAILURES_MAX: Final = 4
 
 
 class LockState(Enum):
-    FREE = "nothing is locked, nothing under way"
+    FREE = "not locked, and no request is under way"
     ASKING = "lock calls are under way"
-    ASKING_UNWANTED = "lock calls are under way, and the queue was given up meanwhile"
-    HELD = "granted or perhaps granted, and in the consumer's table"
-    UNLOCK_DUE = "granted or perhaps granted, and unlocked when the timer fires, unless it is in the table then"
+    ASKING_UNWANTED = "lock calls are under way, and the consumer gave the queue up meanwhile"
+    HELD = "granted, or perhaps granted; the queue is in the consumer's table"
+    UNLOCK_DUE = "granted, or perhaps granted; unlocked when the timer fires, unless the queue is in the table then"
     UNLOCKING = "an unlock is under way"
-    UNLOCKING_AGAIN = "an unlock is under way, and another one must follow"
+    UNLOCKING_AGAIN = "an unlock is under way, and another unlock must follow"
     IN_DOUBT = "unlocked or refused, but an earlier lock request may still be handled"
 
 
 class LockEvent(Enum):
     ASK = "a lock call begins"
-    KEPT = "the last lock call ended and none was refused for certain; the queue is in the table"
-    LEFT = "the last lock call ended and none was refused for certain; the queue is not in the table"
-    REFUSED = "the last lock call ended: another client has the lock"
+    KEPT = "the last lock call ended without a refusal; the queue is in the table"
+    LEFT = "the last lock call ended without a refusal; the queue is not in the table"
+    REFUSED = "the last lock call ended with a refusal: another client has the lock"
     UNLOCK = "the consumer gives the queue up"
-    UNLOCK_LATER = "the consumer gives the queue up; messages of it were in hand"
+    UNLOCK_LATER = "the consumer gives the queue up, which had messages that were not handled"
     TIMER = "the timer fires; the queue is not in the table"
     TIMER_KEPT = "the timer fires; the queue is in the table"
     UNLOCKED = "the broker answered an unlock"
     UNLOCK_LAPSED = "an unlock was not answered, and cannot be handled any more"
-    UNLOCK_FAILED = "an unlock was refused, or there is no connection to send it over"
-    UNLOCK_HOPELESS = f"an unlock lapsed or failed for the {UNLOCK_FAILURES_MAX}th time in a row"
-    LATE_GRANT = "a lock request without an answer was granted late, or lapsed and was perhaps granted"
+    UNLOCK_FAILED = "an unlock was refused, or there is no connection for it"
+    UNLOCK_GIVEN_UP = f"an unlock lapsed or failed for the {UNLOCK_FAILURES_MAX}th time in a row"
+    LATE_GRANT = "a lock request without an answer was granted late, or lapsed and may have been granted"
     DOUBTS_ENDED = "the last lock request without an answer was refused late"
     DOUBTS_LEFT = "the queue would be free, but lock requests without an answer may still be handled"
 
@@ -62,11 +65,11 @@ class LockAction(Enum):
     START_TIMER = "start the timer: `unlock_delay_ms`"
     START_SETTLE_TIMER = "start the timer: `lock_settle_ms`"
     STOP_TIMER = "stop the timer"
-    TELL_GIVEN_UP = "log that no more unlocks are sent"
+    LOG_GIVEN_UP = "log that no unlock will be sent again"
 
 
 class Outcome(Enum):
-    """What a lock call knows of one queue when it ends."""
+    """The result of a lock call for one queue."""
 
     GRANTED = "granted"
     REFUSED = "refused"
@@ -74,7 +77,7 @@ class Outcome(Enum):
 
 
 class Transition(NamedTuple):
-    """The next state, and what to do now."""
+    """The next state, and the actions to take now."""
 
     state: LockState
     actions: tuple[LockAction, ...] = ()
@@ -82,7 +85,7 @@ class Transition(NamedTuple):
 
 _S, _E, _A, _T = LockState, LockEvent, LockAction, Transition
 _START, _SETTLE = (_A.START_TIMER,), (_A.START_SETTLE_TIMER,)
-_SEND, _STOP, _TELL = (_A.UNLOCK,), (_A.STOP_TIMER,), (_A.TELL_GIVEN_UP,)
+_SEND, _STOP, _LOG = (_A.UNLOCK,), (_A.STOP_TIMER,), (_A.LOG_GIVEN_UP,)
 
 TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.FREE, _E.ASK): _T(_S.ASKING),
@@ -118,14 +121,14 @@ TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.UNLOCKING, _E.UNLOCKED): _T(_S.FREE),
     (_S.UNLOCKING, _E.UNLOCK_LAPSED): _T(_S.UNLOCKING, _SEND),
     (_S.UNLOCKING, _E.UNLOCK_FAILED): _T(_S.UNLOCK_DUE, _SETTLE),
-    (_S.UNLOCKING, _E.UNLOCK_HOPELESS): _T(_S.FREE, _TELL),
+    (_S.UNLOCKING, _E.UNLOCK_GIVEN_UP): _T(_S.FREE, _LOG),
     (_S.UNLOCKING, _E.LATE_GRANT): _T(_S.UNLOCKING_AGAIN),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK): _T(_S.UNLOCKING_AGAIN),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_LATER): _T(_S.UNLOCKING_AGAIN),
     (_S.UNLOCKING_AGAIN, _E.UNLOCKED): _T(_S.UNLOCKING, _SEND),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_LAPSED): _T(_S.UNLOCKING, _SEND),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_FAILED): _T(_S.UNLOCK_DUE, _SETTLE),
-    (_S.UNLOCKING_AGAIN, _E.UNLOCK_HOPELESS): _T(_S.FREE, _TELL),
+    (_S.UNLOCKING_AGAIN, _E.UNLOCK_GIVEN_UP): _T(_S.FREE, _LOG),
     (_S.UNLOCKING_AGAIN, _E.LATE_GRANT): _T(_S.UNLOCKING_AGAIN),
     (_S.IN_DOUBT, _E.ASK): _T(_S.ASKING, _STOP),
     (_S.IN_DOUBT, _E.UNLOCK): _T(_S.UNLOCKING, _STOP + _SEND),
@@ -138,10 +141,13 @@ TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
 
 
 class QueueLock(NamedTuple):
-    """One queue's lock. Immutable: each event gives the next one, and what to do.
+    """The lock of one queue. Immutable: each event returns the next lock and the actions to take.
 
-    `calls` counts lock calls under way, `perhaps_held` says that one of them was not refused; `doubts` counts lock
-    requests that got no answer in time and may still be handled; `unlock_failures` those in a row.
+    Args:
+        calls: number of lock calls under way.
+        perhaps_held: one of these calls was not refused.
+        doubts: number of lock requests that got no answer in time and may still be handled.
+        unlock_failures: number of unlocks in a row that failed.
     """
 
     state: LockState = LockState.FREE
@@ -152,22 +158,22 @@ class QueueLock(NamedTuple):
 
     @property
     def may_ask(self) -> bool:
-        """Not while an unlock may still be handled: it would free what is granted now."""
+        """False while an unlock may still be handled: it could free a lock that is granted now."""
         return self.state not in (LockState.UNLOCKING, LockState.UNLOCKING_AGAIN)
 
     @property
     def is_wanted(self) -> bool:
-        """A grant that comes in this state may be believed in."""
+        """Whether a grant that comes now may be trusted."""
         return self.state is LockState.ASKING
 
     def ask(self) -> "LockStep":
-        """A lock call begins. Only when `may_ask`."""
+        """A lock call begins. `may_ask` must be True."""
         perhaps_held = self.perhaps_held and self.calls > 0
         began = self._replace(calls=self.calls + 1, perhaps_held=perhaps_held, unlock_failures=0)
         return _on(began, LockEvent.ASK)
 
     def end(self, outcome: Outcome, *, in_table: bool) -> "LockStep":
-        """A lock call ended. What the queue's lock is now the last one decides."""
+        """A lock call ended. The last one decides the next state."""
         perhaps_held = self.perhaps_held or outcome is not Outcome.REFUSED
         ended = self._replace(calls=self.calls - 1, perhaps_held=perhaps_held)
         if ended.calls:
@@ -177,11 +183,11 @@ class QueueLock(NamedTuple):
         return _on(ended, LockEvent.KEPT if in_table else LockEvent.LEFT)
 
     def doubt(self) -> "LockStep":
-        """A lock request of a call under way got no answer in time."""
+        """A lock request got no answer in time."""
         return LockStep(self._replace(doubts=self.doubts + 1))
 
     def end_doubt(self, *, perhaps_granted: bool) -> "LockStep":
-        """Such a request was answered late, or cannot be handled any more."""
+        """A lock request without an answer was answered late, or cannot be handled any more."""
         less = self._replace(doubts=self.doubts - 1)
         if perhaps_granted:
             return _on(less._replace(perhaps_held=True), LockEvent.LATE_GRANT)
@@ -202,16 +208,16 @@ class QueueLock(NamedTuple):
         return _on(self._replace(unlock_failures=0), LockEvent.UNLOCKED)
 
     def unlock_failed(self, *, lapsed: bool) -> "LockStep":
-        """`lapsed`: it left, and cannot be handled any more."""
+        """`lapsed`: the request was sent, and cannot be handled any more."""
         failures = self.unlock_failures + 1
         if failures >= UNLOCK_FAILURES_MAX:
-            return _on(self._replace(unlock_failures=0), LockEvent.UNLOCK_HOPELESS)
+            return _on(self._replace(unlock_failures=0), LockEvent.UNLOCK_GIVEN_UP)
         event = LockEvent.UNLOCK_LAPSED if lapsed else LockEvent.UNLOCK_FAILED
         return _on(self._replace(unlock_failures=failures), event)
 
 
 class LockStep(NamedTuple):
-    """What a queue's lock is after an event, and what to do now."""
+    """The lock after an event, and the actions to take now."""
 
     lock: QueueLock
     actions: tuple[LockAction, ...] = ()

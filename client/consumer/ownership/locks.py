@@ -1,7 +1,6 @@
-"""The client's side of the broker's queue locks (wire.md 7.3): lock, renew, unlock.
+"""QueueLocks: the lock calls, unlocks and timers of one consumer (wire.md 7.3).
 
-What a queue's lock is and what follows is decided in `lock_states`; requests go through `lock_requests`. Here are the
-lock calls of a consumer, the timers, and who hears of it.
+`lock_states` decides what each event does to the lock of a queue; `lock_requests` sends the requests.
 """
 
 import asyncio
@@ -34,11 +33,11 @@ _UNLOCKING: Final = (LockState.UNLOCKING, LockState.UNLOCKING_AGAIN)
 
 
 class Locks(Protocol):
-    """What a rebalance and a consume service ask of the broker's locks."""
+    """The locks on the brokers, for a rebalance and a consume service."""
 
     @property
     def needed(self) -> bool:
-        """Is a queue consumed only under its lock?"""
+        """Whether a queue is consumed only while its lock is held."""
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]: ...
     async def lock_all(self) -> None: ...
@@ -49,7 +48,7 @@ class Locks(Protocol):
 
 
 class NoLocks:
-    """For consumption without order and for broadcasting: nobody is asked, everything is granted (wire.md 12.3)."""
+    """For consumption without order and for broadcasting: grants all, without a request (wire.md 12.3)."""
 
     needed = False
 
@@ -78,22 +77,20 @@ class NoLocks:
 
 @dataclass(slots=True)
 class _LockCall:
-    """Queues that are asked for together, what is known of each, and since when the granted ones are."""
+    """Queues that are asked for together: the outcome of each, and the time in ms from which a grant counts."""
 
     outcomes: dict[MessageQueue, Outcome] = field(default_factory=dict)
     granted: dict[MessageQueue, int] = field(default_factory=dict)
 
 
 class QueueLocks:
-    """`table` is the consumer's: its process queues by message queue.
+    """The locks of one consumer.
 
-    `on_reacquired` is told of a process queue whose lock was lost, or may have been, before it was granted again. In
-    between, another client may have owned the queue, handled what this one has in hand and gone; RocketMQ goes on
-    with it all the same, repeats it and commits backwards. Here the process queue ends, and the rebalance makes a
-    new one.
-
-    Apache's broker handles requests of one connection side by side. So an unlock waits for lock requests of its queue
-    that are under way, and a lock for an unlock; see `lock_states`.
+    Args:
+        on_reacquired: called with a process queue whose lock was granted again after it was lost, or may have been
+            lost. Meanwhile another client may have owned the queue and handled the messages that are cached here.
+            RocketMQ continues, handles them again and commits a lower offset. Here the process queue must end, and the
+            rebalance makes a new one.
     """
 
     needed = True
@@ -107,7 +104,7 @@ class QueueLocks:
         self._table = member.table
         self._on_reacquired = on_reacquired
         self._requests = LockRequests(member.instance, member.group, member.config, self)
-        self._locks: dict[MessageQueue, QueueLock] = {}  # those that are not free
+        self._locks: dict[MessageQueue, QueueLock] = {}  # all that are not FREE
         self._timers: dict[MessageQueue, TimerHandle] = {}  # one for each lock whose state has a timer
         self._progress = asyncio.Event()
         self._closing = False
@@ -115,16 +112,19 @@ class QueueLocks:
     # Lock calls ----------------------------------------------------------------------------------------------
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        """Ask for these queues, one request a broker; those granted, and since when. A ProcessQueue is renewed.
+        """Ask for these queues, with one request to each broker. Process queues in the table are renewed.
 
-        A lock counts from the time it was asked for: the broker's clock for it starts later, however late the answer
-        is read. A broker that does not answer grants nothing. What is not in the table `unlock_delay_ms` after it was
-        granted, or may have been, is unlocked. A queue whose unlock is not answered within `lock_timeout_ms` is not
-        asked for.
+        A broker that does not answer grants nothing. A queue whose unlock is not answered within `lock_timeout_ms` is
+        not asked for. Queues that were granted, or may have been, and are not in the table `unlock_delay_ms` later are
+        unlocked.
+
+        Returns:
+            The granted queues, and the time in ms from which each lock counts. It is the time of the request, because
+            the broker's own time for the lock starts later, however late the answer is read.
         """
         call = _LockCall()
         blocked = [queue for queue in dict.fromkeys(queues) if not self._begin(call, queue)]
-        return await self._carry_out(call, self._lock(call, blocked))
+        return await self._execute(call, self._lock(call, blocked))
 
     async def _lock(self, call: _LockCall, blocked: list[MessageQueue]) -> None:
         if blocked and not self._closing:
@@ -134,24 +134,23 @@ class QueueLocks:
                     self._instance.log.info("lock_not_asked", queue=str(queue), why="its unlock is not answered yet")
         batches = by_broker(call.outcomes).items()
         asking = [self._lock_batch(call, broker_name, batch) for broker_name, batch in batches]
-        for error in await asyncio.gather(*asking, return_exceptions=True):  # to the end of each: the call ends then
+        for error in await asyncio.gather(*asking, return_exceptions=True):  # the call ends when all have ended
             if error is not None:
                 raise error
 
     async def lock_all(self) -> None:
-        """Renew the locks of every queue in the table that is not dropped: the 20 s task.
+        """Renew the lock of every queue in the table that is not dropped: the 20 s task.
 
-        Asked for and not granted means lost; a broker that does not answer changes nothing, and the local view
-        of the lock runs out by itself.
+        A refused lock is lost. A broker that does not answer changes nothing: the client's trust in the lock expires.
         """
         batches = by_broker(self._kept()).items()
         await asyncio.gather(*[self._renew(broker_name, queues) for broker_name, queues in batches])
 
     async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
-        """As `lock_all` for one broker, over a connection that nobody else uses yet.
+        """As `lock_all` for one broker, over a connection that no other request uses yet.
 
-        A broker that restarted has no locks: what another client took there first must be known before a pull
-        commits for it.
+        A broker that restarted has no locks. If another client took one first, this client must know it before one of
+        its pulls commits an offset.
         """
         for broker_name, queues in by_broker(self._kept()).items():
             if self._instance.routes.master_address(broker_name) == address:
@@ -164,7 +163,7 @@ class QueueLocks:
         call = _LockCall()
         asked = [queue for queue in queues if self._begin(call, queue)]
         if asked:
-            await self._carry_out(call, self._lock_batch(call, broker_name, asked, over, renewal=True))
+            await self._execute(call, self._lock_batch(call, broker_name, asked, over, renewal=True))
 
     def _begin(self, call: _LockCall, queue: MessageQueue) -> bool:
         lock = self._of(queue)
@@ -174,8 +173,8 @@ class QueueLocks:
         self._take([(queue, lock.ask())])
         return True
 
-    async def _carry_out(self, call: _LockCall, work: Coroutine[Any, Any, None]) -> dict[MessageQueue, int]:
-        """Ends the call when its requests have ended, whoever waits; before its caller goes on, if that still does."""
+    async def _execute(self, call: _LockCall, work: Coroutine[Any, Any, None]) -> dict[MessageQueue, int]:
+        """End the call when its requests have ended, before the caller continues; also if the caller is cancelled."""
         task = self._runtime.create_task(work, name="lock")
         try:
             await asyncio.shield(task)
@@ -190,7 +189,7 @@ class QueueLocks:
         steps = []
         for queue, outcome in call.outcomes.items():
             lock = self._of(queue)
-            if not lock.is_wanted:  # it was given up meanwhile, and is unlocked now
+            if not lock.is_wanted:  # the consumer gave the queue up meanwhile; it is unlocked now
                 call.granted.pop(queue, None)
             steps.append((queue, lock.end(outcome, in_table=queue in self._table)))
         self._take(steps)
@@ -236,18 +235,18 @@ class QueueLocks:
     # Unlocks -------------------------------------------------------------------------------------------------
 
     def unlock(self, queue: MessageQueue) -> None:
-        """As a rebalance unlocks: nobody waits for it."""
+        """Unlock as a rebalance does, without waiting."""
         self._take([(queue, self._of(queue).unlock())])
 
     def unlock_later(self, queue: MessageQueue) -> None:
-        """As a rebalance unlocks a queue that had messages in hand: after `unlock_delay_ms`, unless it came back."""
+        """Unlock a queue with unhandled messages after `unlock_delay_ms`, unless it is in the table then."""
         self._take([(queue, self._of(queue).unlock_later())])
 
     async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
-        """As a shutdown unlocks: each broker's answer is waited for, and nothing is asked for any more.
+        """Unlock as a shutdown does: wait for the answers, and send no lock request again.
 
-        With `queues` go those whose unlock is still to come, or they would stay locked until they expire. Lock
-        requests without an answer are waited for up to `await_termination_ms`.
+        Queues with a delayed unlock are unlocked too, or they would stay locked until they expire. Answers to earlier
+        lock requests are awaited up to `await_termination_ms`.
         """
         self._closing = True
         config = self._config
@@ -265,7 +264,7 @@ class QueueLocks:
         self._close(self._any(leaving, _UNLOCKING), self._doubtful(doubtful))
 
     def _doubtful(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Unlocked, but an earlier lock request may still be handled."""
+        """Queues that are unlocked, although an earlier lock request may still be handled."""
         return [queue for queue in queues if self._of(queue).doubts]
 
     def _any(self, queues: Iterable[MessageQueue], states: tuple[LockState, ...]) -> list[MessageQueue]:
@@ -278,20 +277,20 @@ class QueueLocks:
             self._instance.log.warning("unlock_failed", broker=broker_name, error=str(error))
 
     def _close(self, unanswered: list[MessageQueue], doubtful: list[MessageQueue]) -> None:
-        """What is not settled now expires on its broker."""
+        """Log what is not settled: these locks expire on their brokers."""
         timeout_ms = self._config.lock_timeout_ms
         for broker_name in by_broker(unanswered):
             self._instance.log.warning("unlock_failed", broker=broker_name, error=f"no answer within {timeout_ms} ms")
         for broker_name, queues in by_broker(doubtful).items():
             names = ", ".join(map(str, queues))
-            why = "a lock request without an answer may be handled yet: they stay locked until that expires"
+            why = "a lock request without an answer may still be handled: the queues would stay locked until it expires"
             self._instance.log.warning("lock_unsettled", broker=broker_name, queues=names, why=why)
         self._requests.close()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
 
-    # What became of requests (LockListener) ------------------------------------------------------------------
+    # Results of requests (LockListener) ----------------------------------------------------------------------
 
     def unanswered(self, queues: Queues) -> None:
         self._take([(queue, self._of(queue).doubt()) for queue in queues])
@@ -305,13 +304,13 @@ class QueueLocks:
     def unlock_failed(self, queues: Queues, *, lapsed: bool) -> None:
         self._take([(queue, self._of(queue).unlock_failed(lapsed=lapsed)) for queue in queues])
 
-    def _tell_given_up(self, queue: MessageQueue) -> None:
+    def _log_given_up(self, queue: MessageQueue) -> None:
         self._instance.log.warning(
             "unlock_given_up",
             queue=str(queue),
             group=self._group,
             attempts=UNLOCK_FAILURES_MAX,
-            why="the lock ends when it expires on its broker",
+            why="the lock stays until it expires on its broker",
         )
 
     # The machine ---------------------------------------------------------------------------------------------
@@ -320,7 +319,7 @@ class QueueLocks:
         return self._locks.get(queue, NO_LOCK)
 
     def _take(self, steps: Iterable[tuple[MessageQueue, LockStep]]) -> None:
-        """Keep the new locks and do what they say; unlocks leave together."""
+        """Store the new locks and take their actions. Unlocks are sent together."""
         unlocks = []
         for queue, (lock, actions) in steps:
             if lock.state is LockState.FREE:
@@ -330,8 +329,8 @@ class QueueLocks:
             for action in actions:
                 if action is LockAction.UNLOCK:
                     unlocks.append(queue)
-                elif action is LockAction.TELL_GIVEN_UP:
-                    self._tell_given_up(queue)
+                elif action is LockAction.LOG_GIVEN_UP:
+                    self._log_given_up(queue)
                 else:
                     self._set_timer(queue, action)
         if unlocks:
@@ -348,7 +347,7 @@ class QueueLocks:
             self._timers[queue] = self._runtime.call_later_ms(delay_ms, self._timer_fired, queue)
 
     def _timer_fired(self, queue: MessageQueue) -> None:
-        """RocketMQ does not look whether the queue came back meanwhile, and frees a lock in use (wire.md 12.3)."""
+        """RocketMQ does not check whether the queue is back in the table, and frees a lock in use (wire.md 12.3)."""
         del self._timers[queue]
         self._take([(queue, self._of(queue).timer(in_table=queue in self._table))])
 

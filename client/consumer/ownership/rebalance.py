@@ -1,4 +1,4 @@
-"""Rebalance: which queues this client owns, and how one changes hands (wire.md 12.3)."""
+"""Rebalance: decides which queues this member owns, takes new ones and gives others up (wire.md 12.3)."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -65,17 +65,17 @@ class Rebalance:
         self._periods = 0
 
     async def run(self) -> None:
-        """One round over every subscribed topic."""
+        """Run one round over every subscribed topic."""
         topics = list(self._owner.topics())
         for topic in topics:
             try:
                 await self._rebalance(topic)
             except (RemotingError, NoRouteError) as error:
                 self._log.warning("rebalance_failed", topic=topic, consequence="queues unchanged", error=str(error))
-            except Exception as error:  # a strategy of the user's, say; the other topics are rebalanced all the same
+            except Exception as error:  # for example of the user's strategy; the other topics must still be rebalanced
                 log_exception(self._log, "rebalance_failed", error, topic=topic, consequence="queues unchanged")
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
-            # RocketMQ forgets it without a word: offsets of 5 s are lost, and the lock lives on for 60 s.
+            # RocketMQ only forgets such a queue: up to 5 s of offsets are lost, and the lock stays for 60 s.
             await self._remove(queue, process_queue, "the topic is not subscribed any more")
 
     async def _rebalance(self, topic: str) -> None:
@@ -93,16 +93,18 @@ class Rebalance:
     async def _share(
         self, strategy: AllocateMessageQueueStrategy, topic: str, route: TopicRouteData, queues: list[MessageQueue]
     ) -> list[MessageQueue] | None:
-        """What the strategy gives this client; None: it is not known, and nothing changes.
+        """Return the queues that the strategy gives this member; None when the members are not known.
 
-        Raises what the strategy does, and ConsumerError when it gives what is not there.
+        Raises:
+            ConsumerError: the strategy returned a queue that the topic does not have.
+            Others: what the strategy raises.
         """
         client_ids = await self._consumer_ids(route)
         if not client_ids:
             return None
         if self._instance.client_id not in client_ids:
-            # Java drops everything here. The broker merely does not know us yet, as after its restart, and to drop
-            # and re-take all queues would only stop consumption: register, and look again next time.
+            # Java drops all queues here. But the broker only does not know this client yet, for example after its
+            # restart. Dropping and taking the queues again would stop consumption without need.
             self._log.info("member_not_registered", topic=topic, consequence="queues unchanged")
             await self._instance.heartbeat_all()
             return None
@@ -114,9 +116,9 @@ class Rebalance:
         return mine
 
     async def _consumer_ids(self, route: TopicRouteData) -> tuple[str, ...]:
-        """The group's members as a random broker of the topic knows them; () when it knows none.
+        """Return the client ids of the group from a random broker of the topic; () when it knows none.
 
-        Of a broker without a master a slave is asked: members tell it too (wire.md 12.1, 12.3).
+        If a broker has no master, its slave is asked: members send heartbeats to it too (wire.md 12.1, 12.3).
         """
         by_ids = [broker.broker_addrs for broker in route.broker_datas if broker.broker_addrs]
         addresses = [by_id[min(by_id)] for by_id in by_ids]
@@ -139,9 +141,9 @@ class Rebalance:
             if not why and process_queue.pull_expired(now_ms, self._config.pull_max_idle_ms):
                 why = f"not pulled for {self._config.pull_max_idle_ms} ms"
             if not why and process_queue.outlived_lock:
-                why = "its lock had run out"
+                why = "its lock had expired"
             if not why and process_queue.try_unlock_times:
-                why = "its listener ran on when it was given away"
+                why = "its listener still ran when it was given up"
             if why:
                 changed |= await self._remove(queue, process_queue, why, stays=queue in mine)
         wanted = [queue for queue in dict.fromkeys(mine) if queue not in self._table]
@@ -155,7 +157,7 @@ class Rebalance:
         return changed
 
     def _add(self, queue: MessageQueue, locked_ms: int) -> None:
-        """Its first offset is fixed by the first pull, under this lock."""
+        """Begin an ownership period. The first pull reads the first offset, under this lock."""
         self._offsets.forget(queue)
         self._periods += 1
         process_queue = self._owner.new_process_queue(
@@ -167,16 +169,17 @@ class Rebalance:
         self._owner.queue_acquired(process_queue)
 
     async def _remove(self, queue: MessageQueue, process_queue: ProcessQueue, why: str, *, stays: bool = False) -> bool:
-        """Drop a queue; False when its listener still runs, and the next round must try again.
+        """Drop a queue and take it out of the table.
 
-        One whose offset is reset is left to the reset, which waits for the listener too: the offset of what was handled
-        must not follow the one that was chosen.
+        Args:
+            stays: the queue is locked again in this round. Then it is not unlocked now: Apache may handle the unlock
+                after the new lock, and this client would trust a lock that it has lost.
 
-        One that `stays` is locked anew in this round. An unlock right before that would be a race on a broker that
-        handles requests side by side, and the lock that is lost in it is one that this client believes in.
+        Returns:
+            False if the next round must try again, because the listener still runs.
         """
         if process_queue.resetting:
-            return False
+            return False  # the reset removes it: the offset of handled messages must not replace the chosen offset
         self.drop(process_queue, why)
         if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             process_queue.try_unlock_times += 1
@@ -193,12 +196,12 @@ class Rebalance:
         return True
 
     def _persist(self, process_queue: ProcessQueue) -> None:
-        """The offset of what was handled, unless the lock may be another's by now."""
+        """Store the offset of handled messages, unless another client may have the lock now."""
         if self._member.holds_lock(process_queue):
             self.persist([process_queue])
 
     def persist(self, process_queues: list[ProcessQueue]) -> None:
-        """Send the offsets of queues this client owns to their brokers."""
+        """Store the offsets of queues that this client owns."""
         known = {process_queue.queue: process_queue for process_queue in process_queues}
 
         def note(queue: MessageQueue, offset: int) -> None:
@@ -207,7 +210,7 @@ class Rebalance:
         self._offsets.persist(known, note)
 
     def drop(self, process_queue: ProcessQueue, why: str) -> None:
-        """Its listener may still run, but it takes and commits nothing more."""
+        """Stop the process queue: it takes no message and commits no offset any more. Its listener may still run."""
         if not process_queue.dropped:
             process_queue.dropped = True
             self._log.info("queue_dropped", queue=str(process_queue.queue), why=why, period=process_queue.period)

@@ -1,4 +1,4 @@
-"""Queues that begin anew at an offset somebody else chose: an administrator's reset, or a broker's correction."""
+"""OffsetReset: queues start again at another offset, after an administrator's reset or a broker's correction."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ from lockstep.remoting.logs import log_exception
 
 __all__ = ["OffsetReset"]
 
-_LISTENER_WAIT_MS: Final = 10_000  # then the log says that a listener holds a reset up
+_LISTENER_WAIT_MS: Final = 10_000  # then the log says that a listener delays a reset
 
 
 class OffsetReset:
-    """`done` is called when queues may be acquired again."""
+    """`done` is called when the queues may be acquired again."""
 
     def __init__(self, member: Membership, locks: Locks, rebalance: Rebalance, done: Callable[[], None]) -> None:
         self._member = member
@@ -27,7 +27,7 @@ class OffsetReset:
         self._locks = locks
         self._rebalance = rebalance
         self._done = done
-        self._wanted: dict[ProcessQueue, int] = {}  # of those that are `resetting`
+        self._wanted: dict[ProcessQueue, int] = {}  # offsets of process queues that are `resetting`
         self._waiting: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -37,9 +37,9 @@ class OffsetReset:
             task.cancel()
 
     def start(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Drop those of these queues that this client has, and begin again at the offsets; negative ones are 0.
+        """Drop those of these queues that this client owns, and start again at the offsets. A negative offset means 0.
 
-        A reset that comes while an earlier one waits for a listener wins over it.
+        If an earlier reset waits for a listener, the new offset replaces the earlier one.
         """
         begun = []
         for queue, process_queue in self._table.items():
@@ -57,9 +57,9 @@ class OffsetReset:
             task.add_done_callback(self._waiting.discard)
 
     async def correct(self, process_queue: ProcessQueue, delay_ms: int) -> None:
-        """Begin again at the offset that a broker corrected the next pull to, after `delay_ms` (wire.md 12.6).
+        """Start again at the next offset that a broker gave, after `delay_ms` (wire.md 12.6).
 
-        A reset that comes meanwhile wins over it; one that waits already goes on instead.
+        The offset of a reset replaces it, whether the reset comes later or waits already.
         """
         if not process_queue.resetting:
             self._want(process_queue, process_queue.next_offset)
@@ -67,14 +67,14 @@ class OffsetReset:
             await self._when_idle([process_queue])
 
     def _want(self, process_queue: ProcessQueue, offset: int) -> None:
-        process_queue.resetting = True  # a rebalance leaves it to us: it would commit what was handled
+        process_queue.resetting = True  # else a rebalance would remove it and store the offset of handled messages
         self._wanted[process_queue] = offset
 
     async def _when_idle(self, process_queues: list[ProcessQueue]) -> None:
-        """Wait for running listeners as long as they run, as a rebalance does.
+        """Wait until no listener runs, however long that takes, as a rebalance does.
 
-        What they handle is from before the reset, and an unlock under them would let the next owner begin beside
-        them. RocketMQ sleeps 10 s, whether a listener runs or not (wire.md 12.9).
+        An unlock while a listener runs would let the next owner begin at the same time. RocketMQ sleeps 10 s, whether
+        a listener runs or not (wire.md 12.9).
         """
         deadline_ms = self._runtime.now_ms() + _LISTENER_WAIT_MS
         running = [
@@ -85,23 +85,23 @@ class OffsetReset:
         for process_queue in running:
             self._log.warning("reset_waits_for_listener", queue=str(process_queue.queue))
         idle = [process_queue for process_queue in process_queues if process_queue not in running]
-        await asyncio.gather(self._begin_anew(idle), *[self._when_ended(process_queue) for process_queue in running])
+        await asyncio.gather(self._start_again(idle), *[self._when_ended(process_queue) for process_queue in running])
 
     async def _when_ended(self, process_queue: ProcessQueue) -> None:
         while not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             pass
-        await self._begin_anew([process_queue])
+        await self._start_again([process_queue])
 
-    async def _begin_anew(self, process_queues: list[ProcessQueue]) -> None:
-        """Dropped queues leave the table, and the brokers hear where the next owner shall begin."""
-        # Nobody renewed their locks meanwhile, and only the owner of a queue may reset it.
+    async def _start_again(self, process_queues: list[ProcessQueue]) -> None:
+        """Take dropped queues out of the table, and store the offset at which the next owner begins."""
+        # Their locks were not renewed meanwhile, and only the owner of a queue may reset it.
         left = [pq for pq in process_queues if not self._stopped and self._table.get(pq.queue) is pq]
         try:
             owned = await self._locks.lock([process_queue.queue for process_queue in left]) if left else {}
             for process_queue in left:
                 if not self._stopped and self._table.get(process_queue.queue) is process_queue:
                     self._leave_table(process_queue, owned=process_queue.queue in owned)
-        except Exception as error:  # a trace that cannot be written, say: the queues are left to the rebalance
+        except Exception as error:  # for example, the trace cannot be written; the rebalance removes the queues then
             queues = ", ".join([str(process_queue.queue) for process_queue in left])
             log_exception(self._log, "offset_reset_failed", error, queues=queues)
         finally:
@@ -119,4 +119,4 @@ class OffsetReset:
         else:
             self._log.warning("offset_reset_refused", queue=str(queue), offset=offset, why="the lock was refused")
         del self._table[queue]
-        self._locks.unlock_later(queue)  # unless the next round asks for it
+        self._locks.unlock_later(queue)  # unless the next rebalance asks for it

@@ -1,4 +1,4 @@
-"""Tells of topics whose queues changed: a look at the name server every 30 s (wire.md 12.10)."""
+"""QueueWatch: compares the queues of topics with the name server's every 30 s (wire.md 12.10)."""
 
 from collections.abc import Callable
 
@@ -11,11 +11,11 @@ from lockstep.remoting.logs import EventLog, log_exception
 __all__ = ["QueueWatch", "TopicMessageQueueChangeListener"]
 
 TopicMessageQueueChangeListener = Callable[[str, list[MessageQueue]], None]
-"""`(topic, all its queues now)`, called on the loop."""
+"""`(topic, all its queues)`, called on the event loop after a change."""
 
 
 class QueueWatch:
-    """Call `look` every so often; the first look at a topic only notes what there is."""
+    """Calls a listener when the queues of its topic changed. `look` must be called periodically."""
 
     def __init__(self, queries: QueueQueries, log: EventLog) -> None:
         self._queries = queries
@@ -24,7 +24,7 @@ class QueueWatch:
         self._known: dict[str, list[MessageQueue]] = {}
 
     async def register(self, topic: str, listener: TopicMessageQueueChangeListener) -> None:
-        """What the topic has now is no change. Raises NoRouteError when no name server answers."""
+        """Register a listener for later changes. Raises NoRouteError when no name server answers."""
         self._known[topic] = await self._queues(topic)
         self._listeners[topic] = listener
 
@@ -37,7 +37,7 @@ class QueueWatch:
                 continue
             if queues != self._known[topic]:
                 self._known[topic] = queues
-                self._tell(topic, listener, queues)
+                self._notify(topic, listener, queues)
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
         try:
@@ -45,7 +45,7 @@ class QueueWatch:
         except TopicNotFoundError:
             return []
 
-    def _tell(self, topic: str, listener: TopicMessageQueueChangeListener, queues: list[MessageQueue]) -> None:
+    def _notify(self, topic: str, listener: TopicMessageQueueChangeListener, queues: list[MessageQueue]) -> None:
         try:
             listener(topic, list(queues))
         except Exception as error:

@@ -1,7 +1,7 @@
-"""Strategies that share a topic's queues among the members of a group (wire.md 12.4). Sorted in, disjoint out.
+"""Strategies that share the queues of a topic among the members of a group (wire.md 12.4).
 
-A strategy is any callable of this form; those that need to be told something are objects. All members must use the
-same one, or two of them claim one queue and another stays without an owner.
+A strategy is any callable of this form; a strategy with settings is an object. All members of a group must use the
+same strategy. Otherwise two members may claim one queue, and another queue may have no owner.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +24,7 @@ AllocateMessageQueueStrategy = Callable[[str, str, Sequence[MessageQueue], Seque
 def allocate_averagely(
     _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> list[MessageQueue]:
-    """AVG: contiguous runs, the first members one queue longer. A client that is not a member gets none."""
+    """AVG: contiguous ranges; the first members get one queue more. A client that is not a member gets none."""
     if client_id not in client_ids:
         return []
     index, members = client_ids.index(client_id), len(client_ids)
@@ -36,17 +36,17 @@ def allocate_averagely(
 def allocate_averagely_by_circle(
     _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> list[MessageQueue]:
-    """AVG_BY_CIRCLE: queues are dealt out one by one, as cards are. A client that is not a member gets none."""
+    """AVG_BY_CIRCLE: the members get one queue each in turn. A client that is not a member gets none."""
     if client_id not in client_ids:
         return []
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
 class AllocateByConfig:
-    """CONFIG: the queues that somebody wrote down for this member, whoever else is there.
+    """CONFIG: the given queues, whatever other members there are.
 
-    Of each topic those named of it, of a topic that is not named none: who consumes concurrently names the queues of
-    `%RETRY%group` for one member. Nobody but the writer sees to it that every queue has an owner.
+    A topic without a given queue gets none. A group that consumes concurrently must also give the queues of
+    `%RETRY%group` to one member. The user must take care that every queue has an owner.
     """
 
     name: Final = "CONFIG"
@@ -68,7 +68,7 @@ _NAMES: Final[tuple[tuple[AllocateMessageQueueStrategy, str], ...]] = (
 
 
 def strategy_name(strategy: AllocateMessageQueueStrategy) -> str:
-    """RocketMQ's name of it; of a user's own its `name`, or that of the function or class."""
+    """Return RocketMQ's name of a strategy. A user's strategy has its `name`, or that of its function or class."""
     for known, name in _NAMES:
         if strategy is known:
             return name

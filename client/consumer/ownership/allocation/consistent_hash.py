@@ -1,6 +1,6 @@
-"""Allocation by consistent hashing (wire.md 12.4): when a member comes or goes, few queues change hands.
+"""Allocation by consistent hashing (wire.md 12.4): when a member joins or leaves, few queues change their owner.
 
-The ring is RocketMQ's to the bit, so that members written in Java and in Python agree on every queue.
+The ring is exactly RocketMQ's, so that members in Java and in Python agree on every queue.
 """
 
 import hashlib
@@ -16,19 +16,21 @@ _VIRTUAL_NODES: Final = 10
 
 
 def md5_hash(key: str) -> int:
-    """The first four bytes of the key's MD5, as an unsigned number."""
+    """Return the first four bytes of the key's MD5 as an unsigned number."""
     return int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest()[:4], "big")
 
 
 class AllocateByConsistentHash:
-    """CONSISTENT_HASH: each member stands `virtual_nodes` times on a ring; a queue is its next one's."""
+    """CONSISTENT_HASH: each member has `virtual_nodes` places on a ring. A queue belongs to the next place."""
 
     name: Final = "CONSISTENT_HASH"
 
     def __init__(self, virtual_nodes: int = _VIRTUAL_NODES, hash_function: Callable[[str], int] = md5_hash) -> None:
         """Raises ValueError."""
         if virtual_nodes < 1:
-            raise ValueError(f"virtual_nodes must be 1 or more, not {virtual_nodes}: without one nobody owns a queue")
+            raise ValueError(
+                f"virtual_nodes must be 1 or more, not {virtual_nodes}: without them no queue has an owner"
+            )
         self._virtual_nodes = virtual_nodes
         self._hash = hash_function
 
@@ -47,7 +49,7 @@ class AllocateByConsistentHash:
         return [queue for queue in queues if owner(queue) == client_id]
 
     def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
-        """Place -> member. One that is listed twice stands there twice as often; of two on one place the last stays."""
+        """Place -> member. A member that is listed twice has twice the places; of two on one place the last stays."""
         ring: dict[int, str] = {}
         for client_id in client_ids:
             first = sum(member == client_id for member in ring.values())
@@ -57,5 +59,5 @@ class AllocateByConsistentHash:
 
 
 def _key(queue: MessageQueue) -> str:
-    """As Java prints a MessageQueue."""
+    """Return the text that Java prints for a MessageQueue."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"

@@ -1,4 +1,4 @@
-"""Allocation by machine room (wire.md 12.4): queues stay where they are, and members prefer those next to them."""
+"""Allocation by machine room (wire.md 12.4): members prefer the queues of their own room."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -16,10 +16,10 @@ _SEPARATOR: Final = "@"
 
 
 class AllocateByMachineRoom:
-    """MACHINE_ROOM: of the queues whose broker is named `room@name`, those of the rooms given here, averagely.
+    """MACHINE_ROOM: shares the queues of brokers named `room@name`, for the given rooms, on average.
 
-    Queues of other rooms, and of brokers with other names, have no owner here: `%RETRY%group` neither, unless its
-    broker stands in one of the rooms.
+    Queues of other rooms, and of brokers with other names, get no owner. That includes `%RETRY%group`, unless its
+    broker is in one of the rooms.
     """
 
     name: Final = "MACHINE_ROOM"
@@ -30,7 +30,7 @@ class AllocateByMachineRoom:
     def __call__(
         self, _group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """RocketMQ's slices: what is left over goes singly, from the end, to the first members."""
+        """Slices as in RocketMQ: the rest, at the end, goes to the first members, one queue each."""
         if client_id not in client_ids:
             return []
         ours = [queue for queue in queues if self._room(queue) in self.rooms]
@@ -48,8 +48,8 @@ class AllocateByMachineRoom:
 class AllocateMachineRoomNearby:
     """MACHINE_ROOM_NEARBY-x: the queues of a room go to the members in it, by the strategy x within.
 
-    Queues of a room without a member are shared by all. `broker_room(queue)` and `client_room(client_id)` say who
-    stands where; a client id begins with the host's address.
+    Queues of a room without a member are shared by all members. `broker_room(queue)` and `client_room(client_id)`
+    return the rooms; a client id begins with the address of the host.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class AllocateMachineRoomNearby:
     def __call__(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Raises ValueError for a queue or a member without a room."""
+        """Raises ValueError when a queue or a member has no room."""
         if client_id not in client_ids:
             return []
         queues_of: dict[str, list[MessageQueue]] = {}
@@ -87,5 +87,5 @@ class AllocateMachineRoomNearby:
 
 def _room_of(what: object, room: str) -> str:
     if not room:
-        raise ValueError(f"no machine room is known of {what}")
+        raise ValueError(f"no machine room is known for {what}")
     return room
