@@ -14,7 +14,7 @@ LATE: Final = (
         "administrator-waits-for-queue",
         "An administrator's message is handled although its asker has given up while the queue was busy.",
         "client/consumer/dispatch/direct.py",
-        "        start = _Start(self._runtime)  # the wait for the queue's other calls counts too\n"
+        "        start = _Start(self._runtime)  # the wait for other calls of the queue counts too\n"
         "        async with self._between_runs(queue):\n",
         "        async with self._between_runs(queue):\n            start = _Start(self._runtime)\n",
         ("tests/client/test_call_start.py",),

@@ -178,8 +178,9 @@ class Rebalance:
         Returns:
             False if the next round must try again, because the listener still runs.
         """
+        # The reset removes its queue itself: the offset of handled messages must not replace the chosen offset.
         if process_queue.resetting:
-            return False  # the reset removes it: the offset of handled messages must not replace the chosen offset
+            return False
         self.drop(process_queue, why)
         if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             process_queue.try_unlock_times += 1
