@@ -1,9 +1,9 @@
-"""`lockstep`: talk to a Lockstep broker or a RocketMQ cluster. The entry point: signals, loop, errors.
+"""`lockstep`: talk to a Lockstep broker or a RocketMQ cluster. The entry point: signals, event loop, errors.
 
-Exit status: 0, 1 when something failed, 2 for a wrong call, 130 after Ctrl-C, 143 after SIGTERM, 141 when nobody
-reads stdout any more.
+Exit status: 0 for success; 1 when something failed; 2 for a wrong call; 130 after Ctrl-C; 143 after SIGTERM; 141 when
+the reader of stdout has closed it.
 
-What takes time to import is imported in functions, where a Ctrl-C is waited for already.
+Slow imports are inside functions, where a Ctrl-C is already handled.
 """
 
 import os
@@ -27,7 +27,7 @@ _DEBUG_VARIABLE = "LOCKSTEP_DEBUG"
 
 
 class _Stopped(Exception):
-    """A signal ended the command, which has cleaned up; or it ended as SIGPIPE would have ended it."""
+    """A signal ended the command after its cleanup, or its reader closed stdout (SIGPIPE)."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -35,7 +35,7 @@ class _Stopped(Exception):
 
 
 def _run(work: "Work", **_options: object) -> None:
-    """What a command returned; called while the files that its options opened are open still."""
+    """Run the work that a command returned, while the files of its options are still open."""
     try:
         if callable(work):
             if signal.getsignal(signal.SIGINT) is _leave:
@@ -63,9 +63,9 @@ def _loop_factory() -> "Callable[[], asyncio.AbstractEventLoop]":
 
 
 async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """The first SIGINT, SIGTERM or SIGHUP cancels the work, which cleans up; a second one does not wait for that.
+    """Run the work; the first SIGINT, SIGTERM or SIGHUP cancels it. A second signal ends the process at once.
 
-    A terminal that closes sends SIGHUP; under nohup it is ignored and stays so.
+    A terminal that closes sends SIGHUP. Under nohup SIGHUP is ignored, and it stays ignored.
     """
     import asyncio
 
@@ -83,7 +83,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stop, number)
     if not os.environ.get(_DEBUG_VARIABLE):
-        loop.set_exception_handler(_told_once())
+        loop.set_exception_handler(_first_error_only())
     try:
         await work
     except asyncio.CancelledError:
@@ -93,19 +93,19 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
         raise _Stopped(received[0])
 
 
-def _told_once() -> "Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]":
-    """What a task of ours leaves behind is one line, for the first of them; asyncio would print a traceback each."""
+def _first_error_only() -> "Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]":
+    """Log only the first error that a background task left, as one line; asyncio would print a traceback for each."""
     from lockstep.cli.output import note
 
-    told: list[object] = []
+    seen: list[object] = []
 
-    def tell(_loop: "asyncio.AbstractEventLoop", context: dict[str, Any]) -> None:
+    def handle(_loop: "asyncio.AbstractEventLoop", context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not told:
+        if not seen:
             note(_own_error(f"{type(error).__name__}: {error}" if error is not None else context["message"]))
-        told.append(error)
+        seen.append(error)
 
-    return tell
+    return handle
 
 
 def _own_error(text: str) -> str:
@@ -113,14 +113,14 @@ def _own_error(text: str) -> str:
 
 
 def main() -> None:
-    """The entry point. One line on stderr for whatever goes wrong."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in a background job of a shell it is ignored
+    """The entry point. Every error is one line on stderr."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell ignores it for background jobs
         signal.signal(signal.SIGINT, _leave)
     sys.exit(_status())
 
 
 def _leave(*_: object) -> None:
-    """While things are imported: nothing has begun that would want to end in order."""
+    """SIGINT during the imports: nothing runs yet that needs a cleanup."""
     os._exit(_INTERRUPTED)
 
 
@@ -147,7 +147,7 @@ def _status() -> int:
 
 
 def _misused(error: "typer.TyperException") -> int:
-    """What typer found wrong; called without a command it hands over the help text as it is."""
+    """Print an error that typer found. Without a command, typer gives the help text instead, printed as it is."""
     from lockstep.cli.output import note
 
     text = error.format_message()

@@ -1,4 +1,4 @@
-"""A question before something is changed, on a terminal."""
+"""Asks for confirmation on a terminal before something is changed."""
 
 import asyncio
 import os
@@ -12,12 +12,12 @@ _ANSWER_BYTES = 1024
 
 
 def asks(yes: bool) -> bool:
-    """Whether somebody is there to be asked: a script goes on as if it had said --yes."""
+    """Whether to ask: only on a terminal, and not with --yes. A script goes on as with --yes."""
     return not yes and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 async def confirm(question: str) -> None:
-    """Raises CliError unless the answer is yes. A signal ends the waiting as it ends any work."""
+    """Ask, and wait for the answer; a signal ends the wait. Raises CliError unless the answer is yes."""
     sys.stderr.write(f"lockstep: {question} [y/N] ")
     sys.stderr.flush()
     loop, number = asyncio.get_running_loop(), sys.stdin.fileno()

@@ -1,4 +1,4 @@
-"""`lockstep consume`: an ordered push consumer that prints what it gets."""
+"""`lockstep consume`: an ordered push consumer that prints its messages."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
 __all__ = ["consume"]
 
-_BATCH = 32  # messages handed to the printer at once, where no --count asks for an exact end
+_BATCH = 32  # messages a call of the printer; 1 with --count, which must end exactly
 _LOOK_EVERY_S, _LOOK_AT_BROKER_EVERY = 0.1, 10
 
 _FROM = {
@@ -36,7 +36,10 @@ _FROM = {
 
 
 async def consume(options: ConsumeOptions) -> None:
-    """Raises CliError, ClientError, RemotingError, and what the options get wrong."""
+    """Consume until --count, --exit-at-end or a signal.
+
+    Raises CliError, ClientError, RemotingError, and errors of options.
+    """
     check_topic(options.topic)
     check_group(options.group)
     SubscriptionData.parse(options.topic, options.tags)
@@ -79,7 +82,10 @@ async def consume(options: ConsumeOptions) -> None:
 
 
 def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
-    """The listener is one thread, so that a reader who does not read stops the printing and not the renewals."""
+    """The consumer's settings. One thread prints.
+
+    When the reader of stdout stops, printing stops but renewals go on.
+    """
     from_where = _FROM.get(options.begin, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)
     known = options.begin in _FROM
     begin_ms = None if known else moment_ms(options.begin, "--from", now_ms, others="first, last, ")
@@ -106,9 +112,10 @@ def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
 
 
 def _with_lock_life(config: ConsumerConfig, live_ms: int) -> ConsumerConfig:
-    """The client's times to a lock life on the broker, in the proportion of RocketMQ's defaults: 60, 30, 20, 20, 20.
+    """Set the client's intervals for a lock life on the broker, in the proportion of RocketMQ's defaults.
 
-    The timeout of a renewal, 1 s, must fit in between the client's two.
+    The defaults are 60 s on the broker, 30 s on the client, and 20 s between renewals, rebalances and for the delay of
+    an unlock. The timeout of a renewal (1 s) must fit between the client's 20 s and 30 s.
     """
     return replace(
         config,
@@ -131,10 +138,10 @@ async def _readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]
 async def _place_new_group(
     admin: AdminClient, options: ConsumeOptions, config: ConsumerConfig, queues: list[MessageQueue]
 ) -> None:
-    """Store where a group that the brokers have never seen is to begin.
+    """Store the start offsets of a group that is new to the brokers.
 
-    By RocketMQ's rule a new group begins at 0 as long as a queue's first message is at hand, whatever it asks for
-    (wire.md 8.1). A Lockstep broker tells whether it knows the group; of others the rule is taken.
+    RocketMQ begins a new group at offset 0 while a queue still has its first message, whatever the client asks for
+    (wire.md 8.1). A Lockstep broker tells whether it knows the group; on other brokers RocketMQ's rule applies.
     """
     where = config.consume_from_where
     if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET or config.message_model is MessageModel.BROADCASTING:
@@ -153,7 +160,7 @@ async def _place_new_group(
 
 
 class _Printer:
-    """The listener. A plain function: it may wait for whoever reads stdout without stopping the renewals."""
+    """The listener. It is a plain function on a thread: a slow reader of stdout blocks it without stopping renewals."""
 
     def __init__(self, options: ConsumeOptions, loop: asyncio.AbstractEventLoop) -> None:
         self._format = parse_format(options.format) if options.format is not None else format_json
@@ -178,7 +185,7 @@ class _Printer:
                 if self.printed == self._count:
                     self._loop.call_soon_threadsafe(self.done.set)
                 return None
-        # Not printed, so not handled: it stays for whoever owns the queue next.
+        # Not printed, so not handled: the next owner of the queue gets it.
         context.auto_commit = False
         return ConsumeOrderlyStatus.ROLLBACK
 
@@ -196,7 +203,7 @@ class _Printer:
 
 
 class _Session:
-    """From the start of the consumer until something ends it."""
+    """From the start of the consumer until its end."""
 
     def __init__(
         self,
@@ -227,7 +234,7 @@ class _Session:
             explaining.cancel()
 
     async def _until_the_end(self) -> None:
-        """Everything stored at the start is consumed: by this consumer, or by others of its group."""
+        """Wait until the group has consumed all messages that were stored at the start."""
         rounds = 0
         while self._left and not self._printer.done.is_set():
             positions = self._consumer.positions

@@ -1,4 +1,4 @@
-"""Why `lockstep consume` gets nothing: what it says on stderr instead of standing still without a word."""
+"""Explains on stderr why `lockstep consume` gets no messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _FIRST_LOOK_S: Final = 2.0
 _LOOK_EVERY_S: Final = 1.0
 _QUIET_MS: Final = 10_000
 _NO_QUEUE: Final = "no queue"
-_FLOW_CONTROL: Final = "pull_throttled"  # usual here: who reads the output is slower than the pulls
+_FLOW_CONTROL: Final = "pull_throttled"  # normal here: the reader of stdout is slower than the pulls
 
 
 class _Failure(NamedTuple):
@@ -28,7 +28,7 @@ class _Failure(NamedTuple):
 
 
 class ConsumeLog(StderrLog):
-    """The consumer's log for a person, which remembers the last failure."""
+    """The consumer's log for a person; it also remembers the last failure."""
 
     def __init__(self, runtime: Runtime, *, verbose: bool) -> None:
         super().__init__(verbose=verbose)
@@ -48,7 +48,7 @@ class ConsumeLog(StderrLog):
     error = warning
 
     def failure_since(self, begin_ms: int) -> str | None:
-        """The last failure, unless it is older."""
+        """The last failure, or None when it is older."""
         return self._last.text if self._last is not None and self._last.at_ms >= begin_ms else None
 
     def _remember(self, event: str, fields: dict[str, Any]) -> None:
@@ -58,14 +58,14 @@ class ConsumeLog(StderrLog):
 
 
 class Explainer:
-    """Looks each second whether the command gets messages, and says once for each reason why it does not.
+    """Checks each second whether messages arrive, and prints each reason why not once.
 
     Args:
-        topic: the one that is consumed.
-        admin: a started client, which is asked for locks and for the ends of queues.
-        log: what the consumer logs to.
-        printed: how many messages have been printed by now.
-        writing: whether a message is being written to stdout.
+        topic: The topic that is consumed.
+        admin: A started client, to ask for locks and the ends of queues.
+        log: The log of the consumer.
+        printed: Returns the number of messages printed so far.
+        writing: Returns whether a message is being written to stdout.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Explainer:
         self._said: set[str] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Check until cancelled."""
         last_ms, count = self._runtime.now_ms(), 0
         await asyncio.sleep(_FIRST_LOOK_S)
         if not self._owned():
@@ -111,7 +111,7 @@ class Explainer:
             note(f"no message for {quiet_ms // 1000} s: {text}")
 
     async def _reason(self, since_ms: int) -> tuple[str, str]:
-        """A kind, which is said once, and a text; no kind where there is nothing to say."""
+        """The current reason as (kind, text). The kind is "" when there is nothing to print."""
         if self._writing():
             return "stdout", "stdout is full: its reader does not read"
         failure = self._log.failure_since(since_ms)
@@ -121,7 +121,7 @@ class Explainer:
         if not owned:
             return _NO_QUEUE, await self._why_no_queue()
         if self._printed():
-            return "", ""  # it has what there was
+            return "", ""  # everything is consumed
         return await self._of_queues(owned)
 
     async def _of_queues(self, owned: list[MessageQueue]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""How commands print a message: a JSON object, a line for a person, or a format string in kcat's words."""
+"""How commands print a message: as JSON, as a line for a person, or by a format string as in kcat."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -18,9 +18,11 @@ _OURS = RESERVED_PROPERTIES.union(SHARDING_KEY_NAMES)
 
 
 def message_row(message: MessageExt) -> dict[str, Any]:
-    """What `lockstep produce --envelope` reads. A body that is no UTF-8 is "body_base64", not "body".
+    """A message as JSON fields; `lockstep produce --envelope` reads them.
 
-    One that cannot be unpacked is there as it is stored, with "body_error", and `produce` refuses it.
+    A body that is not UTF-8 is in "body_base64".
+
+    A compressed body that cannot be unpacked stays as it is stored, with "body_error"; `produce` refuses it.
     """
     row: dict[str, Any] = {
         "topic": message.topic,
@@ -53,20 +55,20 @@ def format_json(message: MessageExt) -> bytes:
 
 
 def format_line(message: MessageExt) -> bytes:
-    """When and where it was stored, its key and tag, and the body, for a person."""
+    """For a person: store time, queue, key, tag and body on one line."""
     place = f"{message.broker_name}:{message.queue_id}  {message.queue_offset}"
     words = printable_text(f"{place}  {message.sharding_key or '-'}  {message.tags or '-'}")
     return f"{date_time(message.store_timestamp)}  {words}  {shown_body(message)}\n".encode("utf-8", "replace")
 
 
 def shown_body(message: MessageExt) -> str:
-    """For a person; of one that cannot be unpacked, why, and its stored bytes."""
+    """The body for a person. If it cannot be unpacked: the reason, and the stored bytes."""
     text = printable(message.body)
     return text if message.body_error is None else f"[{message.body_error}] {text}"
 
 
 def printable(body: bytes) -> str:
-    """As text in which no character steers a terminal or ends the line."""
+    """The bytes as text without control characters: nothing in it moves the cursor or ends the line."""
     return printable_text(body.decode("utf-8", "backslashreplace"))
 
 

@@ -1,4 +1,4 @@
-"""`lockstep group`: consumer groups, who is in one, how far each of its queues is and what its members do."""
+"""`lockstep group`: lists, describes and deletes consumer groups."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -61,9 +61,9 @@ async def list_groups(name_server: str, output: OutputFormat) -> None:
 
 
 async def describe_group(name_server: str, group: str, topic: str | None, output: OutputFormat) -> None:
-    """Members, queues, and of each member what it did of each topic. Raises CliError for a group nobody knows.
+    """Print members, queues and the statistics of each member for each topic. Raises CliError for an unknown group.
 
-    The retry topic's queues are left out while they are empty.
+    An empty retry topic is left out.
     """
     check_group(group)
     if topic is not None:
@@ -93,7 +93,10 @@ async def describe_group(name_server: str, group: str, topic: str | None, output
 async def _running_infos(
     admin: AdminClient, group: str, members: ConsumerConnection | None
 ) -> dict[str, ConsumerRunningInfo]:
-    """By client id; a member that gives no statistics, as clients of some languages do, is left out and named."""
+    """Running info by client id.
+
+    A member without it, as clients of some languages are, is named on stderr and left out.
+    """
     infos = {}
     for connection in members.connection_set if members is not None else ():
         try:
@@ -106,7 +109,7 @@ async def _running_infos(
 async def _owners(
     admin: AdminClient, group: str, infos: Mapping[str, ConsumerRunningInfo]
 ) -> dict[MessageQueue, list[str]]:
-    """By the members' own word, which needs no lock, and by the lock tables where the brokers list them."""
+    """Owner by queue: what the members report, and the lock tables where the brokers list them."""
     owners: dict[MessageQueue, list[str]] = {}
     for client_id, info in infos.items():
         for queue, process_queue in info.mq_table.items():
@@ -172,7 +175,7 @@ def _member_row(
 
 
 def _statistics_rows(infos: Mapping[str, ConsumerRunningInfo]) -> list[dict[str, Any]]:
-    """Means in ms, rates a second, of the last minute; what failed in the last hour."""
+    """Means in ms and rates a second, over the last minute; failures over the last hour."""
     return [
         {"client_id": client_id, "topic": topic, **_status_row(status)}
         for client_id, info in infos.items()
@@ -211,9 +214,9 @@ def _member_texts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def delete_group(name_server: str, group: str, with_topics: bool, yes: bool) -> None:
-    """Its settings and offsets, and with `with_topics` what waits for a retry or was given up.
+    """Delete a group's settings and offsets; `with_topics` also its retry and dead-letter topics.
 
-    Raises CliError for a group nobody knows, and for one that is online, whose members would bring it back.
+    Raises CliError for an unknown group, and for one that is online: its members would create it again.
     """
     check_group(group)
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:

@@ -11,7 +11,7 @@ __all__ = ["all_groups", "find_queue", "readable_queues", "topics_of_group"]
 
 
 async def readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
-    """Raises LocalProtocolError, TopicNotFoundError; CliError for a topic without a queue to read."""
+    """The readable queues of a topic. Raises LocalProtocolError, TopicNotFoundError; CliError when there are none."""
     check_topic(topic)
     queues = (await admin.route(topic)).readable_queues(topic)
     if not queues:
@@ -50,7 +50,7 @@ async def all_groups(admin: AdminClient) -> dict[str, list[str]]:
 
 
 async def topics_of_group(admin: AdminClient, group: str) -> list[str]:
-    """Those that exist still, of which it has offsets or which it subscribes to. Raises CliError."""
+    """Existing topics that the group subscribes to, or has offsets of. Raises CliError for an unknown group."""
     groups = await all_groups(admin)
     members = await admin.members(group)
     if group not in groups and members is None:

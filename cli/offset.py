@@ -1,4 +1,4 @@
-"""`lockstep offset`: where a group is in each queue, and putting it somewhere else."""
+"""`lockstep offset`: shows and changes the offsets of a group."""
 
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ from lockstep.remoting.runtime import AsyncioRuntime
 __all__ = ["reset_offsets", "seek_offset", "show_offsets"]
 
 _EARLIEST, _LATEST = "earliest", "latest"
-_TIMESTAMPS: Final = {_EARLIEST: 0, _LATEST: -1}  # as INVOKE_BROKER_TO_RESET_OFFSET takes them (wire.md 2.4)
+_TIMESTAMPS: Final = {_EARLIEST: 0, _LATEST: -1}  # timestamps of INVOKE_BROKER_TO_RESET_OFFSET (wire.md 2.4)
 _SHOWN = ("topic", "broker", "queue_id", "min_offset", "committed_offset", "max_offset", "lag", "last_consumed")
 _MOVED = ("topic", "broker", "queue_id", "before", "after", "moved_by")
 
@@ -25,7 +25,7 @@ _MOVED = ("topic", "broker", "queue_id", "before", "after", "moved_by")
 
 
 async def show_offsets(name_server: str, group: str, topic: str | None, output: OutputFormat) -> None:
-    """Raises CliError for a group nobody knows."""
+    """Print committed offsets and lag of each queue. Raises CliError for an unknown group."""
     check_group(group)
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         topics = [topic] if topic is not None else await topics_of_group(admin, group)
@@ -33,7 +33,7 @@ async def show_offsets(name_server: str, group: str, topic: str | None, output: 
         rows = []
         for name in topics:
             queues = await readable_queues(admin, name)
-            # Before the ends of the queues: what is stored and consumed between the two looks would be a lag below 0.
+            # Read before the ends of the queues: messages consumed between the two reads would give a lag below 0.
             committed = {queue: await admin.consumer_offset(group, queue) for queue in queues}
             stats = await admin.topic_stats(name)
             for queue in queues:
@@ -74,9 +74,11 @@ class _Move(NamedTuple):
 
 
 async def reset_offsets(options: ResetOptions) -> None:
-    """Members that are online are told by the brokers, and begin anew there; without any, the offsets are stored.
+    """Reset a group. The brokers notify online members, who begin again there.
 
-    As in RocketMQ no queue goes forward, over messages that were never consumed, unless forced. Raises CliError.
+    Without members the offsets are stored.
+
+    As in RocketMQ, no queue moves forward over unconsumed messages without --force. Raises CliError.
     """
     check_group(options.group)
     target_ms = None if options.to_time is None else _timestamp(options.to_time)
@@ -96,7 +98,7 @@ async def reset_offsets(options: ResetOptions) -> None:
             return
         told = None
         if by_broker:
-            told = await _tell(admin, options, moves, target_ms or 0)
+            told = await _reset_by_broker(admin, options, moves, target_ms or 0)
         if told is None:
             await _store(admin, options.group, moves)
         else:
@@ -117,7 +119,7 @@ def _timestamp(text: str) -> int:
 
 
 async def _online(admin: AdminClient, group: str, topic: str, *, known: bool) -> bool:
-    """Raises CliError for a group that nobody knows of, unless it is `known` to its caller."""
+    """Whether the group has members. Raises CliError for an unknown group, unless `known`."""
     if await admin.members(group) is not None:
         return True
     groups = await admin.groups_of(topic)
@@ -145,8 +147,11 @@ async def _move(admin: AdminClient, options: ResetOptions, queue: MessageQueue, 
 
 
 async def _agreed(moves: list[_Move], options: ResetOptions | SeekOptions) -> list[_Move] | None:
-    """The moves that a person has seen already, if any was asked; None after a dry run, which has printed what would
-    be. Raises CliError when somebody says no."""
+    """Ask before a change. Raises CliError when the answer is no.
+
+    Returns:
+        The moves that were printed with the question; an empty list when nothing was printed; None after a dry run.
+    """
     if options.dry_run:
         _print_moves(moves, options.output)
         note("a dry run: nothing is changed")
@@ -161,13 +166,13 @@ async def _agreed(moves: list[_Move], options: ResetOptions | SeekOptions) -> li
     return shown
 
 
-async def _tell(
+async def _reset_by_broker(
     admin: AdminClient, options: ResetOptions, moves: list[_Move], target_ms: int
 ) -> dict[MessageQueue, int] | None:
-    """None when nobody is online any more.
+    """Ask the brokers to reset and notify the members. Returns the new offsets, None when no member is online now.
 
-    Brokers refuse while a queue has no offset of the group, as in its first seconds: it gets one, and they are asked
-    once more (wire.md 2.4). That offset matters to nobody: the members store theirs.
+    A broker refuses while a queue has no offset of the group, as in its first seconds. Then that offset is stored and
+    the broker is asked once more (wire.md 2.4). The stored value does not matter: the members store theirs.
     """
     try:
         return await admin.reset_offsets(options.group, options.topic, target_ms, force=options.force)
@@ -205,7 +210,7 @@ def _print_moves(moves: list[_Move], output: OutputFormat) -> None:
 
 
 async def seek_offset(options: SeekOptions) -> None:
-    """One queue's offset, exactly. Raises CliError for an offset the queue does not have, and while it is consumed."""
+    """Set the offset of one queue. Raises CliError when the queue does not have it, and while the group is online."""
     check_group(options.group)
     async with AdminClient(name_server=options.name_server, log=StderrLog(verbose=False)) as admin:
         queue = find_queue(options.queue, await readable_queues(admin, options.topic))

@@ -42,7 +42,7 @@ __all__ = [
 C = TypeVar("C")
 T = TypeVar("T")
 R = TypeVar("R")
-# What a command returns: a coroutine for the event loop, or plain work, which a signal ends as it ends any program.
+# What a command returns: a coroutine for the event loop, or a plain function, which a signal ends as usual.
 Work = Coroutine[Any, Any, None] | Callable[[], None]
 
 _Option = typer.Option
@@ -334,7 +334,7 @@ class DumpOptions:
     ] = None
 
 
-# How they are read --------------------------------------------------------------------------------------------
+# From options to a command --------------------------------------------------------------------------------------------
 
 
 def command(app: typer.Typer, name: str) -> Callable[[Callable[[T], R]], Callable[[T], R]]:

@@ -1,4 +1,4 @@
-"""What the commands say and how: errors and notes on stderr, tables and JSON on stdout, progress of long work."""
+"""What commands print: errors and notes on stderr, tables and JSON on stdout, progress of long work."""
 
 import asyncio
 import io
@@ -42,7 +42,7 @@ class OutputFormat(StrEnum):
 
 
 def json_line(value: Any) -> str:
-    """JSON on one line, in which no character steers a terminal: those that would are escaped, and mean the same."""
+    """JSON on one line. Control characters are escaped, so that no text moves the cursor of a terminal."""
     text = _encode(value)
     if text.isprintable():
         return text
@@ -68,9 +68,9 @@ def note(text: str) -> None:
 
 
 def write_out(data: bytes) -> None:
-    """To stdout at once, past its buffer: a broken pipe then leaves nothing behind to fail again at exit.
+    """Write to stdout past its buffer: after a broken pipe nothing is left that fails again at exit.
 
-    Raises OSError; BrokenPipeError when nobody reads any more.
+    Raises OSError; BrokenPipeError when the reader has closed stdout.
     """
     view = memoryview(data)
     raw = unbuffered(sys.stdout.buffer)
@@ -79,12 +79,12 @@ def write_out(data: bytes) -> None:
 
 
 def unbuffered(stream: BinaryIO) -> io.RawIOBase:
-    """The file below a standard stream's buffer; with PYTHONUNBUFFERED there is none above it."""
+    """The raw file below a standard stream's buffer; with PYTHONUNBUFFERED the stream is raw already."""
     return cast("io.RawIOBase", getattr(stream, "raw", stream))
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: OutputFormat) -> None:
-    """A table of the rows' `columns`, aligned and never cut; or with JSON an array of the rows, one a line."""
+    """Print `columns` of the rows as an aligned table, never cut; with JSON an array of all rows, one a line."""
     if output is OutputFormat.JSON:
         body = ",\n".join([" " + json_line(row) for row in rows])
         write_out(f"[\n{body}\n]\n".encode() if rows else b"[]\n")
@@ -138,14 +138,14 @@ def clock(now_ms: int) -> str:
 
 
 def date_time(epoch_ms: int) -> str:
-    """ "2026-11-21 05:00:00.123+01:00", in local time; what never was is a dash."""
+    """Local time, as in "2026-11-21 05:00:00.123+01:00"; a dash for 0."""
     if not epoch_ms:
         return "-"
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
 
 
 class StderrLog:
-    """A client's log for a person: warnings, and with `verbose` what happens to its queues."""
+    """A client's log for a person: warnings, and with `verbose` also the changes of its queues."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
@@ -169,7 +169,10 @@ class StderrLog:
 
 @asynccontextmanager
 async def progress(runtime: Runtime, count: Callable[[], int], what: str) -> AsyncIterator[None]:
-    """While the body runs: from two seconds on, `count()` and its rate on stderr, on a terminal always in one line."""
+    """During the `with` block, print `count()` and its rate on stderr, after the first two seconds.
+
+    On a terminal the figures stay on one line.
+    """
     began_ns = runtime.monotonic_ns()
     on_terminal = sys.stderr.isatty()
     shown = False

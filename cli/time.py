@@ -1,4 +1,4 @@
-"""How commands read a time: epoch milliseconds, a date, or how long ago."""
+"""Reads times: epoch milliseconds, a date, or how long ago."""
 
 import re
 from datetime import datetime
@@ -15,7 +15,12 @@ _MOST_MS = 2**63 - 1
 
 
 def moment_ms(text: str, option: str, now_ms: int, *, others: str = "") -> int:
-    """`others` are the words that the option takes besides. A date is local unless it has a zone. Raises UsageError."""
+    """Epoch milliseconds of a text. A date without a zone is local. Raises UsageError.
+
+    Args:
+        option: Name of the option, for the error.
+        others: Other words that the option allows, for the error.
+    """
     found = _read(text.strip(), now_ms)
     if found is None or not 0 <= found <= _MOST_MS:
         raise UsageError(f"{option} {text!r}: give {others}{TIMES}")
@@ -26,7 +31,7 @@ def _read(text: str, now_ms: int) -> int | None:
     if text == "now":
         return now_ms
     if text.isascii() and text.isdigit():
-        return int(text[:20])  # longer is too late all the same
+        return int(text[:20])  # a longer number is out of range anyway
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return now_ms - sum(int(count[:18]) * _UNITS_MS[unit] for count, unit in _PART.findall(ago[1]))

@@ -1,4 +1,4 @@
-"""`lockstep topic`: what topics there are, what is in one, and making one."""
+"""`lockstep topic`: lists, describes and creates topics."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["create_topic", "list_topics", "topic_stats"]
 
 
 async def list_topics(name_server: str, show_all: bool, output: OutputFormat) -> None:
-    """The users' topics; with `show_all` also those that brokers and groups have for themselves."""
+    """Print the users' topics; `show_all` adds the topics of brokers and groups."""
     rows = []
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         brokers = await admin.brokers()
@@ -40,7 +40,7 @@ def _brokers(route: TopicRouteData) -> list[str]:
 
 
 async def topic_stats(name_server: str, topic: str, output: OutputFormat) -> None:
-    """Offsets of each queue, and when its first message that is left and its last were stored."""
+    """Print the offsets of each queue, and the store times of its first and its last message."""
     check_topic(topic)
     rows: list[dict[str, Any]] = []
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
@@ -63,7 +63,7 @@ async def topic_stats(name_server: str, topic: str, output: OutputFormat) -> Non
 
 
 async def create_topic(name_server: str, topic: str, queues: int, broker: str | None, force: bool) -> None:
-    """Raises CliError for a topic that exists with another number of queues: keys would move to other queues."""
+    """Create a topic. Raises CliError when it exists with another number of queues: keys would move to other queues."""
     check_topic(topic)
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
         known = [data for data in await _queue_datas(admin, topic) if broker in (None, data.broker_name)]

@@ -1,1 +1,1 @@
-"""Topics as Spark DataFrames, and jobs on them: PySpark data sources on a blocking client."""
+"""PySpark data sources for topics on a blocking client, and jobs that use them."""

@@ -1,16 +1,13 @@
-"""What a user of the data source can meet. Spark shows the text inside an error of its own.
+"""Errors of the data source. Spark shows their text inside an error of its own.
 
-PipelineError
-├── OptionError        an option that cannot be; the text names it and says what is allowed
-├── TopicError         a topic or a queue that is not there, or may not be read or written
-├── DataLossError      offsets that were to be read are gone; the text names them
-├── RecordError        a stored message that cannot be read
-├── ColumnError        a DataFrame cannot be sent: the text names the column and the types it may have
-├── RowError           one of its rows cannot be sent; the text says which and why
-├── OrderError         what was to be sent, or was, is not in order
-└── SendFailed         a broker refused messages, or nobody knows whether it stored them
+PipelineError ├── OptionError a wrong option; the text names it and says what is allowed ├── TopicError a topic or a
+queue that does not exist, or may not be read or written ├── DataLossError offsets to read were deleted; the text names
+them ├── RecordError a stored message that cannot be read ├── ColumnError a DataFrame that cannot be sent: the text
+names the column and the types it may have ├── RowError a row that cannot be sent; the text says which and why ├──
+OrderError rows or messages that are out of order └── SendFailed a broker refused messages, or they may or may not be
+stored
 
-What goes wrong between two sockets is `lockstep.remoting.errors`.
+Network failures are in `lockstep.remoting.errors`.
 """
 
 __all__ = [
@@ -27,7 +24,7 @@ __all__ = [
 
 
 class PipelineError(Exception):
-    """Never raised itself; catch it to catch every error of this package."""
+    """Base class of all errors of this package; not raised itself."""
 
 
 class OptionError(PipelineError, ValueError):

@@ -1,7 +1,7 @@
-"""The options of `format("lockstep")`: one table of names, aliases, kinds and defaults, and who takes each.
+"""The options of `format("lockstep")`: one table of names, aliases, kinds, defaults and uses.
 
-Names are Spark's Kafka source's where that has the same thing; Spark gives them in any case. An option that nobody
-knows, or that is not for this use, is an error that names those that are.
+Options that Spark's Kafka source also has keep its names. Case does not matter, as Spark changes it. An unknown option,
+or one for another use, is an error that lists the known ones.
 """
 
 import re
@@ -21,7 +21,7 @@ __all__ = ["OPTIONS", "Option", "Options", "Use", "parse_options"]
 
 
 class Use(Enum):
-    """What a DataFrame is used for; each takes options of its own."""
+    """What a DataFrame is used for; each use has its own options."""
 
     READ = "read"
     READ_STREAM = "readStream"
@@ -35,14 +35,15 @@ ALL: Final = READS | WRITES
 _BATCH: Final = frozenset({Use.READ})
 _STREAM: Final = frozenset({Use.READ_STREAM})
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
-_SPARKS_OWN: Final = frozenset({"checkpointlocation"})  # Spark passes on what it takes itself
+_SPARKS_OWN: Final = frozenset({"checkpointlocation"})  # Spark also passes on options of its own
 _DURATION: Final = re.compile(r"(\d{1,12})\s*([a-z]*)")
 
 
 class Option(NamedTuple):
-    """`field` is its name in `Options`; `kind` turns the text into a value, or raises ValueError that says what may be.
+    """A row of the table.
 
-    `allowed` is for people: what may be given.
+    `field` is its name in `Options`. `kind` turns the text into a value, or raises ValueError that says what is
+    allowed. `allowed` is the same for documentation.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Option(NamedTuple):
 
     @property
     def lower_names(self) -> tuple[str, ...]:
-        """Spark gives names in any case."""
+        """Spark does not keep the case of names."""
         return tuple(name.lower() for name in (self.name, *self.aliases))
 
 
@@ -139,14 +140,14 @@ _OFFSETS: Final = 'JSON of every queue: {"topic":{"broker-a":{"0":23,"1":-2}}}; 
 _TIMES: Final = 'JSON of every queue, in epoch milliseconds: {"topic":{"broker-a":{"0":1700000000000}}}'
 
 OPTIONS: Final = (
-    # Who is there
+    # Servers and topics
     Option("nameServer", "name_servers", parse_addresses, ALL, "host:port, several with ;", ("nameserver.address",)),
     Option("subscribe", "topics", _topics, READS, "topics, several with a comma", ("topic",)),
     Option("subscribePattern", "pattern", _pattern, READS, "a regular expression that whole topic names match"),
     Option("assign", "assign", parse_assignment, READS, 'JSON: {"topic":[0,1]} or {"topic":{"broker-a":[0,1]}}'),
     Option("topic", "topic", lambda text: _topics(text)[0], WRITES, "one topic, instead of the column"),
     Option("group", "group", _group, ALL, "a group's name", ("kafka.group.id", "consumerGroup", "producerGroup")),
-    # From where to where
+    # First and last offsets
     Option("startingOffsets", "starting", parse_offsets, READS, f"earliest, latest, or {_OFFSETS}"),
     Option("startingTimestamp", "starting_time", _timestamp, READS, "epoch milliseconds"),
     Option("startingOffsetsByTimestamp", "starting_times", parse_timestamps, READS, _TIMES),
@@ -156,25 +157,25 @@ OPTIONS: Final = (
     Option("endingTimestamp", "ending_time", _timestamp, _BATCH, "epoch milliseconds"),
     Option("endingOffsetsByTimestamp", "ending_times", parse_timestamps, _BATCH, _TIMES),
     Option("failOnDataLoss", "fail_on_data_loss", _boolean, READS, "true or false"),
-    # How much at once
+    # Limits
     Option("maxOffsetsPerTrigger", "max_offsets", _number(1), _STREAM, "a number of messages, 1 or more"),
     Option("minOffsetsPerTrigger", "min_offsets", _number(1), _STREAM, "a number of messages, 1 or more"),
     Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, _STREAM, "a time: 15m, 30s, 500ms"),
     Option("minPartitions", "min_partitions", _number(1, 100_000), _BATCH, "a number of Spark partitions, 1 or more"),
     Option("ordered", "ordered", _boolean, _BATCH, "true or false: a queue is never split"),
-    # What of it
+    # Columns and filters
     Option("includeProperties", "include_properties", _boolean, READS, "true or false", ("includeHeaders",)),
     Option("tags", "tags", _tags, READS, "TagA || TagB, or *"),
     Option("pushFilters", "push_filters", _boolean, _BATCH,
            "true or false; needs spark.sql.python.filterPushdown.enabled=true"),
-    # How it is asked
+    # Requests
     Option("pullTimeoutMs", "pull_timeout_ms", _number(1, 3_600_000), READS, "milliseconds, 1 to an hour",
            ("kafkaConsumer.pollTimeoutMs",)),
     Option("pullBatchSize", "pull_batch_size", _number(1, 1_000_000), READS, "a number of messages, 1 or more"),
     Option("fetchOffset.numRetries", "retries", _number(0, 1000), READS, "a number, 0 or more", ("numRetries",)),
     Option("fetchOffset.retryIntervalMs", "retry_interval_ms", _number(0, 3_600_000), READS,
            "milliseconds, up to an hour", ("retryIntervalMs",)),
-    # How it is sent
+    # Sending
     Option("sendTimeoutMs", "send_timeout_ms", _number(1, 3_600_000), WRITES, "milliseconds, 1 to an hour"),
     Option("sendBatchSize", "send_batch_size", _number(1, 100_000), WRITES, "a number of messages, 1 or more"),
     Option("sendRetries", "send_retries", _number(0, 1000), WRITES, "a number, 0 or more",
@@ -187,7 +188,7 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for, with the defaults of RocketMQ's and Spark's own sources. Times are milliseconds."""
+    """The parsed options, with the defaults of RocketMQ and of Spark's own sources. Times are milliseconds."""
 
     name_servers: tuple[Address, ...] = ()
     topics: tuple[str, ...] = ()
@@ -223,7 +224,7 @@ class Options:
 
 
 def parse_options(given: Mapping[str, str], use: Use) -> Options:
-    """Raises OptionError that names the option and what it may be."""
+    """Raises OptionError that names the option and says what is allowed."""
     table = {name: option for option in OPTIONS if use in option.uses for name in option.lower_names}
     values: dict[str, Any] = {}
     named: dict[str, str] = {}
@@ -261,7 +262,7 @@ _ALTERNATIVES: Final = (
 
 
 def _check(options: Options, use: Use) -> None:
-    """What no option by itself can tell."""
+    """Rules about several options."""
     if not options.name_servers:
         raise OptionError('option nameServer is missing: option("nameServer", "host:9876")')
     if use in READS:

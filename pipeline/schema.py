@@ -62,15 +62,15 @@ SINK_COLUMNS: Final[dict[str, tuple[DataType, ...]]] = {
 
 
 def source_schema(*, include_properties: bool = False) -> StructType:
-    """What a read has when nobody gives a schema."""
+    """The schema of a read without a schema from the user."""
     names = [*dict(_ORDINARY), *(["headers"] if include_properties else [])]
     return StructType([StructField(name, COLUMNS[name], True) for name in names])
 
 
 def checked_schema(schema: StructType) -> StructType:
-    """`spark.read.schema(...)`: any of the columns, which then are all that is read of the messages.
+    """Check the schema of `spark.read.schema(...)`: it may have any of the columns, and only those are read.
 
-    Raises OptionError naming the column that there is not, or its type.
+    Raises OptionError that names the unknown column, or the type it must have.
     """
     for column in schema.fields:
         wanted = COLUMNS.get(column.name)

@@ -1,4 +1,4 @@
-"""Broker processes for tests, and the pytest plugin. What is exported here is imported when it is first used."""
+"""Broker processes for tests, and the pytest plugin. Exports are imported at their first use."""
 
 from typing import TYPE_CHECKING
 

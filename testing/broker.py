@@ -1,4 +1,4 @@
-"""`lockstep_broker`, as a test sees it: addresses, what arrived, and how to make things go wrong (docs/testing.md)."""
+"""`lockstep_broker` as a test sees it: addresses, recorded requests, and faults (docs/testing.md)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ Codes = int | str | Sequence[int | str]
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """One request as it arrived. `at_ms` is the broker's clock, which `advance` moves.
+    """A request that the broker received. `at_ms` is the broker's clock, which `advance` moves.
 
-    `ext_fields` are as on the wire, `header` the same typed and under names that say what they are, for example
-    "queue_id" where RocketMQ's send request of version 2 has "e"; empty when it cannot be read.
+    `ext_fields` are as on the wire. `header` has the same values with types and clear names, for example "queue_id"
+    where RocketMQ's send request of version 2 has "e"; it is empty when the header cannot be read.
     """
 
     serial: int
@@ -34,7 +34,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class LockRow:
-    """Who holds a queue. `left_ms` is below 0 when the lock has expired and nobody has taken it yet."""
+    """A lock of a queue. `left_ms` is below 0 when the lock has expired and has no new owner yet."""
 
     group: str
     topic: str
@@ -51,9 +51,9 @@ class LockRow:
 
 
 class LockstepBroker:
-    """A broker, seen by one test. `topic` exists already; `group` is free; no other test has either.
+    """A broker for one test. `topic` exists; `topic` and `group` are not used by any other test.
 
-    Every method raises BrokerFailed when the broker has gone, and ValueError for what it cannot do.
+    Every method raises BrokerFailed when the broker has ended, and ValueError for a call that the broker refuses.
     """
 
     def __init__(self, control: ControlConnection, addresses: Addresses, topic: str, group: str) -> None:
@@ -70,7 +70,7 @@ class LockstepBroker:
 
     @property
     def name_server(self) -> str:
-        """ "host:port" of the name server; what NAMESRV_ADDR says while the test runs."""
+        """ "host:port" of the name server; NAMESRV_ADDR has it during the test."""
         return self._addresses.name_server
 
     @property
@@ -83,15 +83,19 @@ class LockstepBroker:
         return int(self._control.call("status")["nowMs"])
 
     def create_topic(self, name: str, queues: int = 4) -> str:
-        """Make a topic, or give one another number of queues. Returns its name."""
+        """Create a topic, or change its number of queues. Returns its name."""
         self._control.call("create_topic", topic=name, queues=queues)
         return name
 
     def requests(self, code: Codes = (), *, after: int = 0) -> list[RecordedRequest]:
-        """What arrived since the test began, of these codes or of all, oldest first; or after the one of that serial.
+        """Requests since the test began, oldest first.
 
-        Codes are numbers or RocketMQ's names: 41, "LOCK_BATCH_MQ", ("SEND_MESSAGE", "SEND_MESSAGE_V2"). The broker
-        keeps the last 10,000 of all; asked for more, this raises ValueError.
+        Args:
+            code: Numbers or RocketMQ's names: 41, "LOCK_BATCH_MQ", ("SEND_MESSAGE", "SEND_MESSAGE_V2"); empty for all.
+            after: Only requests with a larger serial.
+
+        Raises:
+            ValueError: More was asked for than the last 10,000 requests, which the broker keeps.
         """
         rows = self._control.call("requests", after=max(after, self._first_serial), codes=_listed(code))
         return [_request(row) for row in rows]
@@ -106,9 +110,12 @@ class LockstepBroker:
         drop_connection: bool = False,
         execute_first: bool = False,
     ) -> None:
-        """The next `times` requests with one of these codes fail: answered `response_code`, or their connection closed.
+        """Make the next `times` requests with one of these codes fail.
 
-        With `execute_first` the broker handles the request first; its sender does not learn that.
+        Args:
+            response_code: Code of the error reply.
+            drop_connection: Close the connection instead of a reply.
+            carry_out: Handle the request before it fails; only its sender does not learn the result.
         """
         self._control.call(
             "push_error",
@@ -121,11 +128,11 @@ class LockstepBroker:
         )
 
     def set_rtt(self, ms: int) -> None:
-        """From now on every request is answered this much later than it would be, in real time."""
+        """Delay every reply from now on by so many milliseconds of real time."""
         self._control.call("set_rtt", ms=ms)
 
     def down(self) -> None:
-        """Close every connection and refuse new ones, as a broker that has crashed; it keeps what it has."""
+        """Close every connection and refuse new ones, like a crashed broker; its data stays."""
         self._control.call("down")
 
     def up(self) -> None:
@@ -133,15 +140,17 @@ class LockstepBroker:
         self._control.call("up")
 
     def advance(self, seconds: float, *, heartbeats: bool = False) -> None:
-        """Move the broker's clock: locks expire, held pulls end, delayed messages come, silent clients are dropped.
+        """Move the broker's clock.
 
-        To the broker everybody has been silent all that time, so from about 90 s on it closes the connections of live
-        clients too, which then come back by themselves. With `heartbeats` all who are connected count as heard.
+        Locks expire, held pulls end, delayed messages are due, silent clients are dropped.
+
+        The broker gets no heartbeats in that time. From about 90 s on it closes the connections of live clients too,
+        which then reconnect. With `heartbeats` all connected clients count as heard.
         """
         self._control.call("advance", seconds=seconds, heartbeats=heartbeats)
 
     def locks(self, group: str | None = None) -> list[LockRow]:
-        """The lock table of a group (default: the test's own), in the order of topics and queues."""
+        """The lock table of a group (default: the test's group), sorted by topic and queue."""
         return [_lock(row) for row in self._control.call("locks", group=self.group if group is None else group)]
 
 

@@ -1,4 +1,4 @@
-"""The plugin's end of a broker's control port: one call at a time, a JSON object a line."""
+"""A client of a broker's control port: one call at a time, a JSON object a line."""
 
 import json
 import socket
@@ -31,7 +31,7 @@ class ControlConnection:
         self._interrupted = False
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """Raises ValueError for a call that the broker refuses, and BrokerFailed when the broker is gone."""
+        """Raises ValueError for a call that the broker refuses, BrokerFailed when the broker has ended."""
         line = json.dumps({"call": name, **arguments}).encode() + b"\n"
         with self._lock:
             if self._interrupted:  # its answer may still arrive on the old connection

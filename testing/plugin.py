@@ -1,7 +1,7 @@
-"""The pytest plugin: `lockstep_broker`, a broker for the tests of whoever has lockstep-mq installed.
+"""The pytest plugin: the fixture `lockstep_broker`, for every project that has lockstep-mq installed.
 
-One broker a session (with pytest-xdist, one a worker), started by the first test that wants it. pytest imports this
-module in every run, so it imports nothing but pytest; the rest comes when a broker is asked for.
+One broker a session (with pytest-xdist, one a worker), started by the first test that needs it. pytest imports this
+module in every run, so it imports only pytest; other imports are in the fixtures.
 """
 
 import itertools
@@ -25,7 +25,7 @@ _serials = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--lockstep-broker-args` and the ini setting `lockstep_broker_args`: options of lockstep-broker."""
+    """Add `--lockstep-broker-args` and the ini setting `lockstep_broker_args`: options of lockstep-broker."""
     text = "more options of lockstep-broker for the fixture lockstep_broker"
     group = parser.getgroup("lockstep", "a RocketMQ broker for tests")
     group.addoption("--lockstep-broker-args", metavar="ARGS", default="", help=f"{text}, as in a shell")
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def lockstep_session(pytestconfig: pytest.Config) -> "Iterator[BrokerSession]":
-    """The broker's process, for fixtures of a wider scope than a test; it starts with the first test that needs it."""
+    """The broker's process, for fixtures with a wider scope than a test; the first test that needs it starts it."""
     from lockstep.testing.session import BrokerSession
 
     options = [*pytestconfig.getini("lockstep_broker_args"), *shlex.split(pytestconfig.option.lockstep_broker_args)]

@@ -1,4 +1,4 @@
-"""The broker of a test session: started when first wanted, tidied between tests, its failure told in full once."""
+"""The broker of a test session: started when needed, reset between tests, its failure reported in full once."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,11 +20,11 @@ class BrokerSession:
         self._process: BrokerProcess | None = None
         self._control: ControlConnection | None = None
         self._test = ""
-        self._failed_in = ""  # the test that was told why there is no broker
+        self._failed_in = ""  # the test that reported why there is no broker
 
     @property
     def addresses(self) -> Addresses:
-        """Of the broker, its name server and its control port. Raises BrokerFailed."""
+        """Addresses of the broker, its name server and its control port. Raises BrokerFailed."""
         return self._started()[0].addresses
 
     @property
@@ -33,7 +33,7 @@ class BrokerSession:
         return self._started()[0].pid
 
     def begin_test(self, name: str, test: str) -> LockstepBroker:
-        """A view of the broker for one test, with a topic of this name. Fails the test when there is no broker."""
+        """The broker for one test, with a new topic of this name. Fails the test when there is no broker."""
         self._test = test
         if self._failed_in:
             pytest.fail(f"there is no broker; {self._failed_in} says why", pytrace=False)
@@ -50,7 +50,7 @@ class BrokerSession:
         return LockstepBroker(control, process.addresses, name, f"{name}-group")
 
     def end_test(self) -> None:
-        """Errors that wait, a slow network and a closed port end with their test."""
+        """Remove pending errors, delays and a closed port at the end of a test."""
         try:
             self._started()[1].call("reset")
         except (BrokerFailed, ValueError) as error:

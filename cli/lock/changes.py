@@ -1,4 +1,4 @@
-"""What has happened to the locks between two looks at the table. Pure."""
+"""Compares two reads of the lock table and names the changes."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -13,7 +13,7 @@ LockKey = tuple[str, MessageQueue]
 
 
 class ChangeKind(StrEnum):
-    HELD = "held"  # it was so when the watch began
+    HELD = "held"  # already held when the watch began
     ACQUIRED = "acquired"
     RENEWED = "renewed"
     MOVED = "moved"
@@ -30,7 +30,7 @@ class Change(NamedTuple):
 def changes(
     before: Mapping[LockKey, LockTableRow] | None, rows: Iterable[LockTableRow], *, renewals: bool
 ) -> list[Change]:
-    """What has happened between two looks at the table; `before` is None at the first."""
+    """The changes between two reads of the lock table; `before` is None at the first read."""
     now = {(row.consumer_group, row.queue): row for row in rows}
     if before is None:
         return [Change(ChangeKind.HELD if row.remaining_ms >= 0 else ChangeKind.EXPIRED, row) for row in now.values()]

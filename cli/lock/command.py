@@ -1,4 +1,4 @@
-"""`lockstep lock`: the brokers' lock tables, at once or as they change."""
+"""`lockstep lock`: prints the brokers' lock tables once, or each change."""
 
 import asyncio
 import sys
@@ -68,9 +68,11 @@ Show = Callable[[list[LockTableRow], list[Change], int], None]
 
 
 async def watch_locks(options: WatchOptions) -> None:
-    """Until --count or --seconds or Ctrl-C. A broker that goes away is waited for; one never there is an error.
+    """Print changes until --count, --seconds or Ctrl-C. A broker that stops answering is asked again.
 
-    Raises NotLockstepError, NoRouteError, RemotingError.
+    Raises:
+        NotLockstepError: The brokers are RocketMQ's, which list no locks.
+        NoRouteError, RemotingError: No broker answered the first time.
     """
     if options.group is not None:
         check_group(options.group)
@@ -97,7 +99,7 @@ async def watch_locks(options: WatchOptions) -> None:
 
 
 async def _look_again(admin: AdminClient, group: str | None, *, silent: bool) -> list[LockTableRow] | None:
-    """None while no broker answers, which is said once."""
+    """Read the locks again. Returns None while no broker answers; only the first failure is noted."""
     try:
         return await admin.list_locks(group)
     except (RemotingError, NoRouteError) as error:

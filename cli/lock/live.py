@@ -1,4 +1,4 @@
-"""The lock table on a terminal, drawn anew at each look."""
+"""The lock table on a terminal, drawn again at each read."""
 
 from types import TracebackType
 from typing import Self
@@ -18,8 +18,8 @@ __all__ = ["LiveLocks"]
 
 _SHOWN_FOR_MS = 10_000
 _BAR = 10
-_WIDE = 100  # columns of a terminal that shows everything
-_GAP, _LEFT, _NEWS, _OWNER_MIN = 2, 10, 8, 12  # columns of a narrow one
+_WIDE = 100  # columns of a terminal that has room for all fields
+_GAP, _LEFT, _NEWS, _OWNER_MIN = 2, 10, 8, 12  # columns of a narrow terminal
 _STYLES = {
     ChangeKind.ACQUIRED: "green",
     ChangeKind.MOVED: "bold yellow",
@@ -29,7 +29,7 @@ _STYLES = {
 
 
 class LiveLocks:
-    """A context manager; `show` draws. A row that has changed says so for ten seconds."""
+    """A context manager; `show` draws the table. A changed row is marked for ten seconds."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
@@ -62,8 +62,12 @@ class LiveLocks:
         self._live.update(table, refresh=True)
 
     def _fill_narrow(self, table: Table, rows: list[LockTableRow], now_ms: int, width: int) -> None:
-        """Queue, owner, what is left, and news. A long queue loses its beginning, so that its number stays; a long
-        owner goes on in the next line."""
+        """Queue, owner, time left and change.
+
+        A long queue name loses its beginning, so that its number stays visible.
+
+        A long owner continues in the next line.
+        """
         room = width - _LEFT - _NEWS - 3 * _GAP
         queues = [_queue_text(row, rows) for row in rows]
         owners = max([len(row.client_id) for row in rows], default=0)
@@ -94,7 +98,7 @@ class LiveLocks:
 
 
 def _queue_text(row: LockTableRow, rows: list[LockTableRow]) -> str:
-    """With its group where the table has several."""
+    """The queue, after its group when the table has several groups."""
     several = any(other.consumer_group != row.consumer_group for other in rows)
     return f"{row.consumer_group} {row.queue}" if several else str(row.queue)
 
@@ -104,7 +108,7 @@ def _end_of(text: str, width: int) -> str:
 
 
 def _left(row: LockTableRow) -> Text:
-    """A bar of the lock's life that is left, and the time."""
+    """A bar and a text for the time until the lock expires."""
     life_ms = max(row.age_ms + row.remaining_ms, 1)
     if row.remaining_ms < 0:
         return Text("·" * _BAR + f"  expired {seconds(-row.remaining_ms)} ago", "red")
@@ -114,7 +118,7 @@ def _left(row: LockTableRow) -> Text:
 
 
 def _printable(row: LockTableRow) -> LockTableRow:
-    """Clients choose these names, and the terminal obeys what stands in them."""
+    """The row without control characters: clients choose these names, and a terminal would obey them."""
     topic, broker_name, queue_id = row.queue
     queue = MessageQueue(printable(topic), printable(broker_name), queue_id)
     return row._replace(consumer_group=printable(row.consumer_group), queue=queue, client_id=printable(row.client_id))

@@ -1,4 +1,4 @@
-"""`lockstep message get`, `hand` and `find`: one message by its id, or those of a key or a place."""
+"""`lockstep message get`, `hand` and `find`: messages by id, by key, or by queue and offset."""
 
 from typing import Any
 
@@ -37,9 +37,9 @@ _COLUMNS = ("stored", "queue", "offset", "key", "tags", "keys", "msg_id", "body"
 
 
 async def get_message(options: GetOptions) -> None:
-    """By an offset message id, or by a message's own id and its topic; and which groups have consumed it.
+    """Print a message by its offset message id, or by its own id and topic, with the groups that consumed it.
 
-    Raises CliError when nobody has it, UsageError for what is no id.
+    Raises CliError when there is no such message, UsageError when the text is not an id.
     """
     if options.topic is not None:
         check_topic(options.topic)
@@ -49,7 +49,7 @@ async def get_message(options: GetOptions) -> None:
 
 
 async def _messages_of(admin: AdminClient, message_id: str, topic: str | None) -> list[MessageExt]:
-    """Several when a producer's retry stored a message twice under its id."""
+    """The messages of an id: several when a retry of the producer stored the message twice."""
     if topic is not None and (found := await admin.query_messages(topic, message_id, unique=True)):
         return found
     try:
@@ -100,7 +100,7 @@ def _details(message: MessageExt) -> dict[str, Any]:
 
 
 def _host(place: tuple[bytes, int]) -> str:
-    from ipaddress import ip_address  # here: start-up counts
+    from ipaddress import ip_address  # imported here for a fast start
 
     host = ip_address(place[0])
     return f"[{host}]:{place[1]}" if host.version == 6 else f"{host}:{place[1]}"
@@ -109,14 +109,14 @@ def _host(place: tuple[bytes, int]) -> str:
 def _shown(name: str, value: object) -> str | None:
     if name.endswith("_timestamp") and isinstance(value, int):
         return date_time(value)
-    return None if value is None else str(value)  # numbers too, as they are typed elsewhere
+    return None if value is None else str(value)  # numbers without separators, ready to be typed in another command
 
 
 # hand --------------------------------------------------------------------------------------------------------
 
 
 async def hand_message(options: HandOptions) -> None:
-    """Have a member's listener called with a message, beside offsets. Raises CliError unless it handled it."""
+    """Call a member's listener with a message; offsets do not change. Raises CliError when the listener fails."""
     check_group(options.group)
     if options.topic is not None:
         check_topic(options.topic)
@@ -142,7 +142,7 @@ async def hand_message(options: HandOptions) -> None:
 async def _any_member(admin: AdminClient, group: str) -> str:
     members = await admin.consumer_ids(group)
     if not members:
-        raise CliError(f"nobody of group {group!r} is online")
+        raise CliError(f"no member of group {group!r} is online")
     return members[0]
 
 
@@ -150,7 +150,7 @@ async def _any_member(admin: AdminClient, group: str) -> str:
 
 
 async def find_messages(options: FindOptions) -> None:
-    """Raises CliError when there is none."""
+    """Print messages of a key, or the one at an offset. Raises CliError when there is none."""
     check_topic(options.topic)
     now_ms = AsyncioRuntime().now_ms()
     begin_ms = moment_ms(options.begin, "--begin", now_ms) if options.begin is not None else 0

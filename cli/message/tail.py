@@ -1,4 +1,4 @@
-"""`lockstep message tail`: the last messages of a topic, and with --follow those that come. No group is joined."""
+"""`lockstep message tail`: prints the last messages of a topic, with --follow also new ones. It joins no group."""
 
 import asyncio
 import heapq
@@ -25,14 +25,17 @@ __all__ = ["tail_messages"]
 _LAST: Final = 10  # shown without --from and --count
 _WAIT_MS: Final = 15_000
 _AGAIN_S: Final = 1.0
-_IDLE_MS, _IDLE_S = 100, 0.2  # a broker that does not hold pulls is not asked without end
+_IDLE_MS, _IDLE_S = 100, 0.2  # pause after an empty reply that came at once: such a broker does not hold pulls
 _ROUTE_EVERY_S: Final = 10.0
 
-Bounds = Mapping[MessageQueue, tuple[int, int]]  # least and next offset
+Bounds = Mapping[MessageQueue, tuple[int, int]]  # first and next offset
 
 
 async def tail_messages(options: TailOptions) -> None:
-    """In order of the time they were stored at; what comes later, each queue in its order. Raises CliError."""
+    """Print stored messages in the order of their store times, then new ones in the order of each queue.
+
+    Raises CliError.
+    """
     check_topic(options.topic)
     SubscriptionData.parse(options.topic, options.tags)
     runtime = AsyncioRuntime()
@@ -63,7 +66,7 @@ class _Tail:
         self._silent = False
 
     def full(self) -> bool:
-        """--count is reached."""
+        """Whether --count is reached."""
         return self._left == 0
 
     def _show(self, message: MessageExt) -> None:
@@ -71,7 +74,7 @@ class _Tail:
         if self._left is not None:
             self._left -= 1
 
-    # What is stored ------------------------------------------------------------------------------------------
+    # Stored messages ------------------------------------------------------------------------------------------
 
     async def show_stored(self, bounds: Bounds, begin_ms: int | None) -> None:
         begin = self._options.begin
@@ -91,7 +94,7 @@ class _Tail:
                     return
 
     async def _last(self, bounds: Bounds, count: int) -> list[MessageExt]:
-        """Of each queue the last `count`, looked for further and further back; of these, the last by time."""
+        """The last `count` messages by store time. Each queue is read backwards in growing steps."""
         found: list[MessageExt] = []
         for queue, (low, end) in bounds.items():
             of_queue: list[MessageExt] = []
@@ -104,7 +107,7 @@ class _Tail:
         return sorted(found, key=_by_time)[-count:]
 
     async def _merged(self, bounds: Bounds) -> AsyncIterator[MessageExt]:
-        """The queues' messages in order of time, each queue's in its own order."""
+        """Messages of all queues by store time; each queue keeps its own order."""
         heads: list[tuple[int, MessageQueue, MessageExt]] = []
         readers = {queue: self._read(queue, low, end) for queue, (low, end) in bounds.items()}
 
@@ -130,10 +133,10 @@ class _Tail:
                 return
             offset = found.next_offset
 
-    # What comes ----------------------------------------------------------------------------------------------
+    # New messages ----------------------------------------------------------------------------------------------
 
     async def follow(self, positions: Mapping[MessageQueue, int]) -> None:
-        """Until --count. A broker that goes away is waited for."""
+        """Print new messages until --count. A broker that stops answering is asked again."""
         try:
             for queue, offset in positions.items():
                 self._start(str(queue), self._follow(queue, offset))
@@ -162,7 +165,7 @@ class _Tail:
             try:
                 found = await self._admin.read_queue(queue, offset, expression=self._options.tags, wait_ms=_WAIT_MS)
             except (RemotingError, NoRouteError) as error:
-                if not self._silent:  # once for all queues
+                if not self._silent:  # one note for all queues
                     note(f"{error}; asking again")
                 self._silent = True
                 await asyncio.sleep(_AGAIN_S)
@@ -182,7 +185,7 @@ class _Tail:
             try:
                 queues = await readable_queues(self._admin, self._options.topic)
             except (RemotingError, NoRouteError):
-                continue  # those who follow the queues say so
+                continue  # the tasks of the queues report it
             for queue in queues:
                 if queue not in known:
                     known.add(queue)

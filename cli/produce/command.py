@@ -1,4 +1,4 @@
-"""`lockstep produce`: a message for each line, many in flight, stored in the order of the lines."""
+"""`lockstep produce`: sends a message for each line, many in flight, stored in the order of the lines."""
 
 import asyncio
 import sys
@@ -36,14 +36,14 @@ _SEND_ERRORS = (ClientError, RemotingError, ProtocolError)
 
 
 async def produce(options: ProduceOptions) -> None:
-    """Raises CliError, ClientError, and what the options get wrong."""
+    """Send all lines. Raises CliError, ClientError, and errors of options."""
     check_topic(options.topic)
     line_format = _line_format(options)
     runtime = AsyncioRuntime()
     config = configured(ProducerConfig(), options.properties)
     log = StderrLog(verbose=False)
     async with Producer(_GROUP, name_server=options.name_server, config=config, runtime=runtime, log=log) as producer:
-        await producer.queues(options.topic)  # known before the first send, so that all leave in line order
+        await producer.queues(options.topic)  # asked before the first send, so that all sends keep the order of lines
         run = _Run(options, line_format, runtime, producer)
         async with progress(runtime, lambda: run.sent, "sent"):
             await run.run()
@@ -75,7 +75,7 @@ class _InFlight(NamedTuple):
 
 
 class _Run:
-    """One task sends, in line order; the caller's takes the results, in the same order."""
+    """One task sends in the order of lines; the caller's task collects the results in the same order."""
 
     def __init__(self, options: ProduceOptions, line_format: LineFormat, runtime: Runtime, producer: Producer) -> None:
         self._options = options
@@ -129,13 +129,13 @@ class _Run:
             return None
 
     async def _collect(self) -> None:
-        """Results in line order, until the lines end. Raises CliError at the first line that is not stored."""
+        """Collect results until the lines end. Raises CliError at the first line that was not stored."""
         while (entry := await self._results.get()) is not None:
             if isinstance(entry, CliError):
                 raise entry
             self._awaited = entry
             try:
-                # A Ctrl-C ends the reading, not the sends that are under way.
+                # A Ctrl-C ends the reading, not the sends in flight.
                 result = entry.task.result() if entry.task.done() else await asyncio.shield(entry.task)
             except _SEND_ERRORS as error:
                 self._awaited = None
@@ -162,7 +162,7 @@ class _Run:
             write_out(json_line(row).encode("utf-8", "replace") + b"\n")
 
     async def _settle(self) -> None:
-        """What is still in flight when the reading has ended early: waited for and counted."""
+        """Wait for and count the sends that were in flight when reading ended early."""
         rest = [self._awaited]
         while not self._results.empty():
             entry = self._results.get_nowait()

@@ -1,4 +1,4 @@
-"""Lines of a file or a pipe, and what message each one is."""
+"""Reads lines of a file or a pipe, and makes a message of each."""
 
 import base64
 import binascii
@@ -19,13 +19,13 @@ _SEPARATORS = frozenset("\x01\x02")
 
 
 class ByteReader(Protocol):
-    """A file without a buffer: `read` returns what is there, and blocks only while nothing is."""
+    """An unbuffered file: `read` returns what is available, and blocks only when nothing is."""
 
     def read(self, size: int, /) -> bytes | None: ...
 
 
 class BadLine(CliError):
-    """A line that is no message; the text names its number."""
+    """A line that cannot be a message; the text has its number."""
 
 
 class Line(NamedTuple):
@@ -34,14 +34,14 @@ class Line(NamedTuple):
 
 
 class LineReader:
-    """Reads on a thread of its own, so that a silent pipe stops nobody."""
+    """Reads on a worker thread, so that a silent pipe does not block the event loop."""
 
     def __init__(self, source: ByteReader, pool: WorkerPool) -> None:
         self._source = source
         self._pool = pool
 
     async def __aiter__(self) -> AsyncIterator[Line]:
-        """Each line as soon as it is there. Raises BadLine for one longer than any message can be."""
+        """Each line as soon as it is complete. Raises BadLine for a line that is longer than any message."""
         rest, number = b"", 0
         while chunk := await self._pool.submit(lambda: self._source.read(_READ_BYTES)):
             *whole, rest = (rest + chunk).split(b"\n")
@@ -56,10 +56,11 @@ class LineReader:
 
 @dataclass(frozen=True, kw_only=True)
 class LineFormat:
-    """How lines become messages of `topic`.
+    """How a line becomes a message of `topic`.
 
-    As they are (`text`), as JSON objects whose own bytes, or whose `body_field`, are the body, or as the messages that
-    `lockstep consume` prints (`envelope`). The sharding key is `key` for all, or each line's `key_field`.
+    With `text` the line is the body. With `envelope` it is a message as `lockstep consume` prints it. Otherwise it is a
+    JSON object, and the body is the whole line or its `body_field`. The sharding key is `key`, or each line's
+    `key_field`.
     """
 
     topic: str
@@ -71,7 +72,7 @@ class LineFormat:
     tags: str | None = None
 
     def message(self, line: Line) -> Message | None:
-        """None for a line without anything in it. Raises BadLine."""
+        """The message of a line; None for an empty line. Raises BadLine."""
         try:
             if self.text:
                 return self._text_message(line.data)
@@ -135,12 +136,12 @@ def _key(fields: dict[str, Any], name: str) -> str:
 
 
 def check_word(text: str, what: str) -> str:
-    """A key or a tag as a property string can hold it. Raises ValueError."""
+    """Check a key or a tag: a property string must be able to hold it. Raises ValueError."""
     if not text:
         raise ValueError(f"{what} is empty; leave it out, or give it a character")
     if not _SEPARATORS.isdisjoint(text):
         raise ValueError(f"{what} has a character 0x01 or 0x02 in it, which separate properties")
-    text.encode("utf-8")  # a lone half of a surrogate pair is no text
+    text.encode("utf-8")  # half of a surrogate pair cannot be encoded
     return text
 
 

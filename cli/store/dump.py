@@ -1,4 +1,4 @@
-"""`lockstep store dump`: the messages of a folder, in the order of the log."""
+"""`lockstep store dump`: prints the messages of a store's folder in the order of the log."""
 
 from typing import Final
 
@@ -20,16 +20,16 @@ _BATCH_BYTES: Final = 65_536
 
 
 def dump_store(options: DumpOptions) -> None:
-    """Print messages in order of the log; damage is a note on stderr, and what follows it is printed all the same.
+    """Print messages in the order of the log. Damage is noted on stderr, and the dump goes on after it.
 
-    Raises CliError for a topic or queue that is not there.
+    Raises CliError for a topic or queue that does not exist.
     """
     shown = parse_format(options.format) if options.format is not None else format_json
     root = options.folder.rstrip("/") or "/"
     with opened_store(root) as storage:
         known, lines = _known(storage, root), _Lines()
         log = FileRun.found(storage, root, COMMIT_LOG)
-        if ABORT not in names_in(storage, root):  # after a crash there may be more in the log
+        if ABORT not in names_in(storage, root):  # after a crash the log may have more queues
             _check_asked(root, options, known)
         for found in scan_log(log):
             if isinstance(found, Damage):
@@ -49,7 +49,7 @@ def dump_store(options: DumpOptions) -> None:
 
 
 class _Lines:
-    """Written many at a time."""
+    """Output that is written in large pieces."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -68,7 +68,7 @@ class _Lines:
         self._waiting, self._waiting_bytes = [], 0
 
 
-_Known = dict[str, dict[int, None]]  # topic -> its queues, as far as any are there
+_Known = dict[str, dict[int, None]]  # topic -> ids of its queues
 
 
 def _known(storage: Storage, root: str) -> _Known:
@@ -86,7 +86,7 @@ def _known(storage: Storage, root: str) -> _Known:
 
 
 def _check_asked(root: str, options: DumpOptions, known: _Known) -> None:
-    """Raises CliError."""
+    """Raises CliError for a topic or queue that does not exist."""
     if options.topic is None:
         return
     if options.topic not in known:

@@ -1,4 +1,4 @@
-"""`lockstep store`: look into the folder of a store that no broker has open. Nothing in it is changed."""
+"""`lockstep store`: reads the folder of a store that no broker has open, and changes nothing."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ __all__ = ["inspect_store", "opened_store", "verify_store"]
 
 @contextmanager
 def opened_store(root: str) -> Iterator[Storage]:
-    """The folder, held so that no broker opens it meanwhile; other readers may. Raises CliError."""
+    """The folder under a shared lock: no broker opens it meanwhile, other readers may. Raises CliError."""
     storage, root = OsStorage(), root.rstrip("/") or "/"
     held = None
     try:
@@ -54,13 +54,13 @@ def opened_store(root: str) -> Iterator[Storage]:
     except BlockingIOError:
         raise CliError(f"{root} is open in a broker: stop it, or look into a copy") from None
     except PermissionError as error:
-        if error.filename != f"{root}/{LOCK}":  # whoever may not read it can still read a copy's log
+        if error.filename != f"{root}/{LOCK}":  # only the lock file is unreadable: go on
             raise CliError(f"{error.filename or root}: {error.strerror or error}") from None
     except OSError as error:
         raise CliError(f"{root}: {error.strerror or error}") from None
     try:
         yield storage
-    except BrokenPipeError:  # of the output, not of the folder
+    except BrokenPipeError:  # stdout was closed; the folder is fine
         raise
     except OSError as error:
         raise CliError(f"{error.filename or root}: {error.strerror or error}") from None
@@ -73,7 +73,10 @@ def opened_store(root: str) -> Iterator[Storage]:
 
 
 def inspect_store(root: str, output: OutputFormat) -> None:
-    """What is in it, from names, queues and config files; of the messages only those behind the queues' are read."""
+    """Print what the folder has, by file names, queues and config files.
+
+    Only the last message of each queue is read.
+    """
     with opened_store(root) as storage:
         found = [_queue_row(storage, root, *queue) for queue in queue_folders(storage, root)]
         queues = [row for row, _ in found]
@@ -122,7 +125,7 @@ def _summary(storage: Storage, root: str, log_known: int) -> dict[str, Any]:
 
 
 def _queue_row(storage: Storage, root: str, topic: str, queue_id: int) -> tuple[dict[str, Any], int]:
-    """A row of the table, and where in the log the last message of the queue ends."""
+    """A row of the table, and the position in the log where the queue's last message ends."""
     files = FileRun.found(storage, root, f"{CONSUME_QUEUE}/{topic}/{queue_id}")
     end = entries_end(files)
     first = first_written(partial(read_entries, files), files.starts[0] // ENTRY_BYTES if files.starts else 0, end)
@@ -160,7 +163,7 @@ def _group_rows(storage: Storage, root: str, ends: dict[tuple[str, int], int]) -
 
 @contextmanager
 def _shown_while(text: Callable[[], str]) -> Iterator[None]:
-    """How far long work is, on a terminal."""
+    """Shows the progress of long work on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -177,7 +180,7 @@ def _shown_while(text: Callable[[], str]) -> Iterator[None]:
 
 
 def verify_store(root: str, output: OutputFormat) -> None:
-    """Read everything. Raises CliError when something is damaged, after it was printed."""
+    """Read everything and print what is damaged. Raises CliError when something is."""
     with opened_store(root) as storage:
         tell = (lambda _: None) if sys.stderr.isatty() else note
         check = StoreCheck(storage, root.rstrip("/") or "/", tell)
@@ -199,7 +202,7 @@ def verify_store(root: str, output: OutputFormat) -> None:
 
 
 def _first_unfinished(found: list[Damage]) -> list[Damage]:
-    """All that is damaged; of what a crash left unfinished, which may be a row a message, the first of each file."""
+    """All damage; of what a crash left unfinished, which may be a row for each message, the first of each file."""
     files: set[str] = set()
     shown = []
     for damage in found:

@@ -44,10 +44,10 @@ def _root(
 
 
 def main() -> None:
-    """The entry point. One line on stderr for whatever goes wrong; LOCKSTEP_DEBUG=1 shows where."""
+    """The entry point. Every error is one line on stderr; LOCKSTEP_DEBUG=1 shows a traceback."""
     signal.signal(signal.SIGTERM, _terminated)
     if not os.environ.get(_DEBUG_VARIABLE):
-        logging.disable()  # libraries log tracebacks of what becomes our one line
+        logging.disable()  # libraries log tracebacks of errors that we print as one line
     sys.exit(_status())
 
 
@@ -75,7 +75,7 @@ def _status() -> int:
 
 
 def _ended_by(error: BaseException) -> int | None:
-    """The status for a signal, if the error came while it was obeyed: the JVM hears of it too, and may be gone."""
+    """The exit status of a signal that caused the error, or None. The JVM gets the signal too, and may have ended."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, KeyboardInterrupt):
@@ -87,7 +87,7 @@ def _ended_by(error: BaseException) -> int | None:
 
 
 def _misused(error: typer.TyperException) -> int:
-    """What typer found wrong; called without a command it hands over the help text as it is."""
+    """Print an error that typer found. Without a command, typer gives the help text instead, printed as it is."""
     text = error.format_message()
     if text.startswith("Usage:"):
         sys.stderr.write(text + "\n")

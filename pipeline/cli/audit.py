@@ -1,4 +1,4 @@
-"""How `lockstep-pipeline audit` runs: traces and topics read, judged, the tables written, a report made of those."""
+"""`lockstep-pipeline audit`: reads traces and topics, judges them, writes the tables and a report."""
 
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _SHOWN: Final = (
 
 
 def run_audit(spark: "SparkSession", options: AuditOptions) -> bool:
-    """Whether all was in order. Raises Spark's errors, PipelineError."""
+    """Run the audit. Returns whether all was in order. Raises Spark's errors, PipelineError."""
     with _folder(options.to) as folder, JobProgress(spark, "audit: reading the traces") as progress:
         content = None
         if options.name_server and options.topic:
@@ -47,14 +47,14 @@ def run_audit(spark: "SparkSession", options: AuditOptions) -> bool:
 
 
 def read_topic(spark: "SparkSession", name_server: str, topics: list[str]) -> "DataFrame":
-    """What the topics hold, as far as the audit needs it."""
+    """The columns of the topics that the audit needs."""
     reader = spark.read.format("lockstep").schema(_TOPIC_COLUMNS).option("nameServer", name_server)
     return reader.option("subscribe", ",".join(topics)).load()
 
 
 @contextmanager
 def _folder(wanted: Path | None) -> Iterator[str]:
-    """Where the tables go: asked for, or gone afterwards."""
+    """The folder for the tables: the one that was asked for, or a temporary one."""
     if wanted is not None:
         yield str(wanted.absolute())
         return
@@ -63,7 +63,7 @@ def _folder(wanted: Path | None) -> Iterator[str]:
 
 
 def _print(histories: list[Findings], output: OutputFormat) -> None:
-    """The sums; and with a table each kind of violation on a line of stderr, with its first evidence."""
+    """Print the totals. With a table, stderr has a line for each kind of violation, with its first evidence."""
     rows = [findings.summary | {"kinds": _kinds(findings)} for findings in histories]
     if output is OutputFormat.JSON:
         print_rows(tuple(rows[0]) if rows else (), rows, output)

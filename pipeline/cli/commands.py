@@ -1,4 +1,4 @@
-"""The commands of `lockstep-pipeline`, and which job each runs. Spark is imported only inside of them."""
+"""The commands of `lockstep-pipeline`, and the job of each. Spark is imported only when a command runs."""
 
 import typer
 

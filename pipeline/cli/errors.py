@@ -1,4 +1,4 @@
-"""What goes wrong in a job as one line on stderr; in Spark's text it stands among tracebacks of two languages."""
+"""Finds the one line for stderr in a failed job's error, among tracebacks of Python and Java."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ _JVM_ENDED: Final = "Spark's JVM ended by itself; if its memory was too small, -
 
 
 class JobFailed(Exception):
-    """A job of Spark's failed; the text is the line for a person."""
+    """A Spark job failed; the text is the line for stderr."""
 
 
 def note(text: str) -> None:
@@ -28,17 +28,17 @@ def note(text: str) -> None:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """PySpark's, or that of a question to a JVM that is gone."""
+    """Whether PySpark raised it, or a call to a JVM that has ended."""
     return isinstance(error, ConnectionError) or type(error).__module__.startswith(("pyspark.", "py4j."))
 
 
 def one_line(error: BaseException) -> str:
-    """The sentence in an error that a person can act on: ours where one of ours is in it, else Spark's own."""
+    """The sentence of an error that helps a person: of our own error if there is one inside, else of Spark's."""
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return _JVM_ENDED
     try:
         text = str(error)
-    except Exception:  # the JVM is asked for it
+    except Exception:  # str() asks the JVM
         return _JVM_ENDED
     lines = [_STATE.sub("", line).rstrip() for line in text.splitlines()]
     for line in reversed(lines):

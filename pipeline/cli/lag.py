@@ -1,4 +1,4 @@
-"""How `lockstep-pipeline lag` runs: one look, a stream into a folder, or a stream that is printed look by look."""
+"""`lockstep-pipeline lag`: prints one look, writes a stream into a folder, or prints a stream."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +18,7 @@ _CHECKPOINT: Final = "_checkpoint"
 
 
 def run_lag(spark: "SparkSession", watched: Watched, options: LagOptions) -> None:
-    """Until its time is over, or a signal. Raises Spark's errors."""
+    """Run until --for is over, or a signal. Raises Spark's errors."""
     if options.once:
         _print(lag_once(spark, watched), options.output)
         return
@@ -42,7 +42,7 @@ def _printed(lag: "DataFrame", every_ms: int, output: OutputFormat) -> "Streamin
 
 
 def _print(looked: "DataFrame", output: OutputFormat) -> None:
-    """A table of one look, or its rows as JSON, one a line."""
+    """Print one look as a table, or its rows as JSON, one a line."""
     rows = [row.asDict() for row in looked.collect()]
     if output is OutputFormat.JSON:
         write_out("".join(f"{json_line(row)}\n" for row in rows).encode())

@@ -1,7 +1,7 @@
-"""A blocking client: routes, offsets, pulls and sends on plain sockets. Light to import, for Spark's executors.
+"""A blocking client on plain sockets: routes, offsets, pulls and sends. It imports little, for Spark's executors.
 
-It works against our broker and Apache RocketMQ 4.9 alike. A `BlockingClient` itself does not pickle: send its
-`Addresses` to an executor, and open one there.
+It works with our broker and with Apache RocketMQ 4.9. A `BlockingClient` does not pickle: send its `Addresses` to an
+executor, and open one there.
 """
 
 import time
@@ -43,12 +43,12 @@ _SEND_CODES: Final = frozenset({
     ResponseCode.SUCCESS,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE,
-})  # fmt: skip  # wire.md 4.5: stored, and on a disk
+})  # fmt: skip  # wire.md 4.5: stored, and flushed
 _DEFAULT_QUEUES: Final = 4
 
 
 class Addresses(NamedTuple):
-    """All that an executor needs to make a client; it pickles. Times are milliseconds, of one attempt each."""
+    """What an executor needs to make a client; it pickles. Times are milliseconds for one attempt."""
 
     name_servers: tuple[str, ...]
     group: str = "lockstep-pipeline"
@@ -62,10 +62,11 @@ class Addresses(NamedTuple):
 
 
 class PullReply(NamedTuple):
-    """`code` is SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY or PULL_OFFSET_MOVED (wire.md 6.3).
+    """The reply to a pull.
 
-    `body` is stored messages back to back, as they came; `lockstep.protocol.message` reads them. `status` is the
-    broker's own word for what it found, such as "FOUND".
+    `code` is SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY or PULL_OFFSET_MOVED (wire.md 6.3). `body` is stored
+    messages back to back, for `lockstep.protocol.message`. `status` is the broker's text for the result, such as
+    "FOUND".
     """
 
     code: int
@@ -77,7 +78,10 @@ class PullReply(NamedTuple):
 
 
 class SendReply(NamedTuple):
-    """`queue_offset` is the first message's of a batch; `msg_id` the broker's own id, of a batch all with commas."""
+    """The reply to a send. `queue_offset` is of the first message.
+
+    `msg_id` is the broker's, for a batch with commas.
+    """
 
     code: int
     queue_offset: int
@@ -85,7 +89,7 @@ class SendReply(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """A request under way."""
+    """A request in flight."""
 
     wire: Wire
     number: int
@@ -130,11 +134,13 @@ def send_command(
 
 
 class BlockingClient:
-    """Connections are made when needed and kept; `with` or `close()` ends them. Not for several threads.
+    """A client for one thread. It connects when needed and keeps connections; `with` or `close()` closes them.
 
-    Look-ups (routes, offsets) and `pull` are repeated `retries` times after a failure of the network; a send never is.
-    Raises, all calls alike: RemotingError (cannot connect, lost, timeout, refused), TopicError for a topic or a broker
-    that the name servers do not know.
+    Routes, offsets and `pull` are repeated `retries` times after a network failure; sends are not.
+
+    Raises (all calls):
+        RemotingError: Cannot connect, connection lost, timeout, or refused.
+        TopicError: The name servers do not know the topic or the broker.
     """
 
     def __init__(self, addresses: Addresses) -> None:
@@ -156,7 +162,7 @@ class BlockingClient:
     # Name servers --------------------------------------------------------------------------------------------
 
     def route(self, topic: str, *, fresh: bool = False) -> TopicRouteData:
-        """Where a topic's queues are; remembered unless a `fresh` one is asked for."""
+        """The route of a topic; from memory unless `fresh`."""
         known = self._routes.get(topic)
         if known is not None and not fresh:
             return known
@@ -169,18 +175,18 @@ class BlockingClient:
         return route
 
     def topics(self) -> tuple[str, ...]:
-        """The names of all topics, sorted, RocketMQ's own among them."""
+        """Names of all topics, sorted, with RocketMQ's own."""
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
         reply = self._ask_name_servers(code, None)
         self._demand(reply, code, self._named())
         return tuple(sorted(decode_body(TopicList, reply.body, reply.serialize_type).topic_list))
 
     def readable_queues(self, topic: str) -> list[MessageQueue]:
-        """Sorted; asked anew each time."""
+        """The readable queues, sorted; asked again in each call."""
         return self.route(topic, fresh=True).readable_queues(topic)
 
     def writable_queues(self, topic: str) -> list[MessageQueue]:
-        """Sorted; asked anew each time."""
+        """The writable queues, sorted; asked again in each call."""
         return self.route(topic, fresh=True).writable_queues(topic)
 
     def _named(self) -> str:
@@ -192,7 +198,7 @@ class BlockingClient:
             self._wait(attempt)
             for address in self.addresses.name_servers:
                 try:
-                    # no name server but ours answers an offer, and none needs another encoding than JSON
+                    # only our name servers would answer an offer of MSGPACK, and JSON is enough for all
                     wire = self._wire(address, SerializeType.JSON)
                     return wire.request(RemotingCommand(code, header), self.addresses.timeout_ms)
                 except RemotingError as error:
@@ -202,7 +208,7 @@ class BlockingClient:
     # Brokers -------------------------------------------------------------------------------------------------
 
     def address_of(self, queue: MessageQueue) -> str:
-        """The master's. Raises TopicError when the route knows none."""
+        """Address of a broker's master. Raises TopicError when the route has none."""
         for data in self.route(queue.topic).broker_datas:
             if data.broker_name == queue.broker_name and data.master_addr:
                 return data.master_addr
@@ -219,7 +225,7 @@ class BlockingClient:
         return self._offset(queue, RequestCode.GET_MAX_OFFSET, QueueRequestHeader(queue.topic, queue.queue_id))
 
     def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """As RocketMQ searches: the message nearest in store time, which may lie before (wire.md 8.3)."""
+        """The offset that RocketMQ finds: the message nearest in store time, which may be older (wire.md 8.3)."""
         header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
         return self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
@@ -229,13 +235,13 @@ class BlockingClient:
         return reply.decode_header(OffsetResponseHeader).offset
 
     def pull(self, queue: MessageQueue, offset: int, max_messages: int, tags: str = "*") -> PullReply:
-        """What is stored from `offset` on; never waits for more. Brokers cap it (32 messages, 256 KiB)."""
+        """Stored messages from `offset` on, without waiting for new ones. Brokers limit it (32 messages, 256 KiB)."""
         header = self._pull_header(queue, offset, max_messages, tags)
         reply, wire = self._call(queue, RequestCode.PULL_MESSAGE, header)
         return self._pull_reply(reply, wire.address)
 
     def start_pull(self, queue: MessageQueue, offset: int, max_messages: int, tags: str = "*") -> Ticket:
-        """A pull under way, to be taken with `finish_pull` while others follow; neither is repeated."""
+        """Start a pull; `finish_pull` takes its reply, other pulls may start before. Neither is repeated."""
         header = self._pull_header(queue, offset, max_messages, tags)
         return self.start(queue, RemotingCommand(RequestCode.PULL_MESSAGE, header))
 
@@ -259,15 +265,15 @@ class BlockingClient:
     # Sending -------------------------------------------------------------------------------------------------
 
     def send(self, queue: MessageQueue, record: BatchRecord, born_timestamp_ms: int) -> SendReply:
-        """One message. After RequestTimeout or ConnectionLost nobody knows whether it is stored."""
+        """Send one message. After RequestTimeout or ConnectionLost it may or may not be stored."""
         return self.finish_send(self.start_send(queue, record, born_timestamp_ms))
 
     def send_batch(self, queue: MessageQueue, records: list[BatchRecord], born_timestamp_ms: int) -> SendReply:
-        """Several at once, next to each other in the queue; all or none. A broker takes 4 MiB by default."""
+        """Send several messages to adjacent offsets of the queue: all or none. A broker takes 4 MiB by default."""
         return self.finish_send(self.start_send(queue, records, born_timestamp_ms))
 
     def start_send(self, queue: MessageQueue, what: BatchRecord | list[BatchRecord], born_timestamp_ms: int) -> Ticket:
-        """A send under way; sends to one broker are stored in the order in which they were started."""
+        """Start a send; sends to one broker are stored in the order of their starts."""
         group = self.addresses.group
         if isinstance(what, BatchRecord):
             command = send_command(group, queue, what.body, what.properties, born_timestamp_ms, flag=what.flag)
@@ -285,20 +291,20 @@ class BlockingClient:
     # Any request ---------------------------------------------------------------------------------------------
 
     def start(self, queue: MessageQueue, command: RemotingCommand) -> Ticket:
-        """Send a request to the broker of a queue. `finish` tickets of one broker in the order of their starts."""
+        """Send a request to the broker of a queue. `finish` the tickets of one broker in the order of their starts."""
         wire = self._wire(self.address_of(queue), self.addresses.serialize_type, agree=True)
         return Ticket(wire, wire.start(command, self.addresses.timeout_ms), command.code)
 
     def agrees(self, queue: MessageQueue) -> bool:
-        """Does the broker of a queue speak our encoding, and so take what RocketMQ does not have?"""
+        """Whether the broker of a queue agreed to our encoding, and so to requests that RocketMQ does not have."""
         return self._wire(self.address_of(queue), self.addresses.serialize_type, agree=True).agreed
 
     def finish(self, ticket: Ticket) -> RemotingCommand:
-        """The reply, whatever its code."""
+        """The reply, with any code."""
         return ticket.wire.finish(ticket.number, self.addresses.timeout_ms)
 
     def _call(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> tuple[RemotingCommand, Wire]:
-        """Repeated after a failure of the network, by a fresh route: the broker may have moved."""
+        """A request, repeated after a network failure with a fresh route: the broker may have moved."""
         for attempt in range(self.addresses.retries + 1):
             self._wait(attempt)
             try:
@@ -320,12 +326,12 @@ class BlockingClient:
         if wire is None or wire.closed:
             wire = self._wires[address] = Wire(address, self.addresses.timeout_ms, serialize_type)
             if agree and serialize_type is SerializeType.MSGPACK:
-                # a request that every broker knows and that needs nothing, so that pulls and sends may overlap at once
+                # a cheap request that every broker knows: after it, pulls and sends may overlap
                 header = QueueRequestHeader(DEFAULT_TOPIC, 0)
                 wire.request(RemotingCommand(RequestCode.GET_MAX_OFFSET, header), self.addresses.timeout_ms)
         return wire
 
     def _demand(self, reply: RemotingCommand, code: int, address: str) -> None:
-        """Raises RequestRefused unless the reply says that it is done."""
+        """Raises RequestRefused for a reply that is not a success."""
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(address, request_name(code), reply.code, reply.remark)

@@ -1,6 +1,6 @@
-"""One connection on a plain socket: requests, and their replies in whatever order; a deadline on everything.
+"""One connection on a plain socket: requests, their replies in any order, and a deadline for each.
 
-It offers MSGPACK with its first request, as docs/architecture.md tells, and speaks it only with a peer that agreed.
+The first request offers MSGPACK (docs/architecture.md); only a peer that agreed gets it.
 """
 
 import socket
@@ -21,7 +21,7 @@ _OPAQUE_MASK: Final = 0x7FFFFFFF
 
 
 class Wire:
-    """`address` is "host:port". Not for several threads. Any RemotingError ends the connection: make another one."""
+    """A connection for one thread; `address` is "host:port". After any RemotingError it is closed: make another one."""
 
     def __init__(self, address: str, timeout_ms: int, serialize_type: SerializeType = SerializeType.MSGPACK) -> None:
         """Raises ConnectFailed."""
@@ -32,7 +32,7 @@ class Wire:
         self._offered_opaque = -1
         self._opaque = 0
         self._decoder = FrameDecoder()
-        self._names: dict[int, str] = {}  # what was asked and not answered yet
+        self._names: dict[int, str] = {}  # requests without a reply yet
         self._replies: dict[int, RemotingCommand] = {}
         self.closed = False
         try:
@@ -49,9 +49,11 @@ class Wire:
         self._socket.close()
 
     def start(self, command: RemotingCommand, timeout_ms: int) -> int:
-        """Send a request; its number, for `finish`. Raises ConnectionLost, RequestTimeout when nobody reads it.
+        """Send a request. Returns its number for `finish`.
 
-        Before the peer has agreed to an encoding only one request is under way: `finish` it first.
+        Raises ConnectionLost, RequestTimeout when the peer does not read.
+
+        Before the peer has agreed to an encoding only one request is in flight: `finish` it first.
         """
         self._opaque = (self._opaque + 1) & _OPAQUE_MASK
         command.opaque = self._opaque
@@ -74,7 +76,7 @@ class Wire:
         return command.opaque
 
     def finish(self, number: int, timeout_ms: int) -> RemotingCommand:
-        """The reply to a request, whatever its code. Raises ConnectionLost, RequestTimeout."""
+        """The reply to a request, with any code. Raises ConnectionLost, RequestTimeout."""
         replies = self._replies
         deadline = time.monotonic() + timeout_ms / 1000
         while number not in replies:
@@ -111,7 +113,7 @@ class Wire:
 
     def _take(self, command: RemotingCommand) -> None:
         if not command.is_reply or command.opaque not in self._names:
-            return  # a broker's own requests are for clients that register
+            return  # brokers send requests only to clients that registered
         if command.opaque == self._offered_opaque and SERIALIZE_FIELD in (command.ext_fields or {}):
             self.agreed = True
             self._serialize_type = SerializeType.MSGPACK

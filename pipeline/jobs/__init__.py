@@ -1,1 +1,1 @@
-"""Jobs on Spark: each module has `transform`, DataFrame to DataFrame, and what reads for it and writes."""
+"""Jobs on Spark: each module has `transform`, DataFrame to DataFrame, and functions that read and write."""

@@ -1,7 +1,7 @@
-"""`lockstep-pipeline lag`: how far a group is behind in each queue, over time, as a stream.
+"""The lag of a group in each queue over time, as a stream (`lockstep-pipeline lag`).
 
-Every tick asks the brokers for the ends of the queues and the group's offsets, and gives one row a queue (LAG_COLUMNS).
-A broker that does not answer is a row with `error`; the stream goes on.
+Every tick asks the brokers for the ends of the queues and the group's offsets, and gives a row for each queue
+(LAG_COLUMNS). A broker that does not answer gives a row with `error`; the stream goes on.
 """
 
 import time
@@ -31,7 +31,7 @@ that still has its first message. With `error` numbers are null, and the queue w
 
 
 class Watched(NamedTuple):
-    """A group and its topics, and where to ask; it pickles."""
+    """A group, its topics, and the name servers to ask; it pickles."""
 
     addresses: Addresses
     group: str
@@ -39,7 +39,7 @@ class Watched(NamedTuple):
 
 
 def lag_stream(spark: "SparkSession", watched: Watched) -> "DataFrame":
-    """A streaming DataFrame of LAG_COLUMNS: one look a micro-batch, so the trigger's interval is the looks'."""
+    """A streaming DataFrame of LAG_COLUMNS with one look a micro-batch: the trigger's interval is that of the looks."""
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
     return transform(ticks, watched)
 
@@ -50,12 +50,12 @@ def lag_once(spark: "SparkSession", watched: Watched) -> "DataFrame":
 
 
 def transform(ticks: "DataFrame", watched: Watched) -> "DataFrame":
-    """A row of ticks is a look; what is in it does not matter."""
+    """One look for each row of `ticks`; the content of the row is not used."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = LAG_COLUMNS.replace(", ", ",").replace(" ", ":")
     looks = F.udf(_looks(watched), f"array<struct<{columns}>>", useArrow=False)
-    looks = looks.asNondeterministic()  # one look a tick, never two
+    looks = looks.asNondeterministic()  # one partition: one look a tick
     tick = F.hash(*(F.col(f"`{name}`") for name in ticks.columns))
     return ticks.select(F.inline(looks(tick)))
 
@@ -93,7 +93,7 @@ def _untold(now_ms: int, group: str, topic: str, error: str) -> tuple[Any, ...]:
 
 
 def _numbers(client: BlockingClient, queue: MessageQueue, watched: Watched) -> tuple[Any, ...]:
-    """min_offset, max_offset, consumer_offset, lag, error. The offset is asked for first, so no lag is below 0."""
+    """min_offset, max_offset, consumer_offset, lag, error. The committed offset is read first: no lag is below 0."""
     try:
         offset = _consumer_offset(client, watched.group, queue)
         least, most = client.min_offset(queue), client.max_offset(queue)

@@ -1,7 +1,7 @@
-"""`lockstep-pipeline publish`: a raw table to keyed, time-ordered events, and those to a topic.
+"""Makes keyed, ordered events of a raw table and sends them to a topic (`lockstep-pipeline publish`).
 
-The table is CSV, Parquet or JSON lines. A query in Spark's SQL may make events of it first: it sees the table as `raw`.
-Then columns are named: the key, what orders the events of a key, and what goes into a message.
+The table is CSV, Parquet or JSON lines. A query in Spark's SQL may first make events of the view `raw`. Then columns
+are named: the key, the order of the events of a key, and what goes into a message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,9 +35,10 @@ _READ_OPTIONS: Final[Mapping[InputFormat, Mapping[str, str]]] = {
 
 
 class EventColumns(NamedTuple):
-    """Which columns make an event. Without `value` a message is every column but the key and the order, as JSON.
+    """Which columns make an event. Without `value` a message is all columns but the key and the order, as JSON.
 
-    One column of strings or bytes as `value` is the message as it is; several are JSON in the order they are named.
+    One `value` column of strings or bytes is the message itself; several columns are JSON in the order of their names
+    here.
     """
 
     key: str
@@ -54,10 +55,10 @@ def read_raw(
     options: Mapping[str, str] | None = None,
     row_column: str | None = None,
 ) -> "DataFrame":
-    """The table as it lies there. A broken line is an error; `options` are those of Spark's reader and win over ours.
+    """Read the table. A broken line is an error. `options` are of Spark's reader, and override ours.
 
-    `row_column` names one more column: the row's place in its files, from 0, by path and line. Numbering brings all
-    rows together in one task.
+    `row_column` adds a column with the row's place in its files, from 0, by path and line. Numbering brings all rows
+    together in one task.
     """
     reader = spark.read.format(kind.value).options(**{**_READ_OPTIONS[kind], **(options or {})})
     raw = reader.load(list(paths))
@@ -81,9 +82,11 @@ def _numbered(raw: "DataFrame", row_column: str) -> "DataFrame":
 
 
 def transform(raw: "DataFrame", columns: EventColumns, *, query: str | None = None) -> "DataFrame":
-    """The events as the sink takes them (shardingKey, value, tags, order_1 ...), each key in one partition, in order.
+    """The events as columns of the sink (shardingKey, value, tags, order_1 ...).
 
-    Raises ColumnError for a column that is not there; a null key fails when the events are made.
+    Each key in one partition, in order.
+
+    Raises ColumnError for a column that does not exist; a null key fails when the job runs.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -123,9 +126,9 @@ def _value(rows: "DataFrame", columns: EventColumns) -> "Column":
 
 
 def publish(events: "DataFrame", topic: str, options: Mapping[str, str]) -> int:
-    """Send what `transform` made; how many events that were. `options` are the sink's: nameServer above all.
+    """Send the result of `transform`. Returns the number of events. `options` are the sink's, with nameServer.
 
-    The topic must be there. Raises Spark's errors, the sink's text in them.
+    The topic must exist. Raises Spark's errors, with the sink's text inside.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812

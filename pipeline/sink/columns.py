@@ -1,4 +1,4 @@
-"""The columns of a DataFrame that is sent: checked once by their types, then taken from Arrow a batch at a time."""
+"""Columns of a DataFrame to send: types are checked once, values are taken from Arrow a batch at a time."""
 
 import struct
 from itertools import pairwise
@@ -32,7 +32,7 @@ _ORDERABLE_NAMES: Final = "a number, a date, a timestamp, string, binary or bool
 
 
 class SinkColumns(NamedTuple):
-    """Where each column stands; None for one that is not there. `order_by` has the names beside the positions."""
+    """Position of each column, None for an absent one. `order_by` has names and positions."""
 
     value: int
     key: int | None
@@ -44,10 +44,10 @@ class SinkColumns(NamedTuple):
 
 
 def check_columns(schema: StructType, options: Options) -> SinkColumns:
-    """Raises ColumnError naming the column, and the types it may have.
+    """Raises ColumnError that names the column and the types it may have.
 
-    Names match in any case, as in Spark. Columns that only a read makes (offset, brokerName ...) are left aside, so
-    that what was read can be sent on; any other column is an error, for it might be a misspelt one.
+    Names match in any case, as in Spark. Columns that only a read makes (offset, brokerName ...) are ignored, so that a
+    read DataFrame can be sent again. Any other column is an error, because it may be misspelt.
     """
     positions: dict[str, int] = {}
     names = {name.lower(): name for name in SINK_COLUMNS}
@@ -84,7 +84,7 @@ def _check_type(name: str, found: DataType) -> None:
 
 
 def _like(found: DataType) -> str:
-    """Types are the same whatever may be null in them, and whatever the collation."""
+    """Whether two types are equal apart from nullability and collation."""
     return "string" if isinstance(found, StringType) else found.simpleString()
 
 
@@ -116,7 +116,10 @@ def _order_position(schema: StructType, name: str) -> int:
 
 
 def bodies(column: pa.Array, first_row: int) -> list[bytes]:
-    """Raises RowError for a null, and for one without bytes, which no producer may send (wire.md 12.11)."""
+    """Message bodies.
+
+    Raises RowError for a null, and for an empty one, which producers may not send (wire.md 12.11).
+    """
     if column.null_count:
         raise RowError(f"row {first_row + _first(column.is_null())}: value is null; a message has a body")
     slices = _slices(column)
@@ -126,7 +129,10 @@ def bodies(column: pa.Array, first_row: int) -> list[bytes]:
 
 
 def texts(column: pa.Array, name: str, first_row: int) -> list[str | None]:
-    """Of a string or binary column; each distinct text is made once. Raises RowError for bytes that are no UTF-8."""
+    """Texts of a string or binary column; each distinct text is made once.
+
+    Raises RowError for bytes that are not UTF-8.
+    """
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
         column = column.cast(pa.binary() if "binary" in str(column.type) else pa.string())
     encoded = column.dictionary_encode()
@@ -137,7 +143,7 @@ def texts(column: pa.Array, name: str, first_row: int) -> list[str | None]:
         except UnicodeDecodeError:
             row = first_row + _first(pc.equal(encoded.indices, number))
             raise RowError(f"row {row}: {name} is no UTF-8 text, and RocketMQ's properties are text") from None
-    words.append(None)  # where the index -1 leads
+    words.append(None)  # the last element, for index -1
     indices = encoded.indices.fill_null(-1)
     _, data = indices.buffers()
     numbers = memoryview(data).cast("i")[indices.offset : indices.offset + len(indices)]
@@ -145,7 +151,7 @@ def texts(column: pa.Array, name: str, first_row: int) -> list[str | None]:
 
 
 def order_values(column: pa.Array, name: str, first_row: int) -> list[Any]:
-    """Values that compare. Raises RowError for a null or a NaN, which has no place in an order."""
+    """Comparable values. Raises RowError for a null or a NaN, which have no order."""
     if column.null_count:
         raise RowError(f"row {first_row + _first(column.is_null())}: {name}, a column of option orderBy, is null")
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
@@ -167,7 +173,7 @@ def _first(mask: pa.Array) -> int:
 
 
 def _slices(column: pa.Array) -> list[bytes]:
-    """The bytes of every value of a string or binary column without nulls: far faster than `to_pylist`."""
+    """The bytes of every value of a column without nulls; much faster than `to_pylist`."""
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
         column = column.cast(pa.binary())
     if not len(column):

@@ -1,8 +1,8 @@
-"""The marks that the sink leaves in a message, and `drop_repeats`, which by them takes out what was sent twice.
+"""Marks that the sink leaves in a message, and `drop_repeats`, which removes repeated sends by these marks.
 
-SPARK_TASK is "query/batch/partition": the id of the streaming query, or of one write; the micro-batch, 0 in a write;
-the partition. SPARK_ROW is the row's number in that partition, from 0. A task or a batch that was run again repeats
-the rows it had sent, in the same order: in each queue a contiguous rewind.
+SPARK_TASK is "query/batch/partition": the id of the streaming query or of the write; the micro-batch, 0 in a write; the
+partition. SPARK_ROW is the row's number in that partition, from 0. A task or a batch that runs again sends the same
+rows again in the same order: in each queue that is a contiguous rewind.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,15 +22,20 @@ _RANK: Final = "__lockstep_rank"
 
 
 def drop_repeats(df: "DataFrame", within: str | None = None) -> "DataFrame":
-    """The first of each row that a sink sent more than once, by offset; messages without marks are all kept.
+    """Keep the first message of each row, by offset. Messages without marks are all kept.
 
-    `df` is read with includeProperties. Two messages are one row when their marks, keys and values are equal: where a
-    task was run again over rows in another order, nothing is lost, but repeats may stay. So send `ordered` rows.
+    Two messages are one row when marks, keys and values are equal. If a task ran again with rows in another order,
+    nothing is lost, but repeats may stay: send `ordered` rows.
 
-    In a stream the marks that were seen are kept as state, all of them, or with `within` ("1 hour") those of that much
-    store time: a repeat that comes later than that is let through. State needs one partition a queue, which is how
-    the source reads streams. Rows come back in no order: `ordered` them again. Raises ColumnError for a `df` without
-    the columns that are needed.
+    In a stream the marks seen so far are state: all of them, or with `within` ("1 hour") those of that much store time,
+    and a later repeat stays. State needs one partition a queue, as the source reads streams. The result has no order:
+    use `ordered` again.
+
+    Args:
+        df: Read with includeProperties.
+
+    Raises:
+        ColumnError: A needed column is missing.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows it by
@@ -49,7 +54,7 @@ def drop_repeats(df: "DataFrame", within: str | None = None) -> "DataFrame":
 
 
 def _mark() -> "Column":
-    """A text that equal rows of one task share; a message without marks has one of its own."""
+    """A text that is equal for repeats of one row; unique for a message without marks."""
     from pyspark.sql import functions as F  # noqa: N812
 
     task, row = _property(TASK_PROPERTY), _property(ROW_PROPERTY)

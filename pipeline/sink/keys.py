@@ -1,8 +1,8 @@
-"""Evidence that no key was in two partitions: what each task tells the driver of the keys it sent.
+"""Detects a key in two partitions: each task reports the keys that it sent, the driver compares.
 
-A key of up to 40 bytes is told as it is, a longer one as a digest of 41 bytes, so two different keys are never taken
-for one but by a collision of 328 bits. A task tells at most 262,144 keys, the smallest in byte order: of a partition
-with more, the others are not looked at. A missing repartition spreads keys all over, so those that are show it.
+A key of up to 40 bytes is reported as it is, a longer one as a digest of 41 bytes; only a collision of 328 bits could
+confuse two keys. A task reports at most 262,144 keys, the smallest in byte order; the others are not compared. A
+missing repartition spreads all keys, so these are enough to show it.
 """
 
 import heapq
@@ -15,12 +15,12 @@ __all__ = ["KEYS_MAX", "KeyEvidence", "key_evidence", "keys_in_two"]
 
 KEYS_MAX: Final = 262_144
 _EXACT_BYTES_MAX: Final = 40
-_DIGEST_BYTES: Final = _EXACT_BYTES_MAX + 1  # its length tells it from a key
+_DIGEST_BYTES: Final = _EXACT_BYTES_MAX + 1  # longer than any plain key, so never confused with one
 _NAMED_MAX: Final = 3
 
 
 class KeyEvidence(NamedTuple):
-    """`keys`: sorted; `complete` when they are all of the partition."""
+    """The reported keys, sorted; `complete` when they are all keys of the partition."""
 
     partition: int
     keys: tuple[bytes, ...]
@@ -28,7 +28,7 @@ class KeyEvidence(NamedTuple):
 
 
 def key_evidence(partition: int, keys: Iterable[tuple[str, str]], keys_max: int = KEYS_MAX) -> KeyEvidence:
-    """Of (topic, sharding key) pairs, each once; the topic is "" where all messages have one."""
+    """The report for (topic, sharding key) pairs, each given once; the topic is "" when all messages have the same."""
     shown = [_shown(f"{topic}\0{key}".encode()) for topic, key in keys]
     complete = len(shown) <= keys_max
     return KeyEvidence(partition, tuple(sorted(shown) if complete else heapq.nsmallest(keys_max, shown)), complete)
@@ -39,7 +39,7 @@ def _shown(key: bytes) -> bytes:
 
 
 def keys_in_two(evidence: Sequence[KeyEvidence]) -> str | None:
-    """What is wrong, with the first keys that more than one partition had; None when each had its own."""
+    """An error text with the first keys of more than one partition; None when there are none."""
     found: list[str] = []
     for key, partitions in _shared(evidence):
         if len(found) < _NAMED_MAX:

@@ -1,4 +1,4 @@
-"""Where each row goes, and with which properties: worked out once for each distinct key, not once a row."""
+"""Chooses queue and properties of each row, once for each distinct key instead of once a row."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,10 +13,10 @@ from lockstep.protocol.selector import queue_of_hash
 
 __all__ = ["Place", "Places", "Shard", "header_text"]
 
-_MARK_BYTES: Final = 256  # left for what the sink writes itself
+_MARK_BYTES: Final = 256  # reserved for the properties of the sink
 _HEAD_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - _MARK_BYTES
 _PARTERS: Final = (names.NAME_END, names.PAIR_END)
-# What a message that was read has of its producer and broker, or of columns of their own here.
+# Properties that producers, brokers or other columns write.
 _LEFT_ASIDE: Final = frozenset({
     names.KEYS, names.TAGS, *names.SHARDING_KEY_NAMES, names.UNIQ_KEY, names.CLUSTER, names.WAIT, names.MIN_OFFSET,
     names.MAX_OFFSET, names.REAL_TOPIC, names.REAL_QID, "MSG_REGION", "TRACE_ON", "INSTANCE_ID", "SPARK_TASK",
@@ -27,7 +27,7 @@ Combination = tuple[str | None, ...]  # topic, key, sharding key, tags of a row
 
 
 class Shard:
-    """What must stay in order: a sharding key in a topic; `lane` is None for rows without a key, which take turns."""
+    """A sharding key in a topic, whose rows must stay in order. `lane` is None without a key: such rows take turns."""
 
     __slots__ = ("key", "lane", "last", "topic")
 
@@ -35,18 +35,18 @@ class Shard:
         self.topic = topic
         self.key = key
         self.lane = lane
-        self.last: Any = None  # the order column's value of its last row
+        self.last: Any = None  # order value of its last row
 
 
 class Place(NamedTuple):
-    """`head`: the properties of the key and tags, up to and with the last 0x02."""
+    """`head`: the properties of key and tags, with the last 0x02."""
 
     head: str
     shard: Shard
 
 
 class Places:
-    """`lanes_of(topic)` are the lanes of a topic's queues, sorted as the queues; `topic` stands in for a column."""
+    """`lanes_of(topic)` gives the lanes of a topic's queues, sorted by queue; `topic` is used instead of a column."""
 
     def __init__(self, lanes_of: Callable[[str], Sequence[Lane]], topic: str | None) -> None:
         self._lanes_of = lanes_of
@@ -55,7 +55,7 @@ class Places:
         self.shards: dict[tuple[str, str | None], Shard] = {}
 
     def find(self, combinations: list[Combination], first_row: int) -> list[Place]:
-        """One for each row. Raises RowError for a text that cannot be a property, TopicError and SendFailed."""
+        """A place for each row. Raises RowError for a text that cannot be a property, TopicError, SendFailed."""
         known = self._places
         places = []
         for number, combination in enumerate(combinations):
@@ -92,9 +92,9 @@ def _pair(name: str, value: str, row: int) -> str:
 
 
 def header_text(headers: list[dict[str, Any]] | None, row: int) -> str:
-    """The user's own properties of one row. Raises RowError for what cannot be one.
+    """The user's properties of one row. Raises RowError for one that is not allowed.
 
-    What producers and brokers write themselves is left aside, so that headers which were read can be sent on.
+    Properties that producers and brokers write are ignored, so that headers of a read message can be sent again.
     """
     text = ""
     for header in headers or ():

@@ -1,8 +1,7 @@
-"""Sending in order: for each queue a chunk that grows and at most one under way, so that nothing overtakes.
+"""Sends in order: each queue has one growing chunk, and at most one chunk in flight, so nothing overtakes.
 
-A chunk that failed is sent again, whole, before anything behind it leaves: its messages may then be stored twice, side
-by side. To a Lockstep broker chunks are numbered (broker/state/send_sequences.py), so what was taken for lost cannot
-come later.
+A failed chunk is sent again, whole, before later ones: its messages may be stored twice, side by side. Lockstep brokers
+get numbered chunks (broker/state/send_sequences.py), so a chunk that seemed lost cannot arrive later.
 """
 
 import time
@@ -20,8 +19,8 @@ from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["CHUNK_BYTES", "Lane", "Sender"]
 
-CHUNK_BYTES: Final = 512 * 1024  # of 4 MiB that a broker takes by default
-_UNDER_WAY_MAX: Final = 8  # chunks: their replies fit the buffers of a socket, so writing one never waits for a reader
+CHUNK_BYTES: Final = 512 * 1024  # a broker takes 4 MiB by default
+_UNDER_WAY_MAX: Final = 8  # chunks: their replies fit the buffers of a socket, so a write never waits for a read
 _PAUSE_S_MAX: Final = 5.0
 _STORED: Final = frozenset({
     ResponseCode.SUCCESS,
@@ -29,7 +28,7 @@ _STORED: Final = frozenset({
     ResponseCode.SLAVE_NOT_AVAILABLE,
 })  # fmt: skip  # wire.md 3
 _BUSY: Final = frozenset({
-    ResponseCode.FLUSH_DISK_TIMEOUT,  # in the log, and nobody knows that the disk has it
+    ResponseCode.FLUSH_DISK_TIMEOUT,  # in the log, maybe not flushed
     ResponseCode.SYSTEM_BUSY,
     ResponseCode.SERVICE_NOT_AVAILABLE,
     ResponseCode.SEND_OUT_OF_SEQUENCE,
@@ -39,7 +38,7 @@ Chunk = list[bytes]  # records of a batch's body
 
 
 class Lane:
-    """One queue: `records` and `size_bytes` are the chunk that grows; whoever appends to it keeps the size."""
+    """One queue: `records` and `size_bytes` are the growing chunk; the caller that appends also updates the size."""
 
     __slots__ = ("chunk", "generation", "queue", "records", "sequence", "size_bytes", "ticket")
 
@@ -47,19 +46,20 @@ class Lane:
         self.queue = queue
         self.records: Chunk = []
         self.size_bytes = 0
-        self.chunk: Chunk | None = None  # under way ...
+        self.chunk: Chunk | None = None  # in flight ...
         self.ticket: Ticket | None = None  # ... unless it could not leave
         self.generation = generation
         self.sequence = 0
 
 
 class Sender:
-    """All lanes of a task. `mark` is the properties that all its messages share, `lane_id` names it to the broker.
+    """All lanes of a task. `mark` is the properties of all its messages, `lane_id` identifies it to the broker.
 
-    `generation` is its lanes' first: one below that of a later attempt is refused, so a task that Spark gave up and
-    that still runs sends nothing any more (to a Lockstep broker).
+    `generation` is the first one of its lanes. Lockstep brokers refuse a generation below that of a later attempt: a
+    task that Spark gave up, but that still runs, can send nothing.
 
-    Raises, all calls alike: SendFailed, within `retries` times the timeout of a request and the pauses between.
+    Raises (all calls):
+        SendFailed: Not stored within `retries` times the request's timeout, with the pauses between.
     """
 
     def __init__(self, client: BlockingClient, mark: str, lane_id: str, generation: int = 0) -> None:
@@ -77,7 +77,7 @@ class Sender:
         return lane
 
     def flush(self, lane: Lane) -> None:
-        """The growing chunk leaves, once the one before it is stored."""
+        """Send the growing chunk, once the one before it is stored."""
         if lane.chunk is not None:
             self._under_way.remove(lane)
             self._settle(lane)
@@ -87,11 +87,11 @@ class Sender:
         try:
             lane.ticket = self._start(lane, lane.chunk)
         except (RemotingError, TopicError):
-            lane.ticket = None  # it is tried again when it is settled
+            lane.ticket = None  # sent again when it is settled
         self._under_way.append(lane)
 
     def finish(self) -> None:
-        """Everything that was appended is stored."""
+        """Wait until everything that was appended is stored."""
         for lane in self._lanes.values():
             if lane.records:
                 self.flush(lane)
@@ -105,7 +105,7 @@ class Sender:
         self._store(lane, chunk, ticket)
 
     def _store(self, lane: Lane, chunk: Chunk, ticket: Ticket | None) -> None:
-        """Until a broker has it; `ticket` is of a try under way."""
+        """Send until a broker has stored it; `ticket` is of a send in flight."""
         tries = self._client.addresses.retries + 1
         failure: Exception | None = None
         for attempt in range(tries):
@@ -134,14 +134,14 @@ class Sender:
         if reply.code in _STORED:
             lane.sequence += 1
         elif reply.code == ResponseCode.MESSAGE_ILLEGAL and len(chunk) > 1:
-            middle = len(chunk) // 2  # this broker's limit is lower than most, or one message is too large by itself
+            middle = len(chunk) // 2  # this broker has a lower limit, or one message is too large
             self._store(lane, chunk[:middle], None)
             self._store(lane, chunk[middle:], None)
         else:
             raise RequestRefused(ticket.wire.address, "a send", reply.code, reply.remark)
 
     def _pause(self, attempt: int) -> None:
-        """Twice as long each time."""
+        """Wait twice as long each time."""
         if attempt:
             time.sleep(min(self._client.addresses.retry_interval_ms / 1000 * 2 ** (attempt - 1), _PAUSE_S_MAX))
 

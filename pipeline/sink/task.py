@@ -1,4 +1,4 @@
-"""One task of a write: rows become records, records chunks, in the rows' order."""
+"""A task of a write: makes records of rows and chunks of records, in the order of the rows."""
 
 import os
 import time
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Task", "TaskWriter", "current_task"]
 
-_ROWS: Final = 10_000  # at once: fewer than UNIQ_KEYs count before they need another millisecond
+_ROWS: Final = 10_000  # rows at once: fewer than a UNIQ_KEY can count in one millisecond
 _BODY_BYTES_MAX: Final = FRAME_BYTES_MAX - 65_536
-_GENERATIONS: Final = 1 << 20  # of lanes, that one attempt of a task may use up
+_GENERATIONS: Final = 1 << 20  # generations that one attempt of a task may use
 
 
 class Task(NamedTuple):
-    """Which rows these are: the same for every attempt but for `attempt`, which only grows within `app`."""
+    """Identity of the rows. It is the same for every attempt, but for `attempt`, which only grows within `app`."""
 
     app: str
     query: str
@@ -42,7 +42,7 @@ class Task(NamedTuple):
 
 
 def current_task() -> Task:
-    """From Spark's TaskContext. Raises OptionError when tasks may run twice at the same time."""
+    """The task of Spark's TaskContext. Raises OptionError when Spark may run a task twice at the same time."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -54,7 +54,7 @@ def current_task() -> Task:
         )
     stream = context.getLocalProperty("sql.streaming.queryId")
     query = stream or context.getLocalProperty("spark.sql.execution.query.id")
-    if not query:  # Spark before 4.1 numbers what it runs, from 0 in each application
+    if not query:  # before Spark 4.1 ids begin at 0 in each application
         query = f"{context.getLocalProperty('spark.app.id')}-{context.getLocalProperty('spark.sql.execution.id')}"
     batch = context.getLocalProperty("streaming.sql.batchId") if stream else None
     app = context.getLocalProperty("spark.app.id") or ""
@@ -99,7 +99,7 @@ class TaskWriter:
         self._sender.finish()
 
     def keys(self) -> Iterator[tuple[str, str]]:
-        """Every (topic, sharding key) that was sent, once; the topic is "" where all have one."""
+        """Every (topic, sharding key) that was sent, once; the topic is "" when all messages have the same."""
         for shard in self._places.shards.values():
             if shard.key is not None:
                 yield "" if self._topic else shard.topic, shard.key
@@ -114,7 +114,7 @@ class TaskWriter:
         return [self._sender.lane(queue) for queue in queues]
 
     def _add(self, batch: "pa.RecordBatch") -> None:
-        """What is wrong with any of these rows is found before the first of them is sent."""
+        """Add rows. All rows are checked before the first one is sent."""
         columns, first_row = self._columns, self.rows
         values = bodies(batch.column(columns.value), first_row)
         if max(map(len, values)) > _BODY_BYTES_MAX:
@@ -145,7 +145,7 @@ class TaskWriter:
         return list(zip(*found, strict=True))
 
     def _append(self, values: list[bytes], places: list[Place]) -> None:
-        """The inner loop: each row becomes a record of its queue's chunk."""
+        """The inner loop: each row becomes a record in the chunk of its queue."""
         row, unique = self.rows, self._unique()
         flush = self._sender.flush
         most = self._batch_size
@@ -164,12 +164,15 @@ class TaskWriter:
         self.rows = row
 
     def _unique(self) -> str:
-        """The first 28 characters of UNIQ_KEYs; each call has a millisecond of its own."""
+        """The first 28 characters of UNIQ_KEYs; each call uses a millisecond of its own."""
         self._now_ms = max(int(time.time() * 1000), self._now_ms + 1)
         return self._unique_keys.next(self._now_ms)[:-4]
 
     def _turn(self, shard: Shard, row: int) -> Lane:
-        """Rows without a key go to the queues in turn, a chunk each; a row goes where it went the last time."""
+        """Rows without a key go to the queues in turn, a chunk each.
+
+        The same row goes to the same queue in each attempt.
+        """
         lanes = self._lanes_of(shard.topic)
         return lanes[(row // self._batch_size + self._task.partition) % len(lanes)]
 

@@ -1,4 +1,4 @@
-"""Where a topic's messages may go, asked once; one that is not there is made as RocketMQ does (wire.md 10.4)."""
+"""The writable queues of a topic, asked once; a missing topic is created as in RocketMQ (wire.md 10.4)."""
 
 import time
 from typing import Final
@@ -20,10 +20,14 @@ _READ_WRITE: Final = int(Permission.READ | Permission.WRITE)
 
 
 def writable_queues(client: BlockingClient, topic: str) -> tuple[MessageQueue, ...]:
-    """Sorted, as every producer sees them. Raises TopicError that says why there are none, SendFailed, RemotingError.
+    """The writable queues, sorted, as every producer sees them.
 
-    A producer makes a topic by sending to it, and then sees a queue more with each broker that got a message. That
-    would move keys from queue to queue, so here every broker with TBW102 is told to make the topic first.
+    RocketMQ's producers create a topic by sending to it; each broker that gets a message then adds its queues. That
+    would move keys from queue to queue. Here every broker with TBW102 creates the topic before the first send.
+
+    Raises:
+        TopicError: There are none; the text says why.
+        SendFailed, RemotingError
     """
     try:
         check_topic(topic)
@@ -68,7 +72,7 @@ def _make(client: BlockingClient, topic: str, broker_name: str, queues: int) -> 
 
 
 def _seen(client: BlockingClient, topic: str, wanted: int) -> list[MessageQueue]:
-    """Brokers tell the name servers at once; those that are slow get the time of one request."""
+    """Wait until the name servers know the queues, for at most one request's timeout."""
     deadline = time.monotonic() + client.addresses.timeout_ms / 1000
     while True:
         try:

@@ -1,7 +1,7 @@
 """`write` and `writeStream` of `format("lockstep")`: planned on the driver, sent by tasks, checked at commit.
 
-Nothing that was sent can be taken back. A write that fails has sent what it had sent by then; run again it sends all
-rows again, and a task or a micro-batch that Spark runs again repeats rows under the same marks (repeats.py).
+Sent messages cannot be taken back. A write that fails has sent some rows already; when it runs again it sends all rows
+again. A task or a micro-batch that Spark runs again repeats rows with the same marks (dedup.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from lockstep.pipeline.errors import OptionError, OrderError, TopicError
 from lockstep.pipeline.options import Options, Use, parse_options
 from lockstep.pipeline.sink.columns import SinkColumns, check_columns
 from lockstep.pipeline.sink.keys import KeyEvidence, key_evidence, keys_in_two
-from lockstep.pipeline.sink.sort import in_order
+from lockstep.pipeline.sink.ordering import in_order
 from lockstep.pipeline.sink.task import TaskWriter, current_task
 from lockstep.pipeline.sink.topics import writable_queues
 from lockstep.protocol.model import MessageQueue
@@ -30,9 +30,9 @@ __all__ = ["LockstepStreamWriter", "LockstepWriter", "SinkCommit", "SinkPlan", "
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """All that a task needs; it pickles. `queues` are the option topic's, the same for every task.
+    """What a task needs; it pickles. `queues` are of the option topic, the same for every task.
 
-    `sorts`: a stream's micro-batches are sorted by orderBy, a write's rows are only checked.
+    `sorts`: rows of a stream's micro-batch are sorted by orderBy; rows of a write are only checked.
     """
 
     options: Options
@@ -44,16 +44,19 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class SinkCommit(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's report to the driver."""
 
     rows: int
     keys: KeyEvidence
 
 
 def sink_plan(schema: StructType, given: Mapping[str, str], use: Use, *, overwrite: bool) -> SinkPlan:
-    """On the driver. Raises OptionError, ColumnError; for a write also TopicError, SendFailed, RemotingError.
+    """Make the plan on the driver. Raises OptionError, ColumnError.
 
-    A stream's writer is planned again to commit, when the servers need not answer: there the tasks raise these.
+    For a write also TopicError, SendFailed, RemotingError.
+
+    A stream's writer is planned a second time to commit, when servers may not answer: there the tasks raise the last
+    three.
     """
     options = parse_options(given, use)
     if overwrite:
@@ -83,7 +86,7 @@ def _addresses(options: Options) -> Addresses:
 
 
 class LockstepWriter(DataSourceArrowWriter):
-    """A write. `write` runs in tasks, `commit` on the driver when all have ended well."""
+    """A write. `write` runs in tasks; `commit` runs on the driver after all tasks have succeeded."""
 
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan
@@ -98,7 +101,7 @@ class LockstepWriter(DataSourceArrowWriter):
 
 
 class LockstepStreamWriter(DataSourceStreamArrowWriter):
-    """A micro-batch; as a write, but for the batch's number."""
+    """A micro-batch: a write with the number of the batch."""
 
     def __init__(self, plan: SinkPlan) -> None:
         self._plan = plan

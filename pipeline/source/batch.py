@@ -1,4 +1,4 @@
-"""How a batch of a topic is read."""
+"""Reads a topic as a batch."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ __all__ = ["LockstepReader"]
 
 
 class LockstepReader(DataSourceReader):
-    """One Spark partition a queue, in the order of offsets; slices of queues with minPartitions."""
+    """A Spark partition for each queue, in the order of offsets; with minPartitions for each slice of a queue."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
@@ -29,6 +29,6 @@ class LockstepReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """On an executor. Raises DataLossError, RecordError, RemotingError."""
-        if not isinstance(partition, QueueSlice):  # Spark's own, where there is none of ours
+        if not isinstance(partition, QueueSlice):  # Spark's placeholder when there are no partitions
             return iter(())
         return self._reader.read(partition)

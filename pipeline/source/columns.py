@@ -1,7 +1,7 @@
-"""Stored messages (protocol/message.py) as columns: whole batches at once, and only the columns that are wanted.
+"""Makes columns of stored messages (protocol/message.py), whole batches at once, and only the wanted columns.
 
-What numpy and Arrow cannot take at a stride (IPv6 hosts, compressed bodies, bytes that are no UTF-8, a filter by tags)
-goes message by message through `lockstep.protocol.message`, which is slower and says what is wrong with a record.
+Messages that vectorized.py cannot read (IPv6 hosts, compressed bodies, bytes that are not UTF-8, a filter by tags) are
+decoded one by one by `lockstep.protocol.message`, which is slower and says what is wrong with a record.
 """
 
 import logging
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lockstep.pipeline.errors import RecordError
 from lockstep.pipeline.schema import LOG_APPEND_TIME
-from lockstep.pipeline.source.vectorized import HEADERS, TIME, Columns, StridedMessages, find_records
+from lockstep.pipeline.source.vectorized import HEADERS, TIME, Columns, VectorizedMessages, find_records
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.filter import parse_tags
 from lockstep.protocol.message import MessageExt, decode_messages
@@ -48,7 +48,7 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
 
 
 class BatchBuilder:
-    """Batches of `columns`, (name, whether it may be null), in their order, of one queue's messages."""
+    """Makes batches of the messages of one queue; `columns` are (name, nullable) in the order of the result."""
 
     def __init__(self, columns: list[tuple[str, bool]], queue: MessageQueue, tags: str) -> None:
         self._schema = pa.schema([pa.field(name, ARROW_TYPES[name], nullable) for name, nullable in columns])
@@ -56,16 +56,16 @@ class BatchBuilder:
         self._tags = frozenset(parse_tags(tags))
 
     def batch(self, buffer: bytes, end: int) -> pa.RecordBatch:
-        """`buffer` is whole messages back to back; those at offset `end` and later are left out.
+        """`buffer` is whole messages back to back; those from offset `end` on are left out.
 
-        Raises RecordError naming the queue and what is wrong.
+        Raises RecordError that names the queue and the error.
         """
         records = None if self._tags else find_records(buffer)
         if records is None:
             return self._made(self._one_by_one(buffer, end))
         try:
-            return self._made(StridedMessages(self._queue, buffer, records, end).columns())
-        except pa.ArrowInvalid:  # text that is no UTF-8
+            return self._made(VectorizedMessages(self._queue, buffer, records, end).columns())
+        except pa.ArrowInvalid:  # text that is not UTF-8
             return self._made(self._one_by_one(buffer, end))
 
     def _made(self, columns: Columns) -> pa.RecordBatch:
@@ -86,7 +86,7 @@ class BatchBuilder:
 
 
 def _first_unreadable(buffer: bytes) -> str:
-    """The queue offset that stands in the first message that cannot be decoded; "unknown" where none stands."""
+    """The queue offset in the first message that cannot be decoded; "unknown" when that cannot be read either."""
     position = 0
     while position + _OFFSET_PLACE.size <= len(buffer):
         size, offset = _OFFSET_PLACE.unpack_from(buffer, position)

@@ -1,4 +1,4 @@
-"""`format("lockstep")`: what Spark makes of the name."""
+"""The data source `format("lockstep")`: its schema, readers and writers."""
 
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,9 @@ __all__ = ["LockstepSource"]
 
 
 class LockstepSource(DataSource):
-    """Found by Spark through the package pyspark_lockstep; options.py says what may be given.
+    """Spark finds it through the package pyspark_lockstep; options.py lists the options.
 
-    A wrong option raises OptionError with the first use, and Spark shows its text.
+    A wrong option raises OptionError at the first use, and Spark shows its text.
     """
 
     @classmethod
@@ -27,7 +27,7 @@ class LockstepSource(DataSource):
         return "lockstep"
 
     def schema(self) -> StructType:
-        """All columns; a schema that the user gives is any of them, and the less it names the faster it is."""
+        """All columns. A user's schema may have any of them; with fewer columns a read is faster."""
         headers = any(self.options.get(name, "").lower() == "true" for name in ("includeproperties", "includeheaders"))
         return source_schema(include_properties=headers)
 

@@ -1,4 +1,4 @@
-"""On an executor: the stored bytes of a slice, pulled ahead of their use, and handed on as Arrow batches."""
+"""On an executor: pulls the stored bytes of a slice ahead of their use, and makes Arrow batches of them."""
 
 import logging
 import time
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fetcher", "SliceReader"]
 
-_AHEAD_MAX: Final = 16  # pulls under way
+_AHEAD_MAX: Final = 16  # pulls in flight
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _BATCH_PULLS: Final = 1024
 _log = logging.getLogger("lockstep.pipeline")
@@ -62,9 +62,9 @@ class _Pull(NamedTuple):
 
 
 class Fetcher:
-    """Several pulls are under way at once: where the next begins is guessed from how many messages one brings.
+    """Keeps several pulls in flight. The start of the next pull is guessed from the number of messages in a reply.
 
-    A guess that was wrong costs the pulls behind it, and is never believed: offsets follow each reply's own word.
+    A wrong guess costs the pulls after it, and nothing else: offsets always follow the replies.
     """
 
     def __init__(
@@ -77,10 +77,13 @@ class Fetcher:
         self._pull_batch_size = pull_batch_size
         self._fail = fail
         self._under_way: deque[_Pull] = deque()
-        self._step = 0  # messages that a pull brings, as far as seen; 0: not known, nothing is guessed
+        self._step = 0  # messages in a reply; 0: unknown, no guess
 
     def bodies(self, start: int, end: int) -> Iterator[bytes]:
-        """Stored messages from `start` on; of the last piece some may lie at `end` or behind. Raises as SliceReader."""
+        """Stored messages from `start` on; the last piece may have messages at `end` or later.
+
+        Raises as SliceReader.
+        """
         offset, failures = start, 0
         while offset < end:
             try:
@@ -104,17 +107,17 @@ class Fetcher:
                 yield reply.body
 
     def _go_ahead_quietly(self, offset: int, end: int) -> None:
-        """A failure shows when the next reply is waited for."""
+        """Start pulls; a failure shows when the reply is taken."""
         try:
             self._go_ahead(offset, end)
         except RemotingError:
             self._under_way.clear()
 
     def _go_ahead(self, offset: int, end: int) -> None:
-        """Have the pull of `offset` under way, and those that will probably follow it."""
+        """Start the pull of `offset`, if it is not in flight, and the pulls that will probably follow it."""
         under_way = self._under_way
         if under_way and under_way[0].offset != offset:
-            for pull in under_way:  # their replies must not stay behind
+            for pull in under_way:  # their replies must be taken
                 self._client.finish_pull(pull.ticket)
             under_way.clear()
         following = under_way[-1].offset + self._step if under_way else offset
@@ -127,12 +130,12 @@ class Fetcher:
                 break
 
     def _learn(self, count: int, left: int) -> None:
-        """The same number twice is a rule until it is broken; the end of the slice breaks none."""
+        """Guess by the last two replies when they had the same number; the end of the slice does not count."""
         if count < left:
             self._step = count if self._tags == "*" else 0
 
     def _next(self, reply: PullReply, offset: int, end: int) -> int:
-        """Where to go on. Raises DataLossError."""
+        """The next offset. Raises DataLossError."""
         if reply.code == ResponseCode.SUCCESS:
             return reply.next_begin_offset
         if reply.code == ResponseCode.PULL_RETRY_IMMEDIATELY and reply.next_begin_offset > offset:

@@ -1,4 +1,4 @@
-"""Which offsets are meant: texts of options, offsets of a checkpoint. Plain values; nothing here asks a broker."""
+"""Offsets in options and in checkpoints, as plain values; no broker is asked."""
 
 import json
 from collections.abc import Mapping
@@ -34,7 +34,10 @@ Kind = Literal["earliest", "latest", "offsets", "timestamp", "timestamps"]
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """`by_queue` holds offsets (EARLIEST and LATEST too) or epoch ms, by kind; `timestamp_ms` is of every queue."""
+    """`by_queue` has offsets (also EARLIEST and LATEST) or epoch milliseconds, by kind.
+
+    `timestamp_ms` is for all queues.
+    """
 
     kind: Kind
     by_queue: Mapping[MessageQueue, int] = field(default_factory=dict)
@@ -42,7 +45,7 @@ class OffsetSpec:
 
 
 def parse_offsets(text: str) -> OffsetSpec:
-    """ "earliest", "latest" or JSON {"topic":{"broker":{"queue":offset}}}. Raises ValueError, says what is wrong."""
+    """ "earliest", "latest" or JSON {"topic":{"broker":{"queue":offset}}}. Raises ValueError with the reason."""
     word = text.strip().lower()
     if word == "earliest":
         return OffsetSpec("earliest")
@@ -107,7 +110,7 @@ def _queue_id(text: str) -> int:
 
 
 def to_checkpoint(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
-    """Dicts of primitives as Spark's checkpoint keeps them, in the shape that startingOffsets takes; sorted."""
+    """Dicts of primitives for Spark's checkpoint, sorted, in the shape of startingOffsets."""
     result: dict[str, Any] = {}
     for queue in sorted(offsets):
         result.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
@@ -115,20 +118,20 @@ def to_checkpoint(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
 
 
 def from_checkpoint(value: Mapping[str, Any]) -> Offsets:
-    """Back from `to_checkpoint`. Raises ValueError for what was not written by it."""
+    """Reverse of `to_checkpoint`. Raises ValueError for anything else."""
     if not value:
         return {}
     return _by_queue(json.dumps(value), 0)
 
 
 def share(begin: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int], limit: int) -> Offsets:
-    """Ends that are `limit` messages in all from `begin`, each queue its part of what waits; all if that is fewer."""
+    """Ends that give `limit` messages in all from `begin`, in proportion to the lag of each queue."""
     waiting = {queue: max(0, ends[queue] - begin[queue]) for queue in sorted(ends)}
     total = sum(waiting.values())
     if total <= limit:
         return dict(ends)
     result, seen, given = {}, 0, 0
-    for queue, count in waiting.items():  # by running sums, so that rounding loses and adds none
+    for queue, count in waiting.items():  # by running sums: rounding neither loses nor adds messages
         seen += count
         upto = limit * seen // total
         result[queue] = begin[queue] + upto - given

@@ -1,11 +1,11 @@
-"""On the driver: which queues, and from which offset to which. Nothing is read yet but to find a time.
+"""Plans a read on the driver: which queues, and which offsets of each.
 
-Queues that a text of offsets or an assignment names must be those that there are: as with Kafka's source, a queue that
-is left out, or that is not there, is an error that names it.
+An option with offsets must name every queue that is read, and no other, as with Kafka's source. The error names the
+queue that is missing or unknown.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from pyspark.sql.datasource import InputPartition
@@ -14,8 +14,7 @@ from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.offsets import EARLIEST, LATEST, Offsets, OffsetSpec
-from lockstep.pipeline.source.slices import split_slices
-from lockstep.pipeline.source.times import first_offset_at
+from lockstep.protocol.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 
@@ -24,11 +23,15 @@ __all__ = [
     "addresses_of",
     "batch_slices",
     "check_start",
+    "first_offset_at",
     "lost_text",
     "queues_of",
     "resolve",
+    "split_slices",
     "starting_spec",
 ]
+
+Range = tuple[MessageQueue, int, int]  # queue, first offset, offset after the last
 
 DEFAULT_GROUP: Final = "lockstep-pipeline"
 _EARLIEST_SPEC: Final = OffsetSpec("earliest")
@@ -36,7 +39,7 @@ _LATEST_SPEC: Final = OffsetSpec("latest")
 
 
 class QueueSlice(InputPartition):
-    """Offsets `start` to `end`, without the last, of one queue. It pickles."""
+    """Offsets `start` to `end`, without `end`, of one queue. It pickles."""
 
     def __init__(self, queue: MessageQueue, start: int, end: int) -> None:
         super().__init__(tuple(queue))
@@ -59,7 +62,7 @@ def addresses_of(options: Options) -> Addresses:
 
 
 def queues_of(client: BlockingClient, options: Options) -> list[MessageQueue]:
-    """The queues that there are now of what was subscribed or assigned, sorted. Raises TopicError, RemotingError."""
+    """The existing queues of the subscription or assignment, sorted. Raises TopicError, RemotingError."""
     if options.assign is not None:
         return _assigned(client, options.assign)
     topics = options.topics if options.pattern is None else _matching(client, options.pattern)
@@ -73,7 +76,7 @@ def queues_of(client: BlockingClient, options: Options) -> list[MessageQueue]:
 
 
 def _matching(client: BlockingClient, pattern: str) -> list[str]:
-    """Topics of users; a broker's own, retries and dead letters are read by name alone."""
+    """Users' topics. Topics of the broker, retries and dead letters must be named in full."""
     whole = re.compile(pattern)
     found = [
         topic
@@ -142,7 +145,7 @@ _RESOLVERS: Final[Mapping[str, Callable[[BlockingClient, MessageQueue, int, str]
 def resolve(
     client: BlockingClient, queues: list[MessageQueue], spec: OffsetSpec, name: str, strategy: str = "latest"
 ) -> Offsets:
-    """An offset for every queue. `name` is the option's. Raises OptionError, RemotingError."""
+    """The offset of every queue. `name` is the option's. Raises OptionError, RemotingError."""
     if spec.by_queue:
         missing = [queue for queue in queues if queue not in spec.by_queue]
         unknown = [queue for queue in spec.by_queue if queue not in queues]
@@ -155,8 +158,37 @@ def resolve(
     return {queue: resolver(client, queue, spec.by_queue.get(queue, spec.timestamp_ms), strategy) for queue in queues}
 
 
+def first_offset_at(client: BlockingClient, queue: MessageQueue, timestamp_ms: int) -> int | None:
+    """The first message of a time or later, by binary search: store times never fall along a queue.
+
+    RocketMQ's own search is not used. It names the nearest message, which may be older (wire.md 8.2).
+
+    Returns:
+        The offset; None when every message is older.
+
+    Raises:
+        RemotingError, BodyError
+    """
+    low, high = client.min_offset(queue), client.max_offset(queue)
+    end = high
+    while low < high:
+        middle = (low + high) // 2
+        stored = _store_timestamp(client, queue, middle)
+        if stored is None or stored < timestamp_ms:  # None: deleted since, with all messages before it
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < end else None
+
+
+def _store_timestamp(client: BlockingClient, queue: MessageQueue, offset: int) -> int | None:
+    reply = client.pull(queue, offset, 1)
+    messages = decode_messages(reply.body, unzip=False)
+    return messages[0].store_timestamp if messages and messages[0].queue_offset == offset else None
+
+
 def starting_spec(options: Options, default: OffsetSpec) -> tuple[OffsetSpec, str]:
-    """(what was asked for, under which name)."""
+    """(the option's value, its name)."""
     given: dict[str, OffsetSpec | None] = {
         "startingOffsets": options.starting,
         "startingTimestamp": options.starting_time,
@@ -175,7 +207,7 @@ def _ending_spec(options: Options) -> tuple[OffsetSpec, str]:
 
 
 def batch_slices(options: Options) -> list[QueueSlice]:
-    """What a batch reads. Raises OptionError, TopicError, DataLossError, RemotingError."""
+    """The slices of a batch. Raises OptionError, TopicError, DataLossError, RemotingError."""
     with addresses_of(options).open() as client:
         queues = queues_of(client, options)
         spec, name = starting_spec(options, _EARLIEST_SPEC)
@@ -197,8 +229,25 @@ def batch_slices(options: Options) -> list[QueueSlice]:
     return [QueueSlice(*part) for part in split_slices(ranges, options.min_partitions)]
 
 
+def split_slices(ranges: list[Range], min_partitions: int) -> Iterator[Range]:
+    """Cut long ranges into equal parts until there are at least `min_partitions`, as Kafka's source does it.
+
+    There are fewer only when there are fewer messages.
+    """
+    total = sum(end - start for _, start, end in ranges)
+    for queue, start, end in ranges:
+        count = end - start
+        # rounded up: the parts of all ranges together are never fewer than asked for
+        parts = 1 if len(ranges) >= min_partitions else min(count, -(-count * min_partitions // total))
+        for i in range(parts):
+            yield queue, start + count * i // parts, start + count * (i + 1) // parts
+
+
 def check_start(client: BlockingClient, queue: MessageQueue, start: int, end: int, *, fail: bool) -> int:
-    """Where to begin: `start`, or the first offset that is left when older ones may be lost. Raises DataLossError."""
+    """The first offset to read: `start`, or the first one still stored if data loss is allowed.
+
+    Raises DataLossError.
+    """
     first = client.min_offset(queue)
     if start >= first or start >= end:
         return start
@@ -208,7 +257,7 @@ def check_start(client: BlockingClient, queue: MessageQueue, start: int, end: in
 
 
 def lost_text(queue: MessageQueue, start: int, end: int, why: str) -> str:
-    """What both a plan and a read say when messages are gone."""
+    """The text of plans and reads for deleted messages."""
     return (
         f"queue {queue}: the messages {start} to {end - 1} are lost: {why}. They were deleted by age or size, or the "
         "topic was made anew; the option failOnDataLoss=false goes on without them"

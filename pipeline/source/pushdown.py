@@ -1,7 +1,7 @@
-"""Filters that a batch takes from Spark, so that what they exclude is never pulled (option pushFilters).
+"""Filters that a batch takes from Spark, so that excluded messages are not pulled (option pushFilters).
 
-Spark 4.3 refuses any reader that only has `pushFilters` while spark.sql.python.filterPushdown.enabled is off; so this
-is a reader of its own, made for the option.
+While spark.sql.python.filterPushdown.enabled is off, Spark 4.3 refuses any reader with a method `pushFilters`. So only
+this reader has it, and only the option makes it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ _NEVER_NULL: Final = frozenset({*_QUEUE_PARTS, "value", "offset", "timestamp", "
 
 
 class Narrowing:
-    """What filters leave: offsets from `first` up to `end`, and queues that `tests` let pass."""
+    """The result of filters: offsets from `first` up to `end`, and queues that pass `tests`."""
 
     def __init__(self) -> None:
         self.first = 0
@@ -44,7 +44,7 @@ class Narrowing:
         self.tests: list[tuple[str, frozenset[Any]]] = []
 
     def take(self, condition: Filter) -> bool:
-        """Whether the filter is taken, whole; Spark evaluates the others itself."""
+        """Use a filter if it can be applied in full. Returns whether it is; Spark evaluates the others itself."""
         attribute: Any = getattr(condition, "attribute", ())
         column = attribute[0] if len(attribute) == 1 else ""
         match condition:
@@ -72,14 +72,14 @@ class Narrowing:
         self.first, self.end = max(self.first, first), min(self.end, end)
 
     def slice(self, part: QueueSlice) -> QueueSlice | None:
-        """What is left of a slice."""
+        """The part of a slice that passes; None if nothing does."""
         first, end = max(part.start, self.first), min(part.end, self.end)
         passes = all(_QUEUE_PARTS[column](part.queue) in values for column, values in self.tests)
         return QueueSlice(part.queue, first, end) if passes and first < end else None
 
 
 class FilteringReader(LockstepReader):
-    """Takes comparisons of `offset` and equality of topic, brokerName, queueId and partition."""
+    """Handles comparisons of `offset`, and equality of topic, brokerName, queueId and partition."""
 
     _narrowing = Narrowing()
 

@@ -1,4 +1,4 @@
-"""`readStream`: how far each micro-batch reads. The offsets are in Spark's checkpoint, and nowhere else."""
+"""`readStream`: plans how far each micro-batch reads. Only Spark's checkpoint has the offsets."""
 
 import logging
 import time
@@ -40,24 +40,24 @@ _log = logging.getLogger("lockstep.pipeline")
 
 
 class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One Spark partition a queue and micro-batch.
+    """A Spark partition for each queue and micro-batch.
 
-    Queues that appear later are read from their first message. Offsets that are gone end the query with DataLossError,
-    a queue that is gone with TopicError, unless failOnDataLoss=false; a topic that is gone ends it in any case.
+    Queues that appear later are read from their first message. Deleted offsets end the query with DataLossError, a
+    missing queue with TopicError, unless failOnDataLoss=false; a missing topic always ends it.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._reader = SliceReader(options, schema)
         self._client: BlockingClient | None = None
-        self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._target: Offsets | None = None  # for Trigger.AvailableNow
         self._last_batch = time.monotonic()  # for minOffsetsPerTrigger
 
     def __getstate__(self) -> dict[str, Any]:
-        """On an executor there is only `read`."""
+        """An executor only needs `read`."""
         return {**self.__dict__, "_client": None}
 
-    # How far -------------------------------------------------------------------------------------------------
+    # Planning -------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         spec, name = starting_spec(self._options, OffsetSpec("latest"))
@@ -66,7 +66,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_checkpoint(resolve(client, queues, spec, name, self._options.starting_strategy))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """maxOffsetsPerTrigger, or else minOffsetsPerTrigger; with both, `latestOffset` sees to the second."""
+        """maxOffsetsPerTrigger, else minOffsetsPerTrigger; with both, `latestOffset` applies the second."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -91,7 +91,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_checkpoint(ends)
 
     def _enough(self, count: int) -> bool:
-        """As many as minOffsetsPerTrigger, or fewer that have waited for maxTriggerDelay."""
+        """Whether minOffsetsPerTrigger messages are there, or fewer have waited for maxTriggerDelay."""
         waited_ms = (time.monotonic() - self._last_batch) * 1000
         return count >= (self._options.min_offsets or 0) or waited_ms >= self._options.max_trigger_delay_ms
 
@@ -103,7 +103,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_checkpoint({queue: client.max_offset(queue) for queue in queues_of(client, self._options)})
 
     def _ends(self, begin: Offsets) -> Offsets:
-        """The present ends of all queues. Raises as latestOffset."""
+        """The current end of each queue. Raises as latestOffset."""
         client = self._connected()
         queues = self._queues(client, begin)
         ends = {queue: client.max_offset(queue) for queue in queues}
@@ -113,7 +113,10 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _queues(self, client: BlockingClient, begin: Offsets) -> list[MessageQueue]:
-        """A broker that starts again is missing from routes for a moment: ask some times before a queue is gone."""
+        """The queues. A restarted broker misses in routes for a moment.
+
+        Ask several times before a queue counts as gone.
+        """
         for attempt in range(self._options.retries + 1):
             if attempt:
                 time.sleep(self._options.retry_interval_ms / 1000)
@@ -137,10 +140,10 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = addresses_of(self._options).open()
         return self._client
 
-    # What is read --------------------------------------------------------------------------------------------
+    # Reading --------------------------------------------------------------------------------------------
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """A queue that `start` does not know is new: all of it is read. Raises DataLossError, RemotingError."""
+        """The slices. A queue that is not in `start` is new: all of it is read. Raises DataLossError, RemotingError."""
         begin, client = from_checkpoint(start), self._connected()
         slices = []
         for queue, until in sorted(from_checkpoint(end).items()):
@@ -157,7 +160,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader.read(partition)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Nothing: the checkpoint alone knows how far a query is, and no consumer group is touched."""
+        """Nothing to do: the checkpoint has the offsets, and no consumer group is used."""
 
     def stop(self) -> None:
         if self._client is not None:

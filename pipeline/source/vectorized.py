@@ -1,4 +1,4 @@
-"""Messages of the usual kind, many at once: numpy finds their fields at a stride, Arrow parts their properties."""
+"""Reads many plain messages at once: numpy finds the fields, Arrow splits the properties."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -15,7 +15,7 @@ from lockstep.protocol.ids import encode_offset_message_id
 from lockstep.protocol.message import MESSAGE_MAGIC, MESSAGE_OVERHEAD_BYTES
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["HEADERS", "TIME", "Columns", "Records", "StridedMessages", "find_records"]
+__all__ = ["HEADERS", "TIME", "Columns", "Records", "VectorizedMessages", "find_records"]
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 HEADERS: Final = pa.list_(
@@ -37,7 +37,7 @@ _PROPERTIES_END: Final = 1 << 16  # binary_slice without an end fails for most a
 
 
 class Records(NamedTuple):
-    """Of every message, as numpy arrays: the fixed part, and where in the buffer body and properties begin and end."""
+    """Numpy arrays over all messages: the fixed part, and the bounds of body and properties in the buffer."""
 
     fixed: Any
     positions: Any
@@ -47,7 +47,7 @@ class Records(NamedTuple):
 
 
 def find_records(buffer: bytes) -> Records | None:
-    """None when the messages are not all of the usual kind (protocol/message.py then says what they are)."""
+    """None when a message is not plain; then protocol/message.py reads them."""
     positions = _positions(buffer)
     if positions is None:
         return None
@@ -65,10 +65,10 @@ def find_records(buffer: bytes) -> Records | None:
 
 
 def _positions(buffer: bytes) -> Any:
-    """Where each message begins; None when the lengths lead nowhere."""
+    """Start of each message; None when the lengths are wrong."""
     end = len(buffer)
     size = int.from_bytes(buffer[:4])
-    if size >= MESSAGE_OVERHEAD_BYTES and end % size == 0:  # all of one size, perhaps
+    if size >= MESSAGE_OVERHEAD_BYTES and end % size == 0:  # a guess: all have one size
         heads = np.frombuffer(buffer, np.uint8).reshape(-1, size)[:, :8].copy().view(">u4")
         if (heads[:, 0] == size).all() and (heads[:, 1] == MESSAGE_MAGIC).all():
             return np.arange(0, end, size, dtype=np.int64)
@@ -83,8 +83,8 @@ def _positions(buffer: bytes) -> Any:
     return np.array(found, np.int64) if position == end else None
 
 
-class StridedMessages:
-    """Columns of the messages before offset `end`. Arrow raises ArrowInvalid where text is no UTF-8."""
+class VectorizedMessages:
+    """Columns of the messages before offset `end`. Arrow raises ArrowInvalid for text that is not UTF-8."""
 
     def __init__(self, queue: MessageQueue, buffer: bytes, records: Records, end: int) -> None:
         count = int(np.searchsorted(records.fixed["queue_offset"].astype(np.int64), end))
@@ -94,7 +94,7 @@ class StridedMessages:
         self._records = Records(*(column[:count] for column in records))
 
     def columns(self) -> Columns:
-        """By name; each is made when it is called."""
+        """Functions by column name; each makes its column when called."""
         queue = self._queue
         return {
             "key": self._key,
@@ -114,7 +114,7 @@ class StridedMessages:
             "msgId": self._message_id,
             "flag": lambda: self._integers("flag", np.int32, pa.int32()),
             "reconsumeTimes": lambda: self._integers("reconsume", np.int32, pa.int32()),
-            "bodyError": lambda: pa.nulls(self._count, pa.string()),  # what is compressed does not come this way
+            "bodyError": lambda: pa.nulls(self._count, pa.string()),  # compressed messages are not plain
             "headers": self._headers,
         }
 
@@ -153,7 +153,7 @@ class StridedMessages:
 
     @cached_property
     def _pieces(self) -> tuple[Any, Any]:
-        """(message, "NAME\\x01value") of every piece of every message's properties."""
+        """(message, "NAME\\x01value") of every property of every message."""
         lists = pc.split_pattern(self._slices(self._records.text_starts, self._records.ends), pattern=_PAIR_END)
         return pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists)
 
@@ -162,7 +162,7 @@ class StridedMessages:
         return {}
 
     def _property(self, name: str) -> pa.Array:
-        """Its value by message, null where there is none; an empty value is none, the last of several wins."""
+        """Its value for each message, null if absent or empty; the last of several counts."""
         found = self._properties.get(name)
         if found is None:
             found = self._properties[name] = self._find(name.encode() + _NAME_END)
@@ -185,7 +185,7 @@ class StridedMessages:
         return pc.coalesce(self._sharding_key(), self._property(names.KEYS))
 
     def _sharding_key(self) -> pa.Array:
-        """The other names are looked for only where a message lacks the first."""
+        """The older names are read only for messages without the first one."""
         found = self._property(names.SHARDING_KEY_NAMES[0])
         for name in names.SHARDING_KEY_NAMES[1:]:
             if found.null_count:
@@ -202,7 +202,7 @@ class StridedMessages:
         return ids.cast(pa.string())
 
     def _headers(self) -> pa.Array:
-        """Every property of a message as it stands there."""
+        """Every property of a message, as stored."""
         parents, pieces = self._pieces
         at = pc.find_substring(pieces, pattern=_NAME_END).to_numpy()
         whole = (at > 0) & (at + 1 < pc.binary_length(pieces).to_numpy())

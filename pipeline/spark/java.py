@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: found the way Spark itself looks for one, and asked for its version."""
+"""Finds the Java for Spark in the places where Spark looks, and checks its version."""
 
 import os
 import re
@@ -23,7 +23,7 @@ class JavaMissing(PipelineError):
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """JAVA_HOME's where that is set, as Spark has it, else the one on the PATH. Raises JavaMissing."""
+    """The Java of JAVA_HOME if that is set, as in Spark, else the one on the PATH. Raises JavaMissing."""
     home = environment.get("JAVA_HOME")
     folder = str(Path(home) / "bin") if home else environment.get("PATH", os.defpath)
     found = shutil.which("java", path=folder)
@@ -39,7 +39,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
 
 @cache
 def _major_version(java: str) -> int | None:
-    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_392"`; None when it does not say."""
+    """17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_392"`; None if there is no number."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ASK_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):

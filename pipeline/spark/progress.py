@@ -1,6 +1,6 @@
-"""How far Spark has come, for anything that takes longer than two seconds: a line on stderr that follows its stages.
+"""Shows on stderr how far Spark is, for work of more than two seconds.
 
-On a terminal the line is redrawn; elsewhere there is a new one every ten seconds.
+On a terminal one line is redrawn; elsewhere there is a new line every ten seconds.
 """
 
 import sys
@@ -24,7 +24,7 @@ _END_TIMEOUT_S: Final = 5.0
 
 
 class Tracker(Protocol):
-    """What is used of Spark's StatusTracker."""
+    """The used part of Spark's StatusTracker."""
 
     def getActiveStageIds(self) -> list[int]: ...  # noqa: N802
     def getStageInfo(self, stageId: int) -> "Stage | None": ...  # noqa: N802, N803
@@ -38,7 +38,7 @@ class Stage(Protocol):
 
 
 class Work(NamedTuple):
-    """What Spark has in hand at one moment."""
+    """Spark's running stages and tasks at one moment."""
 
     stages: int
     tasks: int
@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 def work_of(tracker: Tracker) -> Work:
-    """All stages that run now."""
+    """The sum of all running stages."""
     found = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage)) is not None]
     return Work(len(found), sum(info.numTasks for info in found), sum(info.numCompletedTasks for info in found))
 
@@ -111,10 +111,10 @@ class JobProgress:
                 return
 
     def _look(self) -> Work | None:
-        """None while Spark runs nothing, or no longer answers."""
+        """None while Spark runs nothing, or does not answer."""
         try:
             work = work_of(self._tracker)
-        except Exception as error:  # a session that ends while we ask: py4j raises what it likes
+        except Exception as error:  # the session may end during the call, and py4j then raises many kinds of errors
             if sys.is_finalizing() or self._ended.is_set():
                 return None
             self._what = f"{self._what} (Spark does not tell its progress: {type(error).__name__})"

@@ -1,4 +1,4 @@
-"""The SparkSession of a job: this Python for its workers, our data source on their path, no UI, no chatter."""
+"""The SparkSession of a job: this Python for its workers, our data source on their path, no UI, few log lines."""
 
 import importlib.util
 import os
@@ -30,18 +30,18 @@ _QUIET: Final = {
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "2g",  # where the driver does everything, Spark's 1g is too little for a large audit
-    "spark.sql.shuffle.partitions": "16",  # Spark's 200 are for a cluster
-    "spark.unsafe.sorter.spill.read.ahead.enabled": "false",  # it takes two buffers of heap for each piece of a spill
-    # Of local files these take direct memory for a whole row group at once. Where that is bounded the thread that reads
-    # dies of it, and the query waits for ever.
+    "spark.driver.memory": "2g",  # a local driver does all work: 1g is too little for an audit
+    "spark.sql.shuffle.partitions": "16",  # Spark's default of 200 is for a cluster
+    "spark.unsafe.sorter.spill.read.ahead.enabled": "false",  # needs two heap buffers for each piece of a spill
+    # For local files this reader takes direct memory for a whole row group. With a limit on direct memory the reading
+    # thread dies, and the query never ends.
     "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
 }
 _MASTER: Final = re.compile(r"(?:local(?:\[.+\])?|local-cluster\[.+\]|yarn|(?:spark|k8s)://.+)")
 
 
 class SparkMissing(PipelineError):
-    """PySpark is not installed; the text says how it is."""
+    """PySpark is not installed; the text says how to install it."""
 
 
 def spark_session(
@@ -52,11 +52,17 @@ def spark_session(
     verbose: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A session, or the one that there is. Without `master`: what spark-submit said, and local[*] without it.
+    """Make a session, or get the existing one.
 
-    `driver_memory` is Spark's text, on a local master "2g" where it is not given; `settings` are Spark's own and win
-    over ours. `verbose` lets Spark's warnings through. Raises SparkMissing, JavaMissing, PipelineError for what is no
-    master.
+    Args:
+        master: Spark's; None: the one of spark-submit, or local[*].
+        driver_memory: As Spark writes it, "4g"; default "2g" with a local master.
+        settings: Spark's settings; they override ours.
+        verbose: Show Spark's warnings.
+
+    Raises:
+        SparkMissing, JavaMissing
+        PipelineError: The master cannot be used.
     """
     try:
         from pyspark.sql import SparkSession
@@ -69,7 +75,7 @@ def spark_session(
     chosen = dict(_QUIET)
     if not submitted:
         master = master or "local[*]"
-        if not _MASTER.fullmatch(master):  # Spark's answer is a Java stack
+        if not _MASTER.fullmatch(master):  # Spark's error is a Java stack trace
             raise PipelineError(f"{master!r} is no master of Spark: local[N], yarn, spark://HOST:PORT, k8s://HOST:PORT")
         chosen |= _LOCAL if master.startswith("local") else {}
         level = "warn" if verbose else "off"
@@ -84,7 +90,7 @@ def spark_session(
     if master:
         builder = builder.master(master)
     session: SparkSession = builder.config(map={**chosen, **given}).getOrCreate()
-    if submitted:  # we may have come by --py-files, which Spark does not have where it looks for data sources
+    if submitted:  # with --py-files our package is not where Spark looks for data sources
         from lockstep.pipeline.source.data_source import LockstepSource
 
         session.dataSource.register(LockstepSource)
@@ -99,10 +105,10 @@ def _say_nothing(*_: object) -> None:
 
 
 def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the processes that Spark starts need beside what they inherit.
+    """Environment variables that Spark's processes need in addition to the inherited ones.
 
-    Spark looks for data sources in folders of the path alone. An installed wheel is in one; where the project is
-    installed for editing, the folder must be named.
+    Spark looks for data sources only in folders of the path. An installed wheel is in one; an editable install is not,
+    so its folder is added.
     """
     added = {"PYSPARK_PYTHON": environment.get("PYSPARK_PYTHON", sys.executable)}
     spec = importlib.util.find_spec("pyspark_lockstep")
@@ -115,17 +121,17 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def use_here(session: "SparkSession") -> None:
-    """Make it the active session of this thread, which a thread other than the one that made it does not have.
+    """Make the session active in this thread: only the thread that made it has it.
 
-    Without one Spark finds no data source that is written in Python.
+    Without an active session Spark does not find data sources that are written in Python.
     """
-    session.createDataFrame([], "nothing int")  # what makes a session active beside its work
+    session.createDataFrame([], "nothing int")  # makes a session active as a side effect
 
 
 def end_session(session: "SparkSession") -> None:
-    """Stop it and its JVM, which else lives until this process ends, if it has not ended by itself.
+    """Stop the session and its JVM, which otherwise lives as long as this process.
 
-    The next session here gets a JVM of its own.
+    The next session gets a new JVM.
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -136,12 +142,12 @@ def end_session(session: "SparkSession") -> None:
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             session.stop()
-    except (Py4JError, OSError):  # the JVM is gone; what is left is this process's own
+    except (Py4JError, OSError):  # the JVM has ended; this process still has its state
         session.sparkContext.stop()
         known: Any = SparkSession
         known._instantiatedSession = known._activeSession = None  # noqa: SLF001
     process = getattr(gateway, "proc", None)
-    if process is None:  # spark-submit's, not ours
+    if process is None:  # spark-submit started it
         return
     with suppress(Py4JError, OSError):
         gateway.shutdown()

@@ -13,7 +13,7 @@ from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.client.connection import Wire
 from lockstep.pipeline.errors import DataLossError, TopicError
 from lockstep.pipeline.source.fetch import Fetcher
-from lockstep.pipeline.source.times import first_offset_at
+from lockstep.pipeline.source.planning import first_offset_at
 from lockstep.protocol.batch import BatchRecord
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand

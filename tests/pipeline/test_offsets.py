@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.pipeline.source.offsets import Offsets, from_checkpoint, share, to_checkpoint
-from lockstep.pipeline.source.slices import split_slices
+from lockstep.pipeline.source.planning import split_slices
 from lockstep.protocol.model import MessageQueue
 
 QUEUES = st.builds(MessageQueue, st.sampled_from("ab"), st.sampled_from(("x", "y")), st.integers(0, 9))

@@ -9,7 +9,7 @@ from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import SendFailed
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.sink.columns import SinkColumns
-from lockstep.pipeline.sink.sort import in_order
+from lockstep.pipeline.sink.ordering import in_order
 from lockstep.pipeline.sink.task import Task, TaskWriter
 from lockstep.pipeline.sink.topics import writable_queues
 from tests.pipeline.sent import row_of, sent

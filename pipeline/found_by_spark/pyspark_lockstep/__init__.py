@@ -1,4 +1,4 @@
-"""Where Spark looks: it imports every top-level package named pyspark_* and takes its `DefaultSource`."""
+"""Spark imports every top-level package named pyspark_* and takes its `DefaultSource`."""
 
 from lockstep.pipeline.source.data_source import LockstepSource as DefaultSource
 
