@@ -73,7 +73,7 @@ def test_a_message_is_got_by_either_id_with_who_consumed_it(lockstep: Lockstep, 
         here.stop(signal.SIGINT)
     assert [(row["result"], row["orderly"]) for row in handed.rows] == [("CR_SUCCESS", True)]
     nobody = inside("message", "hand", found["offset_message_id"], "-g", "here")
-    assert (nobody.status, nobody.err) == (1, "lockstep: nobody of group 'here' is online\n")
+    assert (nobody.status, nobody.err) == (1, "lockstep: no member of group 'here' is online\n")
     (row,) = got.rows
     states = {entry["group"]: entry["state"] for entry in row.pop("consumed_by")}
     assert row == found
