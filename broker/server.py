@@ -314,7 +314,7 @@ class BrokerServer:
     def refresh_heartbeats(self, now_ms: int) -> None:
         """Treat every connected client as if it had just sent a heartbeat."""
         for endpoint in self._connections:
-            endpoint.heard(now_ms)
+            endpoint.mark_active(now_ms)
         if self.broker is not None:
             self.broker.refresh_heartbeats(now_ms)
 

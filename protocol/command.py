@@ -26,10 +26,21 @@ _DECODERS = {serialize_type: codec.decode_header for serialize_type, codec in CO
 
 
 class RemotingCommand:
-    """`header` is the typed header of a command we made; one that arrived keeps untyped fields for `decode_header`.
+    """A request or a reply. A command that arrived keeps untyped fields until `decode_header`.
 
-    `positional` are a MSGPACK header's values before `decode_header`. `code` is a request code or, in a reply, a
-    response code. `serialize_type` is how the command came or will go.
+    Args:
+        code: A request code or, in a reply, a response code.
+        header: The typed header of a command that we made.
+        body: The body of the frame.
+        remark: The text of a reply, mostly of an error.
+        ext_fields: Header fields beside the typed ones, by name.
+        flag: Bits of RemotingFlag: reply, one-way.
+        opaque: Connects a reply with its request.
+        serialize_type: The header encoding in which the command came or will be sent.
+        version: RocketMQ's version number of the sender (wire.md 1.4).
+        language: The ordinal of the sender's LanguageCode.
+
+    `positional` are the values of a MSGPACK header before `decode_header`.
     """
 
     __slots__ = (
@@ -81,10 +92,10 @@ class RemotingCommand:
         return bool(self.flag & _ONE_WAY)
 
     def decode_header(self, header_class: type[H]) -> H:
-        """The typed header of a command that arrived. Raises HeaderError naming the field that is wrong."""
+        """The typed header of a command that arrived. Raises HeaderError with the name of the wrong field."""
         if self.positional is not None:
             return cast("H", spec_of(header_class).from_positional(self.positional))
-        if self.header is not None:  # never left this process
+        if self.header is not None:  # the command never left this process
             return cast("H", self.header)
         return cast("H", spec_of(header_class).from_ext_fields(self.ext_fields or {}))
 
@@ -96,8 +107,8 @@ class RemotingCommand:
         *,
         remark: str | None = None,
     ) -> "RemotingCommand":
-        """The answer to this request: its opaque, its encoding, the reply flag. A long remark is cut."""
-        if remark is not None and len(remark) > _REMARK_LENGTH_MAX:  # it may quote what the peer said
+        """A reply with this request's opaque and encoding. A long remark is cut."""
+        if remark is not None and len(remark) > _REMARK_LENGTH_MAX:  # it may quote the peer
             remark = remark[:_REMARK_LENGTH_MAX] + "..."
         answer = _new_command(RemotingCommand)  # attribute by attribute, as in `decode_command`
         answer.code = code
@@ -119,9 +130,10 @@ class RemotingCommand:
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """The frame without its body: length, type and header.
+    """The bytes of the frame before its body: length, type and header.
 
-    Raises LocalProtocolError over 16 MiB, and for a request whose header is over 256 KiB.
+    Raises:
+        LocalProtocolError: The frame is over 16 MiB, or the header of a request is over 256 KiB.
     """
     encode_header = _ENCODERS.get(command.serialize_type)
     if encode_header is None:
@@ -136,7 +148,7 @@ def encode_command(command: RemotingCommand) -> bytes:
 
 
 def decode_command(frame: Frame) -> RemotingCommand:
-    """Raises HeaderError when the header cannot be read; the stream behind it can."""
+    """Decode a frame's header. Raises HeaderError when it cannot be read; the stream after it can still be read."""
     decode_header = _DECODERS.get(frame.serialize_type)
     if decode_header is None:
         raise HeaderError(f"headers of type {frame.serialize_type} cannot be read here")

@@ -1,7 +1,7 @@
 """Frames on a byte stream: `total(4) | header type(1) header length(3) | header | body` (wire.md 1.1).
 
-The decoder takes any split of the bytes. It keeps arriving pieces in a list until a whole frame is there, so a
-peer that trickles a large frame costs linear work, and it never copies a frame that arrived in one piece twice.
+The decoder takes any split of the bytes. It keeps arriving pieces in a list until a whole frame is there, so a peer
+that sends a large frame in small pieces costs linear work. A frame that arrived in one piece is copied only once.
 """
 
 import struct
@@ -14,11 +14,11 @@ from lockstep.protocol.errors import FrameError, LocalProtocolError
 __all__ = ["Frame", "FrameDecoder", "encode_frame_head"]
 
 _LENGTHS = struct.Struct(">II")
-_new_frame = tuple.__new__  # as the class itself, at half the cost
+_new_frame = tuple.__new__  # as Frame(...), at half the cost
 _LENGTH = struct.Struct(">I")
 _TLS_HELLO = 0x1603  # record type "handshake" and major version, where a frame's length would stand
 _TYPES = frozenset(int(t) for t in SerializeType)
-_SMALL_PIECE_BYTES = 4096  # below, an object a piece would cost more memory than the bytes in it
+_SMALL_PIECE_BYTES = 4096  # below, an object for each piece would cost more memory than its bytes
 
 
 class Frame(NamedTuple):
@@ -28,10 +28,7 @@ class Frame(NamedTuple):
 
 
 def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> bytes:
-    """Everything of a frame that stands before its body.
-
-    Raises LocalProtocolError when the frame would pass 16 MiB.
-    """
+    """The bytes of a frame before its body. Raises LocalProtocolError when the frame is over 16 MiB."""
     total = 4 + len(header) + body_bytes
     if total > FRAME_BYTES_MAX:
         raise LocalProtocolError(f"a frame of {total} bytes is over the limit of {FRAME_BYTES_MAX}")
@@ -49,9 +46,9 @@ class FrameDecoder:
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.header_bytes_max = header_bytes_max
-        self._buffer = b""  # whole frames and the start of the next are read from here ...
+        self._buffer = b""  # whole frames and the start of the next one ...
         self._position = 0
-        self._pieces: list[bytes | bytearray] = []  # ... and later pieces wait here until `_need` bytes are there
+        self._pieces: list[bytes | bytearray] = []  # ... and later pieces, until `_need` bytes are there
         self._need = 0
         self.buffered_bytes = 0
 
@@ -74,7 +71,7 @@ class FrameDecoder:
             self._position = 0
 
     def clear(self) -> None:
-        """Drop what was fed and not handed out yet."""
+        """Drop the bytes that were not handed out yet."""
         self._buffer, self._position = b"", 0
         self._pieces = []
         self.buffered_bytes = self._need = 0
@@ -84,11 +81,11 @@ class FrameDecoder:
         return next(self.frames(), None)
 
     def frames(self) -> Iterator[Frame]:
-        """Every whole frame there is; what is not asked for stays for the next call.
+        """The whole frames that have arrived. Frames that the caller does not take stay for the next call.
 
-        Raises FrameError when the stream can never be a frame again: a length below 4 or over the limit, a header
-        longer than its frame or over its own limit, an unknown header type. It does so as soon as the first eight
-        bytes are there.
+        Raises:
+            FrameError: The bytes can never be a frame: the length is below 4 or over the limit, the header is longer
+                than its frame or over its limit, or the header type is unknown. The first eight bytes are enough.
         """
         if self._pieces:
             if self.buffered_bytes < self._need:
@@ -115,7 +112,7 @@ class FrameDecoder:
             self.buffered_bytes = end_of_buffer - end
             yield _new_frame(Frame, (header_type, header, buffer[body_start:end]))
         if start == end_of_buffer:
-            self._buffer = b""  # a large frame that was handed out is not kept until the next one comes
+            self._buffer = b""  # do not keep a large frame in memory until the next one comes
             self._position = 0
         elif end_of_buffer - start >= 4:
             total = _LENGTH.unpack_from(buffer, start)[0]
@@ -127,12 +124,12 @@ class FrameDecoder:
 
     def _bad_total(self, total: int) -> FrameError:
         if total >> 16 == _TLS_HELLO:
-            return FrameError("the peer begins a TLS handshake; TLS is not spoken here, plain text is")
+            return FrameError("the peer begins a TLS handshake; TLS is not supported, only plain TCP")
         return FrameError(f"a frame length of {total} is outside 4..{self.frame_bytes_max}")
 
     def _bad_header(self, total: int, header_type: int, header_length: int) -> FrameError:
         if header_type not in _TYPES:
-            return FrameError(f"header type {header_type} is none of 0 (JSON), 1 (ROCKETMQ), 2 (MSGPACK)")
+            return FrameError(f"header type {header_type} is not one of 0 (JSON), 1 (ROCKETMQ), 2 (MSGPACK)")
         if header_length > total - 4:
             return FrameError(f"a header of {header_length} bytes does not fit a frame of {total}")
         return FrameError(f"a header of {header_length} bytes is over the limit of {self.header_bytes_max}")

@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole: a reader, and the next start, find the old content or the new."""
+"""Small files that are replaced atomically: a reader, and the next start, find the old content or the new."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _BACKUP: Final = ".bak"
 
 
 def replace_file(storage: Storage, path: str, content: bytes) -> None:
-    """In one instant; its bytes are on the disk before it has the name. The name is once `sync_dir` was called.
+    """Replace a file atomically. Its bytes are durable before it gets its name; the name is after `sync_dir`.
 
     Raises OSError.
     """
@@ -26,12 +26,12 @@ def replace_file(storage: Storage, path: str, content: bytes) -> None:
 
 
 def replace_file_keeping_backup(storage: Storage, path: str, content: bytes) -> None:
-    """Likewise, on disk when it returns; what was there before is kept as the older copy. Raises OSError."""
+    """As `replace_file`; the file is durable on return, and the old content is kept as `.bak`. Raises OSError."""
     try:
         before = storage.read_file(path)
     except FileNotFoundError:
         before = b""
-    if before != content:  # else it may be there in name only: the last attempt failed behind the renaming
+    if before != content:  # equal: the last attempt failed after the rename, and the name may not be durable yet
         if before:
             replace_file(storage, path + _BACKUP, before)
         replace_file(storage, path, content)

@@ -1,8 +1,8 @@
-"""The clock of a real process: it never steps back, and it counts the time that the machine is asleep.
+"""The clock of a real process: it never steps back, and it counts the time that the machine sleeps.
 
-A lease must run out while its holder sleeps. CLOCK_MONOTONIC, which `time.monotonic` reads on Linux, stands still
-meanwhile: after five minutes asleep a lock of 30 s would look fresh. The timers of event loops follow that clock too,
-so `SleepWatch` looks once a second whether the two clocks have come apart.
+A lease must expire while its holder sleeps. CLOCK_MONOTONIC, which `time.monotonic` reads on Linux, stops during sleep:
+after five minutes of sleep a lock of 30 s would look fresh. The timers of event loops use that clock too, so
+`SleepWatch` compares the two clocks once a second.
 """
 
 import sys
@@ -15,14 +15,14 @@ __all__ = ["ClockNs", "SleepWatch", "boot_clock", "boot_ns"]
 
 ClockNs = Callable[[], int]
 _LOOK_EVERY_MS: Final = 1000
-_ASLEEP_MIN_NS: Final = 500_000_000  # the two clocks are read one after the other: a busy machine parts them a little
+_ASLEEP_MIN_NS: Final = 500_000_000  # a busy machine may pause between the two readings
 
 
 def boot_clock(platform: str = sys.platform) -> ClockNs:
-    """The clock for leases: nanoseconds, sleep included where the platform can tell.
+    """The clock for leases, in nanoseconds; it counts sleep where the platform can.
 
     CLOCK_BOOTTIME on Linux; on macOS CLOCK_MONOTONIC, which counts sleep there. Elsewhere `time.monotonic_ns`, which
-    on Windows counts sleep as well. A virtual machine that is stopped from outside may not see it in any clock.
+    counts sleep on Windows. No clock of a virtual machine may count the time that its host stopped it.
     """
     clock = time.CLOCK_MONOTONIC if platform == "darwin" else getattr(time, "CLOCK_BOOTTIME", None)
     if clock is None:
@@ -35,7 +35,7 @@ def boot_clock(platform: str = sys.platform) -> ClockNs:
 
 
 boot_ns: Final = boot_clock()
-"""Of this machine; comparable between its processes."""
+"""The clock of this machine. Processes of one machine may compare its values."""
 
 
 class _Timer(Protocol):
@@ -43,12 +43,12 @@ class _Timer(Protocol):
 
 
 class SleepWatch:
-    """Calls back after the machine slept, within a second of its waking.
+    """Calls back within a second after the machine wakes.
 
     Args:
         boot_ns: A clock that counts sleep.
-        awake_ns: The clock of the loop's timers, which does not.
-        call_later_ms: Sets one of these timers.
+        awake_ns: The clock of the loop's timers, which does not count sleep.
+        call_later_ms: Sets such a timer.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SleepWatch:
         self._apart_ns = 0
 
     def add(self, callback: Callable[[int], None]) -> Callable[[], None]:
-        """From now on call `callback(slept_ms)`; returns what ends that. No timer runs while there is no callback."""
+        """Call `callback(slept_ms)` from now on; returns a function that ends that. Without callbacks no timer runs."""
         key = object()
         self._callbacks[key] = callback
         if self._timer is None:

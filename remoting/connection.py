@@ -143,7 +143,7 @@ class RemotingConnection(Generic[W]):
                         yield _new_tuple(Ended, (_ANSWERED, entry[0], command))
                 else:
                     if command.ext_fields and SERIALIZE_FIELD in command.ext_fields:
-                        self._hear_offer(command)
+                        self._take_offer(command)
                     yield command
                 if not self.handling:
                     return
@@ -219,7 +219,7 @@ class RemotingConnection(Generic[W]):
         if self._our_offer is OurOffer.ACCEPTED:
             self._agree(name)
 
-    def _hear_offer(self, command: RemotingCommand) -> None:
+    def _take_offer(self, command: RemotingCommand) -> None:
         """An offer of a one-way request is not taken: no reply could repeat it."""
         name = (command.ext_fields or {}).get(SERIALIZE_FIELD)
         if isinstance(name, str) and name in _AGREEABLE and not command.flag & _ONE_WAY:
@@ -227,7 +227,7 @@ class RemotingConnection(Generic[W]):
             self._peer_offer = PEER_OFFER[self._peer_offer][Event.OFFER_RECEIVED]
 
     def ignore_offer(self) -> None:
-        """Answer the offer heard last as a peer that does not know it: the reply does not repeat it."""
+        """Do not accept the last offer of the peer: the reply does not repeat it."""
         self._owed_echo = None
 
     def _agree(self, name: str) -> None:
@@ -236,8 +236,8 @@ class RemotingConnection(Generic[W]):
 
     # Deadlines -----------------------------------------------------------------------------------------------
 
-    def heard(self, now_ms: int) -> None:
-        """Count the peer as heard of just now."""
+    def mark_active(self, now_ms: int) -> None:
+        """Begin the time without traffic anew."""
         self._traffic_ms = now_ms
 
     @property

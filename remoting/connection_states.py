@@ -60,7 +60,7 @@ class PeerOffer(StrEnum):
     """The header encoding that the peer asks for."""
 
     NONE = "none"
-    HEARD = "heard"  # the reply to the request that carried it repeats it
+    RECEIVED = "received"  # the reply to the request that carried it repeats it
     ACCEPTED = "accepted"
 
 
@@ -132,7 +132,7 @@ CLIENT_FLOW: Final[Mapping[Flow, Mapping[Event, Flow]]] = {
     Flow.READING_ONLY: {Event.WRITES_DRAINED: Flow.READING},
 }
 
-# An offer whose request timed out is made again; the late reply to it settles the matter all the same.
+# An offer whose request timed out is made again; a late reply to the first one still settles it.
 OUR_OFFER: Final[Mapping[OurOffer, Mapping[Event, OurOffer]]] = {
     OurOffer.NONE: {},
     OurOffer.DUE: {
@@ -149,9 +149,9 @@ OUR_OFFER: Final[Mapping[OurOffer, Mapping[Event, OurOffer]]] = {
     OurOffer.DECLINED: {},
 }
 PEER_OFFER: Final[Mapping[PeerOffer, Mapping[Event, PeerOffer]]] = {
-    PeerOffer.NONE: {Event.OFFER_RECEIVED: PeerOffer.HEARD},
-    PeerOffer.HEARD: {Event.OFFER_RECEIVED: PeerOffer.HEARD, Event.ECHO_SENT: PeerOffer.ACCEPTED},
-    PeerOffer.ACCEPTED: {Event.OFFER_RECEIVED: PeerOffer.HEARD},
+    PeerOffer.NONE: {Event.OFFER_RECEIVED: PeerOffer.RECEIVED},
+    PeerOffer.RECEIVED: {Event.OFFER_RECEIVED: PeerOffer.RECEIVED, Event.ECHO_SENT: PeerOffer.ACCEPTED},
+    PeerOffer.ACCEPTED: {Event.OFFER_RECEIVED: PeerOffer.RECEIVED},
 }
 
 REQUEST: Final[Mapping[Request, Mapping[Event, Request]]] = {

@@ -169,10 +169,10 @@ class Endpoint(asyncio.Protocol):
             self._transport.writelines(self._connection.reply(reply, self._runtime.now_ms()))
             self._note_outbound()
 
-    def heard(self, now_ms: int) -> None:
-        """Count the peer as heard of at `now_ms`: the time without traffic begins anew."""
+    def mark_active(self, now_ms: int) -> None:
+        """Begin the time without traffic anew, as if the peer had sent a heartbeat."""
         self.read_at_ms = now_ms
-        self._connection.heard(now_ms)
+        self._connection.mark_active(now_ms)
 
     def close(self, reason: str) -> None:
         """Close once what was written has left."""

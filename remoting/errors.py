@@ -1,16 +1,15 @@
-"""What can go wrong between two endpoints.
+"""Errors of a call to a peer.
 
-RemotingError              `retriable` says whether the same call may simply be made again
+RemotingError              `retriable` says whether the same call may be made again
 ├── ConnectFailed          nothing was sent
-├── ConnectionLost         the connection ended with the call under way: its outcome is unknown
+├── ConnectionLost         the connection ended during the call: its outcome is unknown
 ├── RequestTimeout         no reply in time: its outcome is unknown
-├── RequestRefused         the peer answered with an error code; `code` and `remark` hold it
-└── HttpGetFailed          a page was not got; in HTTP, so no endpoint's
+└── RequestRefused         the peer answered with an error code; see `code` and `remark`
 """
 
 from lockstep.protocol.codes import response_name
 
-__all__ = ["ConnectFailed", "ConnectionLost", "HttpGetFailed", "RemotingError", "RequestRefused", "RequestTimeout"]
+__all__ = ["ConnectFailed", "ConnectionLost", "RemotingError", "RequestRefused", "RequestTimeout"]
 
 
 class RemotingError(Exception):
@@ -37,7 +36,7 @@ class RequestTimeout(RemotingError):
 
 
 class RequestRefused(RemotingError):
-    """A reply whose code says no."""
+    """A reply with an error code."""
 
     retriable = False
 
@@ -46,9 +45,3 @@ class RequestRefused(RemotingError):
         self.address = address
         self.code = code
         self.remark = remark
-
-
-class HttpGetFailed(RemotingError):
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"{url} was not got: {reason}")
-        self.url = url

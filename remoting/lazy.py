@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for, and not with the package (PEP 562)."""
+"""Names of a package that are imported on first use, not with the package (PEP 562)."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -8,7 +8,7 @@ __all__ = ["lazy_exports"]
 
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for `package`. `modules`: "package.module" -> the names that it exports, by spaces."""
+    """A `__getattr__` for `package`. `modules`: "package.module" -> the names that it exports, separated by spaces."""
     origins = {name: module for module, names in modules.items() for name in names.split()}
 
     def get(name: str) -> Any:
@@ -16,7 +16,7 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], An
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(module), name)
-        setattr(import_module(package), name, value)  # so that this is asked once
+        setattr(import_module(package), name, value)  # so that `get` runs once a name
         return value
 
     return get

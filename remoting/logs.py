@@ -1,7 +1,7 @@
-"""The shape of a log: an event name and fields. structlog's loggers have it; the client library's default is quiet.
+"""The shape of a log: an event code and fields. structlog's loggers have it. The client library's default is quiet.
 
-Quiet means: nothing is printed until the application configures logging, with one exception. What code of the user's
-raised is an error of the application, which nobody else reports: it is printed, with its traceback (`EXCEPTIONS`).
+Quiet means: nothing is printed until the application configures logging, with one exception. An error that the user's
+code raised would be lost, because no other code reports it: it is printed with its traceback (`EXCEPTIONS`).
 """
 
 import logging
@@ -10,15 +10,15 @@ from typing import Any, Final, Protocol
 __all__ = ["EXCEPTIONS", "EventLog", "StdlibLog", "log_exception", "printable"]
 
 EXCEPTIONS: Final = "lockstep.exceptions"
-"""The logger of events with a traceback. It has no handler: Python prints them on stderr where none is configured."""
+"""The logger of events with a traceback. It has no handler: without one Python prints to stderr."""
 
 _TRACEBACK_EVERY_S: Final = 0.5
 
 
 def printable(text: str) -> str:
-    """Text in which no character steers a terminal, forges a line or turns the direction of writing.
+    """Escape characters that control a terminal, begin a line or change the direction of writing.
 
-    Peers choose the names that logs and tables show. Other characters than these stay as they are.
+    Peers choose the names that logs and tables show. All other characters stay.
     """
     if text.isprintable():
         return text
@@ -26,9 +26,9 @@ def printable(text: str) -> str:
 
 
 class EventLog(Protocol):
-    """`log.info("lock granted", group=..., queue=...)`: events are a few plain words, facts go into fields.
+    """`log.info("lock_granted", group=..., queue=...)`: an event is a short stable code, facts are fields.
 
-    A field `exc_info` is an exception, shown with its traceback.
+    A field `exc_info` is an exception; it is shown with its traceback.
     """
 
     def debug(self, event: str, **fields: Any) -> Any: ...
@@ -38,20 +38,19 @@ class EventLog(Protocol):
 
 
 def log_exception(log: EventLog, event: str, error: BaseException, **fields: Any) -> None:
-    """Report an exception of the user's code, or one that this library did not expect: an ERROR with its type, its text
-    and its traceback.
+    """Report an exception of the user's code, or an unexpected one, as an ERROR with its type, text and traceback.
 
     Args:
-        log: Where to; a StdlibLog writes it to the logger `EXCEPTIONS`.
-        event: What failed, and what is done about it.
-        error: The exception. Its text is the field `error`.
-        fields: What it was about.
+        log: The log to write to. A StdlibLog uses the logger `EXCEPTIONS`.
+        event: The code of the event.
+        error: The exception. Its type and text become the field `error`.
+        fields: Further fields of the event.
     """
     log.error(event, **fields, error=f"{type(error).__name__}: {error}", exc_info=error)
 
 
 class StdlibLog:
-    """Events on a logger of the standard library, which says nothing until the application configures it."""
+    """Writes events to a logger of the standard library, which prints nothing until the application configures it."""
 
     def __init__(self, name: str) -> None:
         self._logger = logging.getLogger(name)
@@ -78,10 +77,10 @@ class StdlibLog:
 
 
 class _TracebackPace(logging.Filter):
-    """Every exception is logged; its traceback at most twice a second for one place that raises.
+    """Every exception is logged, but the traceback of one raising line at most twice a second.
 
-    An orderly queue fails once a second and shows each. A concurrent listener whose database is away fails thousands
-    of times a second: formatting all those tracebacks would take the time that the consumer needs.
+    An orderly queue fails once a second, and each traceback is shown. A concurrent listener whose database is down
+    fails thousands of times a second; formatting all those tracebacks would take the time that the consumer needs.
     """
 
     def __init__(self) -> None:
@@ -89,7 +88,7 @@ class _TracebackPace(logging.Filter):
         self._shown: dict[tuple[object, ...], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Take the traceback off a record whose place was shown less than half a second ago."""
+        """Remove the traceback of a record whose raising line was shown less than half a second ago."""
         if record.exc_info and record.exc_info[1] is not None:
             place = _place(record.exc_info[1])
             if 0 <= record.created - self._shown.get(place, 0.0) < _TRACEBACK_EVERY_S:

@@ -1,8 +1,8 @@
-"""A Runtime whose clock can be moved forward, so that a test need not wait for a lock of 60 s to expire.
+"""A Runtime with a manual clock, so that a test need not wait 60 s for a lock to expire.
 
-Timers are kept here in a heap and one timer of the runtime below stands for the earliest. `advance` runs those that
-become due in their order, with the clock moved to each one first: what a timer sees, and sets, is as if the time had
-passed. What does not come from the Runtime keeps real time: asyncio's own sleeps, and the peers.
+Timers are kept in a heap; one timer of the inner runtime stands for the earliest. `advance` runs the timers that become
+due in their order, and moves the clock to each one first: a timer sees, and sets, times as if the time had passed.
+Anything outside the Runtime keeps real time: asyncio's own sleeps, and the peers.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from lockstep.remoting.runtime import (
 )
 from lockstep.remoting.storage import Storage
 
-__all__ = ["HeldPort", "MovableRuntime"]
+__all__ = ["HeldPort", "ManualClockRuntime"]
 
 T = TypeVar("T")
 _NS_PER_MS: Final = 1_000_000
-_CANCELLED_KEPT_MAX: Final = 1000  # cancelled timers stay in the heap until they are due, or are this many
+_CANCELLED_KEPT_MAX: Final = 1000  # above this, cancelled timers are removed from the heap before they are due
 
 
 class _Timer:
-    """An entry of the heap. A cancelled one forgets what it would have called, and stays until it is popped."""
+    """An entry of the heap. A cancelled one drops its callback and stays in the heap until it is popped."""
 
     __slots__ = ("_arguments", "_callback", "_on_cancel")
 
@@ -58,10 +58,10 @@ class _Timer:
 
 
 class HeldPort:
-    """A port kept for us while nobody listens on it: connections are refused, and nobody else gets it."""
+    """A port that is kept while the broker is down: connections are refused, and no other process gets it."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Raises OSError when the port is taken."""
+        """Raises OSError when the port is in use."""
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -74,7 +74,7 @@ class HeldPort:
         self._socket.close()
 
 
-class MovableRuntime:
+class ManualClockRuntime:
     def __init__(self, inner: Runtime) -> None:
         self._inner = inner
         self._offset_ms = 0
@@ -95,12 +95,12 @@ class MovableRuntime:
 
     @property
     def inner(self) -> Runtime:
-        """The runtime below, on whose clock nothing is moved."""
+        """The inner runtime, whose clock is not moved."""
         return self._inner
 
     @property
     def advanced_ms(self) -> int:
-        """By how much the clock is ahead of the one below."""
+        """By how much the clock is ahead of the inner runtime's."""
         return self._offset_ms
 
     def now_ms(self) -> int:
@@ -141,7 +141,7 @@ class MovableRuntime:
         return timer
 
     def advance(self, delta_ms: int) -> None:
-        """Move the clock forward and run what becomes due, timers set on the way included."""
+        """Move the clock forward and run the timers that become due, also those that a timer sets."""
         assert delta_ms >= 0
         assert not self._running, "a timer must not move the clock"
         until_ms = self._offset_ms + delta_ms
@@ -169,12 +169,12 @@ class MovableRuntime:
     def _run(timer: _Timer) -> None:
         try:
             timer.run()
-        except Exception as error:  # as a loop does it: one bad timer must not stop the others
+        except Exception as error:  # as a loop does: one bad timer must not stop the others
             context = {"message": f"Exception in a timer: {error!r}", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
     def _arm(self) -> None:
-        """Keep one timer of the runtime below set to the earliest of ours."""
+        """Keep one timer of the inner runtime set to the earliest of ours."""
         due_ms = self._heap[0][0] - self._offset_ms if self._heap else None
         if self._alarm is not None and due_ms == self._alarm_ms:
             return

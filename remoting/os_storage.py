@@ -34,7 +34,7 @@ class _OsAppendFile:
             view = view[os.write(self._fd, view) :]
 
     def close(self) -> None:
-        if self._fd >= 0:  # the number may be another file's by now
+        if self._fd >= 0:  # after `close` the number may belong to another file
             os.close(self._fd)
             self._fd = _CLOSED
 
@@ -50,7 +50,7 @@ class _OsStoredFile:
     def read_at(self, position: int, size_bytes: int) -> bytes:
         fd = self._open_fd()
         data = os.pread(fd, size_bytes, position)
-        while len(data) < size_bytes:  # Linux gives 2 GiB at a time, and a signal may cut it short
+        while len(data) < size_bytes:  # Linux reads at most 2 GiB at once, and a signal may end a read early
             more = os.pread(fd, size_bytes - len(data), position + len(data))
             if not more:
                 break
@@ -61,7 +61,7 @@ class _OsStoredFile:
         try:
             return os.lseek(self._open_fd(), position, os.SEEK_DATA)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # a file system that does not know where its holes are
+            if error.errno != errno.ENXIO:  # the file system does not report holes
                 return position
             return self.size_bytes()
 
@@ -91,9 +91,9 @@ class _OsStoredFile:
 
 
 class _OsFileLock:
-    """Linux: of the open file, so that a second one of this process is refused too, and a JVM's tryLock with it.
+    """A lock of the open file on Linux: it also refuses a second lock of this process, and a JVM's tryLock.
 
-    One that is shared needs a file that may be read, and no more.
+    A shared lock needs read permission only.
     """
 
     def __init__(self, path: str, *, shared: bool = False) -> None:
@@ -108,7 +108,7 @@ class _OsFileLock:
         except OSError as error:
             os.close(self._fd)
             if error.errno in _HELD:
-                raise BlockingIOError(error.errno, "somebody else holds it", path) from None
+                raise BlockingIOError(error.errno, "it is locked", path) from None
             raise OSError(error.errno, error.strerror, path) from None
 
     def release(self) -> None:

@@ -1,8 +1,8 @@
-"""The door: everything a shell takes from the world outside its own code.
+"""The runtime port: everything that a shell takes from the world outside its own code.
 
-Time, chance, identity, disk, network and threads reach `broker` and `client` through a `Runtime` and through
-nothing else, so that `lockstep.simulation` can put the very same code on virtual time. Cores do not see even
-this: they take `now_ms`, an `rng` and bytes as arguments.
+Time, chance, identity, disk, network and threads reach `broker` and `client` only through a `Runtime`, so that
+`lockstep.simulation` can run the same code on virtual time. Cores do not use even this: they take `now_ms`, an `rng`
+and bytes as arguments.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
 class Identity(NamedTuple):
-    """Who a client is. Two identities of one runtime are never equal, in one process either."""
+    """The identity of a client. Two identities are never equal, not even in one process."""
 
     host: str  # IPv4 text, e.g. "127.0.0.1"
     pid: int
@@ -62,9 +62,9 @@ class WorkerPool(Protocol):
     """Daemon threads for plain (blocking) listeners; never the loop's default executor."""
 
     def submit(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run `fn` on a thread; what it raises is the future's. To be called on the loop, as all of these.
+        """Run `fn` on a thread; the future has its result or its error. Call this and the others on the loop.
 
-        Raises RuntimeError once the pool is closed.
+        Raises RuntimeError when the pool is closed.
         """
 
     def resize(self, threads: int) -> None: ...
@@ -80,17 +80,20 @@ class Runtime(Protocol):
     def now_ms(self) -> int:
         """Epoch milliseconds: the wall clock at the start plus `monotonic_ns` since then.
 
-        It never steps back, and does not follow a wall clock that is set. It counts the time that the machine is
-        asleep, unlike the loop's timers: whatever guards a lease compares `now_ms`. Any thread may ask.
+        It never steps back and does not follow a wall clock that is set. It counts the time that the machine sleeps,
+        which the loop's timers do not: code that guards a lease compares `now_ms`. Any thread may call it.
         """
 
     def monotonic_ns(self) -> int:
-        """A clock for intervals, sleep of the machine included, comparable between processes of one host."""
+        """A clock for intervals that counts sleep of the machine; processes of one host may compare its values."""
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
-        """Call `callback(slept_ms)` on the loop within a second after the machine slept; returns what ends that.
+        """Call `callback(slept_ms)` on the loop within a second after the machine wakes.
 
-        Timers stand still while the machine sleeps: what is due by `now_ms` would come late by as much.
+        Timers stop while the machine sleeps: without this, work that is due by `now_ms` would be late by that time.
+
+        Returns:
+            A function that ends this.
         """
 
     def new_identity(self) -> Identity: ...
@@ -102,15 +105,15 @@ class Runtime(Protocol):
     async def create_connection(
         self, factory: ProtocolFactory, host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """Raises OSError when nobody listens there."""
+        """Connect. Raises OSError when no server listens there."""
 
     async def create_server(self, factory: ProtocolFactory, host: str, port: int) -> Listening:
-        """Port 0 picks a free one. Raises OSError when the port is taken."""
+        """Listen; port 0 picks a free one. Raises OSError when the port is in use."""
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool: ...
 
     def stacks(self) -> str:
-        """What every thread and every task is at, for people. To be called on the loop."""
+        """A dump of every thread and every task, for people. Call it on the loop."""
 
 
 # The real one ------------------------------------------------------------------------------------------------
@@ -135,10 +138,10 @@ class _ThreadPool:
         self._loop = loop
         self._name = name
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        # All of these are the loop's; threads tell it of what they did.
+        # Only the loop changes these; threads report to it.
         self._wanted = 0
         self._alive = 0
-        self._leaving = 0  # of those alive: told to end, and not gone yet
+        self._leaving = 0  # of `_alive`: they have the order to end
         self._unfinished = 0
         self._serial = 0
         self._closed = False
@@ -178,7 +181,7 @@ class _ThreadPool:
             self._post(self._finish, future, result)
 
     def _post(self, callback: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
             self._loop.call_soon_threadsafe(callback, *args)
 
     def _finish(self, future: "asyncio.Future[T]", result: T) -> None:
@@ -202,7 +205,7 @@ class _ThreadPool:
         self._start_threads()
 
     def close(self) -> None:
-        """What was submitted before still runs."""
+        """Take no more work. Work that was submitted before still runs."""
         self._closed = True
         self.resize(0)
 
@@ -211,10 +214,10 @@ class AsyncioRuntime:
     """The runtime of a real process. Make it inside the running loop."""
 
     def __init__(self, *, host: str = "127.0.0.1", seed: int | None = None, clock_ns: ClockNs = boot_ns) -> None:
-        """`clock_ns` counts sleep: the machine's, or a test's."""
+        """`clock_ns` is a clock that counts sleep; tests give their own."""
         self._loop = asyncio.get_running_loop()
-        # Not loop.time(): it does not count sleep, and uvloop reads its clock once an iteration, so that a listener
-        # which blocked the loop past its lease would not see that on the very next look.
+        # Not loop.time(): it does not count sleep. And uvloop reads its clock once an iteration, so a listener that
+        # blocked the loop past its lease would still see the old time.
         self._clock_ns = clock_ns
         self._epoch_ns = time.time_ns() - clock_ns()
         self._sleep_watch = SleepWatch(clock_ns, time.monotonic_ns, self.call_later_ms)

@@ -28,7 +28,7 @@ _PORT_DIGITS_MAX = 5
 
 
 class SettingError(ValueError):
-    """A setting that cannot be; the text names it and says what is allowed."""
+    """A setting is wrong; the text names it and says what is allowed."""
 
 
 class Address(NamedTuple):
@@ -52,7 +52,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Addresses separated by semicolons, as in NAMESRV_ADDR; commas do too. Raises SettingError."""
+    """Addresses separated by semicolons, as in NAMESRV_ADDR, or by commas. Raises SettingError."""
     addresses = tuple(parse_address(part) for part in text.replace(",", ";").split(";") if part.strip())
     if not addresses:
         raise SettingError("at least one address is needed; write host:port, for example 127.0.0.1:9876")
@@ -60,9 +60,9 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
 
 
 class Unit(NamedTuple):
-    """How RocketMQ writes a property whose value is kept in another unit here.
+    """Converts a property whose unit differs between RocketMQ and our settings.
 
-    `read` raises ValueError for text that is none; `wanted` names what it takes.
+    `read` raises ValueError for other texts; `wanted` describes the allowed ones.
     """
 
     read: Callable[[str], Any]
@@ -71,7 +71,7 @@ class Unit(NamedTuple):
 
 
 def scaled(factor: int, wanted: str) -> Unit:
-    """Whole numbers that count `factor` of ours; what is not above 0 has a meaning of its own and stays as it is."""
+    """Whole numbers whose unit is `factor` times ours. Numbers up to 0 have special meanings and are not converted."""
 
     def read(text: str) -> int:
         number = int(text)
@@ -86,14 +86,14 @@ def scaled(factor: int, wanted: str) -> Unit:
 def setting(default: Any, *, name: str | None = None, live: bool = False, unit: Unit | None = None) -> Any:
     """A dataclass field with a default and, in `name`, RocketMQ's own name of the same property.
 
-    `live`: it may be changed while the program runs. `unit`: what RocketMQ's property is written in, where it is not
-    what the field holds.
+    `live`: it may be changed while the program runs. `unit`: the unit of RocketMQ's property, where the field has
+    another one.
     """
     return field(default=default, metadata={"live": live, "unit": unit, **({"property": name} if name else {})})
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Lines of "name=value", as Java writes properties; blank lines and comments are left out. Raises SettingError."""
+    """Lines of "name=value", as Java writes properties; blank lines and comments are skipped. Raises SettingError."""
     properties = {}
     for line in text.splitlines():
         line = line.strip()
@@ -112,8 +112,10 @@ def _property_name(f: Any) -> str:
 
 
 def as_properties(config: Any) -> dict[str, str]:
-    """Every setting as text, under RocketMQ's name where it has one, and in RocketMQ's unit; `with_properties` reads
-    them."""
+    """Every setting as text, under RocketMQ's name and in RocketMQ's unit where there is one.
+
+    `with_properties` reads them.
+    """
     return {_property_name(f): _as_property(f, getattr(config, f.name)) for f in fields(config)}
 
 
@@ -129,12 +131,12 @@ def _text(value: Any) -> str:
 
 
 def live_properties(config: Any) -> tuple[str, ...]:
-    """The names of those that may be changed while the program runs."""
+    """The names of the settings that may be changed while the program runs."""
     return tuple(_property_name(f) for f in fields(config) if f.metadata.get("live"))
 
 
 def with_properties(config: C, properties: Mapping[str, str]) -> C:
-    """`config` with properties given as text under our names or RocketMQ's. Raises SettingError naming a wrong one."""
+    """`config` changed by properties, under our names or RocketMQ's. Raises SettingError with the wrong name."""
     ours = {f.name: f for f in fields(config)}  # type: ignore[arg-type]
     theirs = {f.metadata["property"]: f for f in ours.values() if "property" in f.metadata}
     by_name = ours | theirs
@@ -153,7 +155,7 @@ def with_properties(config: C, properties: Mapping[str, str]) -> C:
 def _converted(name: str, text: str, unit: Unit) -> Any:
     try:
         return unit.read(text)
-    except (ValueError, OverflowError, OSError):  # the last two are dates that the platform cannot hold
+    except (ValueError, OverflowError, OSError):  # the last two: dates that the platform cannot represent
         raise SettingError(f"property {name!r} must be {unit.wanted}, not {text!r}") from None
 
 

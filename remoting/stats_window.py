@@ -1,7 +1,7 @@
-"""The last samples of a growing value, as RocketMQ's StatsItem keeps them for brokers and clients alike.
+"""The last samples of a growing value, as RocketMQ's StatsItem keeps them in brokers and clients.
 
-A sample is taken each 10 s for the minute, each 10 min for the hour and each hour for the day, and what a window tells
-lies between its first sample and its last: nothing shows before the next sample.
+A sample is taken every 10 s for the minute, every 10 min for the hour and every hour for the day. A window reports the
+time between its first and its last sample: a change shows only after the next sample.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ _DAY_SAMPLE_MS: Final = 3_600_000
 
 
 class StatsSnapshot(NamedTuple):
-    """Of one window of time: a sum, its mean a second, and its mean a time that something was added."""
+    """One window of time: a sum, the mean a second (`tps`), and the mean of one addition (`avgpt`)."""
 
     sum: int = 0
     tps: float = 0.0
@@ -23,7 +23,7 @@ class StatsSnapshot(NamedTuple):
 
 
 class StatsWindow:
-    """(epoch ms, sum, times) by sample. Before the first stands a nought, as if counted from one interval earlier."""
+    """Samples of (epoch ms, sum, times). A zero sample one interval before the first one is the start."""
 
     __slots__ = ("interval_ms", "samples")
 
@@ -44,7 +44,7 @@ class StatsWindow:
         return cls(_DAY_SAMPLE_MS, 25)
 
     def sample(self, now_ms: int, value: int, times: int) -> None:
-        """`value` and `times` since the start."""
+        """Add a sample: `value` and `times` are totals since the start."""
         if not self.samples:
             self.samples.append((now_ms - self.interval_ms, 0, 0))
         self.samples.append((now_ms, value, times))
@@ -58,7 +58,7 @@ class StatsWindow:
 
 
 class SampleTimes:
-    """Asked each 10 s: is it time for the samples of the hour, and of the day?"""
+    """Says every 10 s whether the samples of the hour and of the day are due."""
 
     def __init__(self, now_ms: int) -> None:
         self._hour_ms = self._day_ms = now_ms

@@ -1,14 +1,14 @@
-"""The disk, as a Runtime offers it: files of bytes, the names they have, and what survives what.
+"""The disk of a Runtime: files of bytes, their names, and what survives a crash.
 
-Three promises, and a simulated disk keeps exactly these:
-1. What `write` or `write_at` has taken survives the death of the process (a SIGKILL), not that of the machine.
-2. What was written before `sync` began survives the death of the machine once `sync` has returned. Without it any part
-   of a write may be there afterwards, or none; the rest of a file that was made longer reads as zeros.
-3. A name that was made, changed or removed stays so over the death of the machine once `sync_dir` of its folder has
-   returned; before, it may be back as it was. `rename` is never seen half done.
+Three promises; a simulated disk keeps exactly these:
+1. Bytes that `write` or `write_at` took survive the end of the process (SIGKILL), but not a power cut.
+2. Bytes that were written before `sync` began survive a power cut after `sync` returned. Without `sync` any part of a
+   write may survive, or none; the rest of a file that became longer reads as zeros.
+3. A name that was made, changed or removed survives a power cut after `sync_dir` of its folder returned. Before that
+   the old name may come back. `rename` is atomic.
 
-Every call may block, so the slow ones (`sync`, `sync_dir`) belong on a worker pool; all may be called from there. What
-fails raises OSError with its errno (ENOSPC, EIO, EACCES ...). Paths are text, with "/" between their parts.
+Every call may block, so the slow ones (`sync`, `sync_dir`) belong on a worker pool. All may be called there. A failure
+raises OSError with its errno (ENOSPC, EIO, EACCES ...). Paths are text, with "/" between their parts.
 """
 
 from typing import NamedTuple, Protocol
@@ -17,7 +17,7 @@ __all__ = ["AppendFile", "DiskSpace", "FileLock", "Storage", "StoredFile"]
 
 
 class DiskSpace(NamedTuple):
-    """Of the file system: `free_bytes` are those that this process may still fill."""
+    """The space of a file system. `free_bytes` are those that this process may use."""
 
     free_bytes: int
     total_bytes: int
@@ -34,7 +34,7 @@ class AppendFile(Protocol):
 
 
 class StoredFile(Protocol):
-    """A file to read and write anywhere in. Everything but `close` raises ValueError after `close`."""
+    """A file with random access. After `close` every other call raises ValueError."""
 
     @property
     def path(self) -> str: ...
@@ -42,22 +42,25 @@ class StoredFile(Protocol):
     def size_bytes(self) -> int: ...
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
-        """Up to `size_bytes` from `position` on: fewer only where the file ends."""
+        """Up to `size_bytes` from `position`; fewer only at the end of the file."""
 
     def data_at(self, position: int) -> int:
-        """Where the next byte stands, from `position` on, that takes room on the disk: all before it are zeros, and
-        need not be read. The file's size when there is none.
+        """The position of the next byte, from `position` on, that is not in a hole of the file.
+
+        All bytes before it are zeros. When the rest of the file is a hole, this is the file's size.
         """
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
-        """Write all of `data`; the file grows as needed. When it raises, a first part of it may have been written."""
+        """Write all of `data`; the file grows as needed. When this raises, a first part may have been written."""
 
     def set_size(self, size_bytes: int) -> None:
-        """Cut the file, or make it longer by zeros, which take no room on the disk before they are written over."""
+        """Truncate the file, or extend it by a hole, which reads as zeros and takes no space on the disk."""
 
     def sync(self) -> None:
-        """Put on the disk what was written. When it raises, nothing written since the last `sync` that returned is
-        safe, not even after another one: it must be written anew first.
+        """Make the written bytes durable.
+
+        When this raises, no bytes written since the last successful `sync` are durable. A later `sync` does not make
+        them durable either: they must be written again first.
         """
 
     def close(self) -> None: ...
@@ -65,44 +68,47 @@ class StoredFile(Protocol):
 
 class FileLock(Protocol):
     def release(self) -> None:
-        """The file stays. The end of the process releases too."""
+        """Release the lock; the file stays. The end of the process releases it too."""
 
 
 class Storage(Protocol):
     def open_append(self, path: str) -> AppendFile:
-        """Makes the file and its folders when they are not there."""
+        """Open a file to append to; the file and its folders are made when they do not exist."""
 
     def open_file(self, path: str, *, create: bool = False, read_only: bool = False) -> StoredFile:
-        """Open what is there, without emptying it. Raises FileNotFoundError, unless it may create file and folders."""
+        """Open a file, not truncated. Raises FileNotFoundError, unless `create` makes the file and its folders."""
 
     def read_file(self, path: str) -> bytes:
-        """Raises FileNotFoundError."""
+        """The whole content. Raises FileNotFoundError."""
 
     def list_dir(self, path: str) -> list[str]:
-        """The names of files and folders in a folder, sorted. Raises FileNotFoundError and NotADirectoryError."""
+        """The names of files and folders in a folder, sorted. Raises FileNotFoundError or NotADirectoryError."""
 
     def rename(self, path: str, new_path: str) -> None:
-        """Of a file; what has the new name already is replaced in the same instant."""
+        """Rename a file; a file with the new name is replaced atomically."""
 
     def delete(self, path: str) -> None:
-        """Of a file, or of a folder that is empty. Raises FileNotFoundError. Open files go on without a name."""
+        """Delete a file or an empty folder. Raises FileNotFoundError. An open file stays usable without its name."""
 
     def sync_dir(self, path: str) -> None:
-        """Put the names in a folder on the disk, and that of the folder itself."""
+        """Make the names in a folder durable, and the name of the folder itself."""
 
     def space(self, path: str) -> DiskSpace:
-        """Of the file system that holds `path`, which must be there."""
+        """The space of the file system that holds `path`, which must exist."""
 
     def lock(self, path: str) -> FileLock:
-        """Make the file when it is not there, and hold it alone. Raises BlockingIOError when somebody else does, and
-        OSError when nobody can.
+        """Lock a file exclusively; it is made when it does not exist.
+
+        Raises:
+            BlockingIOError: Another process or another lock of this process holds it.
+            OSError: The file system has no locks.
         """
 
     def lock_shared(self, path: str) -> FileLock:
-        """Hold a file together with other readers: nothing is made or written, so its disk may be read-only.
+        """Lock a file together with other readers. No file is made or written, so the disk may be read-only.
 
         Raises:
-            BlockingIOError: Somebody holds it alone.
-            FileNotFoundError: It is not there.
-            OSError: Nobody can hold it.
+            BlockingIOError: It is locked exclusively.
+            FileNotFoundError: The file does not exist.
+            OSError: The file system has no locks.
         """

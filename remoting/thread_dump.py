@@ -1,4 +1,4 @@
-"""What the tasks and threads of a process are at, as text: for whoever asks a running client what it waits for."""
+"""Thread and task dump as text (like jstack), for GET_CONSUMER_RUNNING_INFO."""
 
 import asyncio
 import io
@@ -11,7 +11,7 @@ __all__ = ["task_stacks", "thread_stacks"]
 
 
 def task_stacks() -> str:
-    """A heading and a stack for every task of the running loop, by name."""
+    """The name and the stack of every task of the running loop, sorted by name."""
     text = io.StringIO()
     for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
         text.write(f'"{task.get_name()}" task\n')
@@ -24,8 +24,8 @@ def task_stacks() -> str:
 
 
 def thread_stacks(names: Mapping[int, str]) -> str:
-    """Likewise for every thread; `names` by their identifiers."""
-    frames = sys._current_frames()  # noqa: SLF001 - the one way there is, and documented
+    """The name and the stack of every thread; `names` are by thread identifier."""
+    frames = sys._current_frames()  # noqa: SLF001 - documented, and there is no other way
     parts = [
         f'"{names.get(identifier, identifier)}" thread\n{"".join(traceback.format_stack(frames[identifier]))}\n'
         for identifier in sorted(frames)

@@ -9,7 +9,7 @@ from lockstep.broker.server import BrokerServer, CannotListen
 from lockstep.protocol.bodies.codec import as_list, take
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import BodyError, LocalProtocolError
-from lockstep.remoting.manual_clock import HeldPort, MovableRuntime
+from lockstep.remoting.manual_clock import HeldPort, ManualClockRuntime
 
 __all__ = ["ADVANCE_SECONDS_MAX", "CALLS", "CallError", "ControlledBroker"]
 
@@ -26,7 +26,7 @@ class CallError(Exception):
 class ControlledBroker:
     """A broker with its faults and its clock, on which the calls act."""
 
-    def __init__(self, server: BrokerServer, faults: Faults, runtime: MovableRuntime, config: BrokerConfig) -> None:
+    def __init__(self, server: BrokerServer, faults: Faults, runtime: ManualClockRuntime, config: BrokerConfig) -> None:
         self.server = server
         self.faults = faults
         self.runtime = runtime

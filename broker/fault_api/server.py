@@ -17,7 +17,7 @@ from lockstep.broker.server import BrokerServer, CannotListen
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
 from lockstep.remoting.logs import EventLog
-from lockstep.remoting.manual_clock import MovableRuntime
+from lockstep.remoting.manual_clock import ManualClockRuntime
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime
 
 __all__ = ["ControlServer", "FaultInterceptor", "make_controlled"]
@@ -180,6 +180,6 @@ def make_controlled(
     config: BrokerConfig, runtime: Runtime, log: EventLog, on_progress: Callable[[str], None] = lambda _: None
 ) -> tuple[BrokerServer, ControlServer]:
     """A broker with a movable clock, and the server of its control port. Start them in this order."""
-    faults, movable = Faults(), MovableRuntime(runtime)
+    faults, movable = Faults(), ManualClockRuntime(runtime)
     server = BrokerServer(config, movable, log, FaultInterceptor(faults, runtime), on_progress)
     return server, ControlServer(ControlledBroker(server, faults, movable, config), runtime)

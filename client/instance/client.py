@@ -40,7 +40,7 @@ def name_server_addresses(given: str | None, config: ClientConfig | None = None)
     """The addresses in `given`, or in the environment variable NAMESRV_ADDR as every RocketMQ client reads it.
 
     Returns:
-        An empty tuple when neither is set and `config` names a domain that tells the addresses.
+        An empty tuple when neither is set and `config` names a domain to get the addresses from.
 
     Raises:
         SettingError: Nothing is set, or a text is not an address.
@@ -86,7 +86,7 @@ class MQClientInstance:
 
     Args:
         runtime: Its clock, network and threads.
-        name_servers: The addresses that the user gave; when empty, the domain of `config` is asked.
+        name_servers: The addresses that the user gave; when empty, they come from the domain of `config`.
         config: The settings that producers and consumers share.
         log: For what fails and what changes.
         role: What the client is to its brokers.

@@ -7,11 +7,11 @@ every two minutes. The known addresses stay while that URL does not answer.
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.errors import NoRouteError
+from lockstep.client.instance.http_get import HttpGetFailed, http_get
 from lockstep.protocol.codes import ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.remoting.dialer import Dialer
-from lockstep.remoting.errors import HttpGetFailed, RemotingError
-from lockstep.remoting.http_get import http_get
+from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import Address, SettingError, parse_addresses

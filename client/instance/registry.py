@@ -46,7 +46,7 @@ def claim_group(instance: MQClientInstance, kind: Kind, group: str) -> GroupClai
     if key in claims:
         raise _ERRORS[kind](
             f"the {kind} group {group!r} has been created before in this process under the client id "
-            f"{instance.client_id!r}: give it another group, or an instance_name of its own"
+            f"{instance.client_id!r}: give it another group or another instance_name"
         )
     claim = claims[key] = GroupClaim(claims, key)
     return claim

@@ -27,7 +27,7 @@ class Routes:
         self._name_servers = name_servers
         self._log = log
         self._routes: dict[str, TopicRouteData] = {}
-        self._wanted: dict[str, None] = {}  # topics that a caller asked for, also those without a route
+        self._wanted: dict[str, None] = {}  # topics that a caller requested, also those without a route
         self._brokers: dict[str, dict[int, str]] = {}
         self.on_changed: list[Callable[[str], None]] = []
 
@@ -100,7 +100,7 @@ class Routes:
         return self._routes.get(topic) or await self.fetch(topic)
 
     async def refresh(self) -> None:
-        """Get the route of every topic that was ever asked for: a topic that did not exist may exist now."""
+        """Get the route of every topic that was ever requested: a topic that did not exist may exist now."""
         for topic in list(self._wanted):
             try:
                 await self.fetch(topic)

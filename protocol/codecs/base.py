@@ -1,4 +1,4 @@
-"""What every header codec is: two functions between a header's bytes and its parts."""
+"""The interface of a header codec: two functions that encode and decode a header."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -18,11 +18,11 @@ DecodedHeader = tuple[
     Mapping[str, Any] | None,  # ext_fields, untyped, by name
     list[Any] | None,  # MSGPACK: the typed header's values in the order of its fields
 ]
-"""A header with its fields still untyped. A plain tuple: one is made for every command that arrives."""
+"""A header with untyped fields. A plain tuple, because one is made for every command that arrives."""
 
 
 class EncodableHeader(Protocol):
-    """What a codec needs of a command: its header's parts, `header` typed and `ext_fields` beside it."""
+    """The parts of a command that a codec encodes: `header` is typed, `ext_fields` are further fields by name."""
 
     code: int
     version: int

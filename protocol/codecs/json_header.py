@@ -1,7 +1,7 @@
-"""The JSON header, type 0 (wire.md 1.2): what every RocketMQ client and broker speaks.
+"""The JSON header, type 0 (wire.md 1.2), which every RocketMQ client and broker supports.
 
-We write extFields values as strings, as Go and C++ demand, and read raw numbers and booleans too. Text that no
-UTF-8 can hold (lone surrogates) is written as question marks, as Java does, and refused when it comes.
+We write extFields values as strings, as Go and C++ require, and read numbers and booleans too. Text that has no UTF-8
+form (lone surrogates) is written as question marks, as Java does, and refused when it arrives.
 """
 
 import json
@@ -46,9 +46,9 @@ def to_text(value: ExtValue) -> str:
 
 
 def loads_text(data: bytes) -> Any:
-    """JSON in UTF-8. Raises ValueError, also for escapes that make no characters, and RecursionError."""
+    """Parse JSON in UTF-8. Raises ValueError, also for escapes that are not characters, and RecursionError."""
     value = _decode(data.decode())
-    if b"\\ud" in data or b"\\uD" in data:  # half a surrogate pair, perhaps
+    if b"\\ud" in data or b"\\uD" in data:  # maybe half a surrogate pair
         _encode(value).encode()
     return value
 

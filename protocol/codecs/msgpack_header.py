@@ -1,8 +1,8 @@
-"""The MSGPACK header, type 2: ours, spoken only between peers that agreed.
+"""The MSGPACK header, type 2: Lockstep's own, used only between peers that agreed on it.
 
 A msgpack array `[code, flag, opaque, version, remark, fields, ext]`: `fields` is nil or an array of the typed
-header's values in the order in which its class declares them, `ext` nil or a map of further extFields. Values are
-typed: numbers are numbers, booleans booleans. A newer peer may append fields; a missing tail means "absent".
+header's values in the order in which its class declares them, `ext` nil or a map of further extFields. Values keep
+their types. A newer peer may append fields; missing fields at the end are absent.
 """
 
 import msgpack
@@ -53,7 +53,7 @@ def decode_header(data: bytes) -> DecodedHeader:
             and (ext is None or type(ext) is dict)
             and type(parts) is list
         )
-    except (TypeError, ValueError):  # not seven parts, or no parts at all
+    except (TypeError, ValueError):  # not seven parts, or not an array
         right = False
     if not right:
         raise HeaderError("the header is not [code, flag, opaque, version, remark, fields, ext]")

@@ -1,10 +1,10 @@
-"""The binary header, type 1 (wire.md 1.3): what Java clients speak with rocketmq.serialize.type=ROCKETMQ.
+"""The binary header, type 1 (wire.md 1.3), which Java clients use with rocketmq.serialize.type=ROCKETMQ.
 
     code h | language B | version h | opaque i | flag i | remarkLength i, remark | extFieldsLength i, then entries:
     keyLength h, key, valueLength i, value
 
-Texts are UTF-8. An empty text is an absent one, as Java reads it, so neither empty values nor an empty remark are
-written; the last of equal names wins.
+Texts are UTF-8. Java reads an empty text as an absent one, so empty values and an empty remark are not written. Of
+equal names the last one counts.
 """
 
 import struct
@@ -28,7 +28,7 @@ _LANGUAGES = frozenset(map(int, LanguageCode))
 
 
 def encode_header(command: EncodableHeader) -> bytes:
-    """Raises LocalProtocolError for a code or version over 16 bits, as RocketMQ 5 has, and for an endless name."""
+    """Raises LocalProtocolError for a code or version over 16 bits, as RocketMQ 5 has, and for a too long name."""
     texts: dict[str, str] = {}
     if command.header is not None:
         texts = spec_of(type(command.header)).to_texts(command.header)
@@ -52,7 +52,7 @@ def encode_header(command: EncodableHeader) -> bytes:
 
 
 def decode_header(data: bytes) -> DecodedHeader:
-    """Raises HeaderError; a length that its part cannot have is one, and so is what follows the last entry."""
+    """Raises HeaderError, also for a wrong length and for bytes after the last entry."""
     try:
         code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(data)
         position = _FIXED.size

@@ -16,7 +16,7 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.message import decode_messages
-from lockstep.remoting.manual_clock import MovableRuntime
+from lockstep.remoting.manual_clock import ManualClockRuntime
 from lockstep.simulation import World, simulate
 from tests.broker.cluster import Client
 from tests.broker.helpers import (
@@ -106,7 +106,7 @@ class Stage:
         self.world = world
         self.client = client
         self.faults = Faults()
-        self.runtime = MovableRuntime(host)
+        self.runtime = ManualClockRuntime(host)
         self.log = RecordingLog()
         config = BrokerConfig(host=host.address)
         self.server = BrokerServer(config, self.runtime, self.log, FaultInterceptor(self.faults, host))

@@ -12,7 +12,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader
 from lockstep.remoting.settings import Address, SettingError
 from tests.client.stage import TOPIC, FakeBroker, Stage, on_stage
-from tests.remoting.web import WebServer
+from tests.client.web import WebServer
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 FIRST_MS, ROUND_MS = 10_000, 120_000

@@ -43,7 +43,7 @@ def header(**changes: object) -> bytes:
 # Name -> (bytes, what the log says of them).
 UNREADABLE: dict[str, tuple[bytes, str]] = {
     "an HTTP request": (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", "frame length"),
-    "a TLS hello": (bytes.fromhex("16030100c8010000c40303") + bytes(64), "TLS is not spoken here"),
+    "a TLS hello": (bytes.fromhex("16030100c8010000c40303") + bytes(64), "TLS is not supported"),
     "random bytes": (b"\x5e" + random.Random(1).randbytes(4095), "frame length"),
     "other random bytes": (b"\xa1" + random.Random(2).randbytes(70_000), "frame length"),
     "random bytes as a header": (frame(JSON, random.Random(3).randbytes(200)), "not JSON"),

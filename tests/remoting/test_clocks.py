@@ -7,7 +7,7 @@ from inspect import signature
 import pytest
 
 from lockstep.remoting.clocks import SleepWatch, boot_clock, boot_ns
-from lockstep.remoting.manual_clock import MovableRuntime
+from lockstep.remoting.manual_clock import ManualClockRuntime
 from lockstep.remoting.runtime import AsyncioRuntime
 from tests.remoting.helpers import until
 
@@ -65,7 +65,7 @@ async def test_a_process_reads_the_machine_s_boot_clock() -> None:
     """Both clocks of its Runtime, and of one whose clock was moved."""
     runtime = AsyncioRuntime()
     assert signature(AsyncioRuntime).parameters["clock_ns"].default is boot_ns  # which may show the time of another
-    for clocks in (runtime, MovableRuntime(runtime)):
+    for clocks in (runtime, ManualClockRuntime(runtime)):
         earliest_ns = boot_ns()
         now_ns = clocks.monotonic_ns()
         assert earliest_ns <= now_ns <= boot_ns()
@@ -100,7 +100,7 @@ async def test_a_process_hears_of_its_machine_s_sleep() -> None:
     """Its boot clock is ahead of the clock of its timers: it is told within a second."""
     asleep_ns = 0
     runtime, heard = AsyncioRuntime(clock_ns=lambda: time.monotonic_ns() + asleep_ns), list[int]()
-    end = MovableRuntime(runtime).on_wake(heard.append)
+    end = ManualClockRuntime(runtime).on_wake(heard.append)
     asleep_ns = 300 * SECOND_NS
     await until(lambda: heard)
     assert heard[0] > 200_000  # a busy machine reads the two clocks at different times

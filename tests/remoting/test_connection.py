@@ -108,11 +108,11 @@ def test_a_request_over_the_limit_leaves_nothing_behind() -> None:
 
 
 def test_the_states_of_an_agreement() -> None:
-    """Due, made, accepted at the client; none, heard, accepted at the server."""
+    """Due, made, accepted at the client; none, received, accepted at the server."""
     client, server = connection(offer=SerializeType.MSGPACK), connection(server=True)
     assert client._our_offer is OurOffer.DUE
     (request,) = deliver(client.request(command(), 3000, NOW_MS, 1), server)
-    assert (client._our_offer, server._peer_offer) == (OurOffer.MADE, PeerOffer.HEARD)
+    assert (client._our_offer, server._peer_offer) == (OurOffer.MADE, PeerOffer.RECEIVED)
     assert not server.agreed
     deliver(replied(request, server), client)
     assert (client._our_offer, server._peer_offer) == (OurOffer.ACCEPTED, PeerOffer.ACCEPTED)
@@ -121,10 +121,10 @@ def test_the_states_of_an_agreement() -> None:
 
 
 def test_an_idle_connection_aborts_itself_once() -> None:
-    """Traffic of either direction begins the time anew, and so does `heard`."""
+    """Traffic of either direction begins the time anew, and so does `mark_active`."""
     client = connection()
     client.one_way(command(), NOW_MS + 50_000)
-    client.heard(NOW_MS + 60_000)
+    client.mark_active(NOW_MS + 60_000)
     assert client.next_deadline_ms() == NOW_MS + 180_000
     assert not client.abort_if_idle(NOW_MS + 179_999)
     assert client.abort_if_idle(NOW_MS + 180_000)

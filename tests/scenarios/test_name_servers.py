@@ -12,7 +12,7 @@ from lockstep.client import (
     SendError,
     SendOutcome,
 )
-from tests.remoting.web import WebServer
+from tests.client.web import WebServer
 from tests.scenarios.cluster import BROKER, GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 

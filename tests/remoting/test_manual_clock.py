@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.remoting.manual_clock import HeldPort, MovableRuntime
+from lockstep.remoting.manual_clock import HeldPort, ManualClockRuntime
 from lockstep.remoting.runtime import AsyncioRuntime, TimerHandle
 from tests.remoting.helpers import SteppedRuntime, until
 
@@ -19,7 +19,7 @@ START_MS = 1_700_000_000_000
 class _Pair:
     def __init__(self) -> None:
         self.inner = SteppedRuntime()
-        self.runtime = MovableRuntime(self.inner)
+        self.runtime = ManualClockRuntime(self.inner)
         self.ran: list[tuple[str, int]] = []
 
     def note(self, name: str) -> None:
@@ -134,7 +134,7 @@ def test_moves_and_real_time_come_to_the_same(seed: int, moves: list[int]) -> No
 
 async def test_on_a_real_clock_timers_run_by_themselves() -> None:
     """A short one in real time, a long one after a move."""
-    runtime = MovableRuntime(AsyncioRuntime())
+    runtime = ManualClockRuntime(AsyncioRuntime())
     ran: list[str] = []
     runtime.call_later_ms(60_000, ran.append, "long")
     runtime.call_later_ms(5, ran.append, "short")

@@ -6,11 +6,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from lockstep.remoting.errors import HttpGetFailed
-from lockstep.remoting.http_get import http_get, read_reply
+from lockstep.client.instance.http_get import HttpGetFailed, http_get, read_reply
 from lockstep.remoting.runtime import AsyncioRuntime
 from lockstep.simulation import World, simulate
-from tests.remoting.web import WebServer
+from tests.client.web import WebServer
 
 URL = "http://names:8080/rocketmq/nsaddr"
 
@@ -32,19 +31,19 @@ def test_a_whole_reply(reply: bytes, text: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        (b"", "no whole HTTP reply"),
-        (b"HTTP/1.1 200 OK\r\nContent-Le", "no whole HTTP reply"),
-        (b"SSH-2.0-x\r\n\r\n", "no whole HTTP reply"),
+        (b"", "not a whole HTTP reply"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "not a whole HTTP reply"),
+        (b"SSH-2.0-x\r\n\r\n", "not a whole HTTP reply"),
         (b"HTTP/1.1 404 Not Found\r\n\r\nnothing", "status 404 Not Found"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere/\r\n\r\n", "status 302 Found"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", "5 bytes came of 10"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 70_000, "70000 bytes came of too many"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", "encoding that was not asked"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", "5 bytes came; expected were 10"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 70_000, "70000 bytes came; expected were at most 65536"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", "encoding that is not supported"),
     ],
 )
 def test_what_is_no_whole_reply(reply: bytes, reason: str) -> None:
     """The error names the page and what came instead."""
-    with pytest.raises(HttpGetFailed, match=f"{URL} was not got: .*{reason}"):
+    with pytest.raises(HttpGetFailed, match=f"GET {URL} failed: .*{reason}"):
         read_reply(URL, reply)
 
 
@@ -73,9 +72,9 @@ def test_a_page_of_a_simulated_host() -> None:
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("https://names/x", "only http://"),
-        ("names:8080/x", "only http://"),
-        ("http://", "only http://"),
+        ("https://names/x", "must be http://"),
+        ("names:8080/x", "must be http://"),
+        ("http://", "must be http://"),
         ("http://names:eighty/", "[Pp]ort"),
     ],
 )
