@@ -1,4 +1,4 @@
-"""Queues that begin anew at an offset somebody else chose (wire.md 12.9): whose locks are asked for, and until when."""
+"""Queues that begin again at an offset that an administrator or the broker set (wire.md 12.9), and their locks."""
 
 import pytest
 
@@ -27,7 +27,7 @@ async def owner_of_one(stage: Stage) -> tuple[Rebalancing, ProcessQueue]:
 @pytest.mark.rule("article-4/2-success/illegal-c-removed")
 @on_stage
 async def test_a_reset_queue_is_given_back_unless_it_is_taken_again(stage: Stage) -> None:
-    """The next round may give it to another, who must not wait until its lock expires."""
+    """The next round may allocate it to another member, which must not wait until the lock expires."""
     it, first = await owner_of_one(stage)
     await correct_to(reset_of(it), first, 7)
     await it.run()
@@ -88,7 +88,7 @@ async def test_a_stuck_listener_does_not_hold_other_resets_up(stage: Stage) -> N
 
 @on_stage
 async def test_a_rebalance_leaves_a_queue_to_its_reset(stage: Stage) -> None:
-    """What was handled before must not be committed over the offset that was chosen; then the queue is given back."""
+    """The handled offset must not be committed over the new one; after the reset the queue is given back."""
     it, busy = await owner_of_one(stage)
     it.offsets.update(queue_at(0), 100)
     busy.listener_running = True
@@ -105,7 +105,7 @@ async def test_a_rebalance_leaves_a_queue_to_its_reset(stage: Stage) -> None:
 
 @on_stage
 async def test_a_corrected_offset_waits_for_the_running_listener(stage: Stage) -> None:
-    """As a reset does; a reset that comes meanwhile wins over it."""
+    """So does a reset; a reset that arrives meanwhile replaces the correction."""
     it, busy = await owner_of_one(stage)
     busy.dropped, busy.next_offset, busy.listener_running = True, 5, True
     reset = reset_of(it)

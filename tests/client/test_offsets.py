@@ -49,7 +49,7 @@ async def store_on(stage: Stage) -> tuple[FakeBroker, RemoteBrokerOffsetStore]:
 )
 @on_stage
 async def test_memory_is_memory(stage: Stage) -> None:
-    """Updates go where they are told, down too unless `increase_only`; what is unknown or forgotten is -1."""
+    """An update sets the offset, also to a lower one unless `increase_only`; an unknown or forgotten offset is -1."""
     _, offsets = await store_on(stage)
     assert offsets.in_memory(queue_at(0)) == NO_OFFSET
     offsets.update(queue_at(0), 7)
@@ -128,7 +128,7 @@ async def test_persist_tells_the_broker_one_way(stage: Stage) -> None:
 
 @on_stage
 async def test_what_cannot_be_sent_is_not_called_committed(stage: Stage) -> None:
-    """Without a connection nothing is sent and nothing announced; the next round comes."""
+    """Without a connection nothing is sent and no hook is called; the next round sends it."""
     broker, offsets = await store_on(stage)
     told: list[MessageQueue] = []
     offsets.update(queue_at(0), 10)

@@ -37,7 +37,7 @@ def queue_with(*held: int) -> ProcessQueue:
     "article-4/3.1/3.5-empty-ends",
 )
 def test_put_asks_for_a_consume_task_once() -> None:
-    """True only when there is something and nobody consumes; after an empty take it may be asked for again."""
+    """True only when there are messages and no task runs; after an empty take it may be true again."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
     assert not process_queue.put_messages([])
     assert process_queue.put_messages(messages_at(0, 1))
@@ -80,7 +80,7 @@ def test_removed_messages_leave_the_first_offset_that_is_not_done() -> None:
 
 @pytest.mark.rule("article-3/offset-value/span-limit")
 def test_the_span_is_from_first_to_last() -> None:
-    """Of what is there, and 0 of nothing."""
+    """Of the messages in the queue, and 0 of an empty one."""
     process_queue = queue_with(3, 4, 9)
     assert process_queue.max_span == 6
     process_queue.remove_messages(messages_at(3, 9))
@@ -115,7 +115,7 @@ def test_take_moves_the_first_in_offset_order() -> None:
     "article-5/5/auto-commit-success",
 )
 def test_commit_is_the_last_taken_plus_one() -> None:
-    """Gaps do not matter; count and bytes go down by what was in hand; nothing in hand is -1."""
+    """Gaps do not matter; count and bytes go down by the taken messages; without taken messages it is -1."""
     process_queue = queue_with(3, 7, 9)
     assert process_queue.commit() == -1
     process_queue.take_messages(2)
@@ -126,7 +126,7 @@ def test_commit_is_the_last_taken_plus_one() -> None:
 
 @pytest.mark.rule("article-4/3.2/2.3-manual-rollback", "article-5/2-process-queue/rollback")
 def test_rollback_takes_everything_back() -> None:
-    """All that is in hand, over several takes, comes again in order."""
+    """All taken messages, of several takes, come again in order."""
     process_queue = queue_with(0, 1, 2)
     process_queue.take_messages(1)
     process_queue.take_messages(1)
@@ -137,7 +137,7 @@ def test_rollback_takes_everything_back() -> None:
 
 @pytest.mark.rule("article-1/2.2.7/make-consume-again", "article-4/3.2/1.2-suspend-puts-back")
 def test_make_again_takes_only_these_back() -> None:
-    """Under manual commit, earlier ones stay in hand and are committed with the next COMMIT."""
+    """Under manual commit earlier messages stay taken and are committed with the next COMMIT."""
     process_queue = queue_with(0, 1, 2)
     process_queue.take_messages(1)
     again = process_queue.take_messages(1)
@@ -206,7 +206,7 @@ async def test_waiting_for_a_listener() -> None:
 
 
 async def test_a_listener_that_starts_again_is_not_idle() -> None:
-    """Who waited must look again: the next batch may have begun by the time it wakes."""
+    """A waiter must check again: the next batch may have begun before it wakes."""
     process_queue = ProcessQueue(QUEUE, 1, 0)
     process_queue.listener_running = True
     waiter = asyncio.ensure_future(process_queue.listener_idle(60_000))

@@ -1,4 +1,4 @@
-"""A producer's sends to any queue, its routes, its life and its trace."""
+"""A producer's sends to any queue, its routes, its states and its trace."""
 
 import asyncio
 import json
@@ -130,7 +130,7 @@ async def test_all_attempts_share_the_time(stage: Stage) -> None:
 
 @on_stage
 async def test_unknown_then_refused_is_unknown(stage: Stage) -> None:
-    """A lost connection, then two refusals elsewhere: nobody knows of the first attempt."""
+    """A lost connection, then two refusals by other brokers: the first attempt may have been stored."""
     first, second = await stage.broker("broker-a"), await stage.broker("broker-b")
     stage.route_to({"broker-a": 1, "broker-b": 1})
 
@@ -153,7 +153,7 @@ async def test_unknown_then_refused_is_unknown(stage: Stage) -> None:
 
 @on_stage
 async def test_a_topic_that_is_made_by_sending(stage: Stage) -> None:
-    """Its queues are those of TBW102, four at most; once the topic has a route of its own, that one counts."""
+    """It uses the queues of TBW102, four at most, until the topic has its own route."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 8}, "TBW102", perm=7)
     store(broker)
@@ -228,7 +228,7 @@ def test_what_is_no_producer() -> None:
 
 
 async def test_a_producer_that_was_not_started() -> None:
-    """One line that says what to do."""
+    """The error says in one line what to do."""
     producer = Producer("g", name_server="127.0.0.1:9876")
     with pytest.raises(ClientError, match="is not started"):
         await producer.send(Message("T", b"x"))

@@ -1,4 +1,4 @@
-"""Profiles of settings: RocketMQ's own, and the articles' where they give other numbers (client/profiles.py)."""
+"""Profiles of settings: RocketMQ's, and the articles' where their numbers differ (client/profiles.py)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pull loop of one queue (wire.md 12.6): when it pulls, from where, and what each answer does."""
+"""The pull loop of one queue (wire.md 12.6): when it pulls, from which offset, and what each result does."""
 
 from collections.abc import Callable
 
@@ -162,7 +162,7 @@ async def test_the_first_offset_is_asked_once_and_until_it_is_known(stage: Stage
 def test_a_result_from_before_the_request(
     answer: Callable[[RemotingCommand], Answer], fields: dict[str, int | None] | None
 ) -> None:
-    """Article 3's "maybe data wrong": it is logged, and the loop goes on with what the broker said."""
+    """Article 3's "maybe data wrong": it is logged, and the loop continues at the broker's offset."""
 
     @on_stage
     async def play(stage: Stage) -> None:
@@ -216,7 +216,7 @@ def test_nothing_new_and_nothing_matching(code: ResponseCode) -> None:
 )
 @on_stage
 async def test_an_illegal_offset_takes_the_queue_out(stage: Stage) -> None:
-    """It is dropped at once, and who takes it back begins where the broker says."""
+    """It is dropped at once, and its next owner begins at the broker's offset."""
     it = await pulling(stage)
     it.broker.on[PULL] = in_turn(says(ResponseCode.PULL_OFFSET_MOVED, 3), found(3))
     await it.run(100)
@@ -307,7 +307,7 @@ async def test_a_broker_no_route_names_yet(stage: Stage) -> None:
 
 @on_stage
 async def test_a_cut_pull_is_made_again(stage: Stage) -> None:
-    """What was on its way is lost; the queue goes on where it was."""
+    """The answer on its way is lost; the queue goes on at the same offset."""
     it = await pulling(stage)
     it.broker.on[PULL] = in_turn(found(5))
     stage.world.loop.call_later(0.05, stage.world.cut, "client", "broker-a")
@@ -361,7 +361,8 @@ async def test_what_comes_for_a_dropped_queue_is_its_next_owners(stage: Stage) -
 @pytest.mark.rule("article-5/3/9-slave-recommended")
 @on_stage
 async def test_a_slave_is_read_as_the_broker_suggests(stage: Stage) -> None:
-    """The next pull of the queue goes there, without an offset to commit; while the slave is gone the master serves."""
+    """The next pull of the queue goes to the slave, without an offset to commit; while the slave is away the master
+    answers."""
     master, slave = await replicated(stage, "slave")
     serves(master, 1, suggests=1)
     serves(slave, 1, suggests=1, last=8)

@@ -1,4 +1,4 @@
-"""One pull: where it goes as the broker suggests, what it says there, what its answer means (wire.md 6, 12.6)."""
+"""One pull: which broker it goes to, its request, and the meaning of its answer (wire.md 6, 12.6)."""
 
 from typing import Any
 
@@ -115,7 +115,7 @@ def test_a_slave_that_does_not_serve(answer: int | None, error: type[Exception])
 
 @on_stage
 async def test_brokers_that_leave_the_route(stage: Stage) -> None:
-    """In RocketMQ's order: for a slave that is gone the one with the next id, else the lowest id there is."""
+    """As in RocketMQ: a pull for a missing slave goes to the next id, else to the lowest id of the route."""
     master, first, second = await replicated(stage, "first", "second")
     it = await puller(stage)
     serves(master, 1, suggests=1)
@@ -134,7 +134,7 @@ async def test_brokers_that_leave_the_route(stage: Stage) -> None:
 
 @on_stage
 async def test_without_a_master_its_slave_is_read(stage: Stage) -> None:
-    """The name server dropped the master: nobody had to suggest the slave."""
+    """The name server dropped the master: the client pulls from the slave without a suggestion."""
     _master, slave = await replicated(stage, "slave")
     serves(slave, 1)
     route_to_replicas(stage, {1: slave})
@@ -146,7 +146,7 @@ async def test_without_a_master_its_slave_is_read(stage: Stage) -> None:
 
 @on_stage
 async def test_no_route_at_all(stage: Stage) -> None:
-    """It is said which broker nobody knows."""
+    """The error names the broker."""
     await stage.broker()
     with pytest.raises(NoRouteError, match="broker-a"):
         Puller(stage).calls.source(QUEUE)

@@ -1,4 +1,4 @@
-"""PullConsumer (wire.md 12.10): pulls from where its user says, its topics, its offsets, its questions."""
+"""PullConsumer (wire.md 12.10): pulls at the caller's offset, topics, stored offsets, queries."""
 
 import asyncio
 from typing import Any
@@ -60,8 +60,8 @@ async def pull_consumer(stage: Stage, *, queues: int = 2, **settings: Any) -> tu
 
 @on_stage
 async def test_a_pull_is_what_its_user_says(stage: Stage) -> None:
-    """Flags 4: only the subscription goes along, nothing is committed and nobody waits; 6 when the broker shall wait,
-    which it may do for 20 s."""
+    """Flags 4: the subscription is sent, nothing is committed, and the broker does not wait; 6 when it shall wait, for
+    at most 20 s."""
     consumer, broker = await pull_consumer(stage)
     result = await consumer.pull(queue_at(1), "TagA || TagB", 7, 32)
     assert (result.status, result.next_begin_offset, result.min_offset, result.max_offset) == (
@@ -99,7 +99,7 @@ class Hook:
 @pytest.mark.rule("article-5/6/hooks")
 @on_stage
 async def test_hooks_hear_of_what_is_handed_out(stage: Stage) -> None:
-    """As in RocketMQ what a pull brought counts as consumed; a hook that fails takes nothing away."""
+    """As in RocketMQ pulled messages count as consumed; a hook that fails removes none of them."""
     consumer, _ = await pull_consumer(stage)
     hook = Hook()
     consumer.register_consume_message_hook(hook)
@@ -136,7 +136,7 @@ async def test_pulls_that_cannot_be(stage: Stage) -> None:
 @pytest.mark.rule("article-5/6/pull-times")
 @on_stage
 async def test_how_long_an_answer_may_take(stage: Stage) -> None:
-    """10 s, or what is asked for; 30 s for a pull that waits."""
+    """10 s, or the caller's timeout; 30 s for a pull that waits."""
     consumer, broker = await pull_consumer(stage)
     await consumer.pull(queue_at(0), "*", 0, 1)
     broker.answers(R.PULL_MESSAGE, None)
@@ -155,7 +155,7 @@ async def test_how_long_an_answer_may_take(stage: Stage) -> None:
 @pytest.mark.rule("article-5/6/topic-joined")
 @on_stage
 async def test_a_topic_is_joined_when_it_is_first_used(stage: Stage) -> None:
-    """The brokers hear of it before its first pull, once; the consumer says that it pulls by itself."""
+    """A heartbeat tells brokers of the topic before its first pull, once; it names the consumer a pulling one."""
     consumer, broker = await pull_consumer(stage)
     assert beats(broker) == []
     await consumer.pull(queue_at(0), "*", 0, 1)
@@ -171,7 +171,7 @@ async def test_a_topic_is_joined_when_it_is_first_used(stage: Stage) -> None:
 @pytest.mark.rule("article-5/6/topic-joined")
 @on_stage
 async def test_changes_of_its_queues(stage: Stage) -> None:
-    """The listener gets all queues and its own; what it raises harms nobody; and nothing was pulled by it."""
+    """The listener gets all queues and the consumer's own; its exceptions have no effect; no pull is needed for it."""
     consumer, broker = await pull_consumer(stage)
     heard: list[tuple[str, int, int]] = []
 
@@ -219,7 +219,7 @@ async def test_offsets_are_kept_for_the_user(stage: Stage) -> None:
 
 @pytest.mark.parametrize("from_store", [True, False])
 def test_an_update_while_the_stored_offset_is_on_its_way(from_store: bool) -> None:
-    """The answer is what is stored, and what the user said meanwhile is what will be."""
+    """The answer is the stored offset, and the update made meanwhile is stored next."""
 
     @on_stage
     async def play(stage: Stage) -> None:

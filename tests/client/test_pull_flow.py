@@ -1,4 +1,4 @@
-"""When the pull loop waits: enough is in hand, or the consumer is suspended (wire.md 12.6)."""
+"""When the pull loop waits: enough messages are cached, or the consumer is suspended (wire.md 12.6)."""
 
 import pytest
 
@@ -74,7 +74,7 @@ async def test_flow_control_by_span(stage: Stage) -> None:
 @pytest.mark.rule("article-3/push-consumer-pull/suspended-after-1-s")
 @on_stage
 async def test_a_suspended_loop_looks_again_after_1_000_ms(stage: Stage) -> None:
-    """The pull under way is taken in; then nothing more is asked for, until it is resumed."""
+    """The result of the running pull is taken; then no pull is made until resume."""
     it = await pulling(stage)
     held: list[RemotingCommand] = []
     it.broker.on[PULL] = lambda command: held.append(command)

@@ -1,4 +1,4 @@
-"""PushConsumer's own part: what must be there to start, what a failed start leaves, subscriptions."""
+"""PushConsumer itself: what it needs to start, a failed start, subscriptions."""
 
 from typing import Any
 
@@ -113,7 +113,7 @@ async def test_what_a_consumer_tells_its_brokers(stage: Stage) -> None:
 
 @on_stage
 async def test_the_model_and_the_unit_of_the_settings(stage: Stage) -> None:
-    """What is given to the consumer itself wins over its config."""
+    """Arguments of the consumer win over its config."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     config = ConsumerConfig(message_model=MessageModel.BROADCASTING, unit_mode=True)
@@ -135,7 +135,7 @@ def test_an_ordering_that_there_is_not() -> None:
 @pytest.mark.rule("article-3/consume-service/pool-size-changes", "article-5/1-in-order/timer-pool-size")
 @on_stage
 async def test_what_is_steered_while_it_runs(stage: Stage) -> None:
-    """Only then, and within bounds; brokers that ask are told the new number of threads."""
+    """Only while it runs and within limits; running info has the new number of threads."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     consumer = consumer_for(stage, listener=listen, ordering="none")

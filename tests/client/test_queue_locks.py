@@ -1,4 +1,4 @@
-"""The client's side of the broker's locks (wire.md 7.3): asked, granted, refused, unanswered."""
+"""The client's side of the broker's locks (wire.md 7.3): requested, granted, refused, unanswered."""
 
 from collections.abc import Awaitable
 
@@ -16,7 +16,7 @@ from tests.client.stage import Stage, on_stage, queue_at
 )
 @on_stage
 async def test_one_request_a_broker(stage: Stage) -> None:
-    """Sorted queues, the group and the client's id; granted is what both brokers say."""
+    """It has sorted queues, the group and the client's id; the result joins the answers of both brokers."""
     first, second, locks = await locks_on(stage)
     answer(second, grant(queue_at(1, "broker-b")))
     wanted = [queue_at(2), queue_at(1, "broker-b"), queue_at(0), queue_at(0, "broker-b")]
@@ -33,7 +33,7 @@ async def test_one_request_a_broker(stage: Stage) -> None:
 @pytest.mark.rule("article-1/2.2.1/granted-marked-locked")
 @on_stage
 async def test_a_lock_counts_from_when_it_was_asked_for(stage: Stage) -> None:
-    """However late its answer is read: a client that was stopped meanwhile must not believe in it for longer."""
+    """However late its answer is read: a client that stood still meanwhile must not trust the lock longer."""
     first, _, locks = await locks_on(stage)
     await locks.locks.lock([queue_at(0)])  # the connection is there
     asked_ms = stage.client.now_ms()
@@ -76,7 +76,7 @@ async def test_a_queue_that_is_not_granted(stage: Stage) -> None:
 )
 @on_stage
 async def test_renewing_all(stage: Stage) -> None:
-    """What is granted lives on; what is asked for and not granted is lost, told once; dropped queues are left out."""
+    """Granted locks live on; a requested and not granted lock is lost and logged once; dropped queues are left out."""
     first, _, locks = await locks_on(stage)
     kept, lost, dropped, elsewhere = (
         locks.add(queue) for queue in (queue_at(0), queue_at(1), queue_at(2), queue_at(0, "broker-b"))
@@ -134,7 +134,7 @@ async def test_a_lock_that_was_lost_and_reacquired(stage: Stage) -> None:
 @pytest.mark.rule("article-1/2.2.1/queue-left-meanwhile")
 @on_stage
 async def test_a_queue_that_leaves_the_table_during_a_renewal(stage: Stage) -> None:
-    """The others are renewed all the same."""
+    """The other queues are renewed."""
     _, _, locks = await locks_on(stage)
     kept = locks.add(queue_at(0))
     locks.add(queue_at(1))
@@ -147,7 +147,7 @@ async def test_a_queue_that_leaves_the_table_during_a_renewal(stage: Stage) -> N
 
 @on_stage
 async def test_unlocking_at_a_rebalance(stage: Stage) -> None:
-    """Nobody waits for it, but its answer is wanted: a new lock waits for that. No connection is made for it."""
+    """The rebalance does not wait for the answer, but a new lock request does. No connection is made for an unlock."""
     first, _, locks = await locks_on(stage)
     locks.locks.unlock(queue_at(0))
     assert first.endpoints[1:] == []
@@ -174,10 +174,8 @@ async def test_unlocking_at_a_shutdown(stage: Stage) -> None:
 
 @on_stage
 async def test_an_unlock_never_overtakes_a_lock(stage: Stage) -> None:
-    """Apache's broker handles requests of one connection side by side: a renewal behind an unlock would lock again.
-
-    Also where nobody waits for the renewal any more, as at a shutdown.
-    """
+    """Apache's broker handles requests of one connection in parallel: a renewal after an unlock would lock again. This
+    also holds at a shutdown, when the caller no longer waits for the renewal."""
     first, _, locks = await locks_on(stage)
     locks.add(queue_at(0))
     await locks.locks.lock([queue_at(0)])  # the connection is there
@@ -202,7 +200,7 @@ async def _awaited(answer: Awaitable[None] | None) -> None:
 
 @on_stage
 async def test_a_queue_that_is_asked_for_again_is_not_unlocked(stage: Stage) -> None:
-    """Neither by an unlock that waits for a renewal, nor by one whose time comes before the lock's answer."""
+    """Neither by an unlock that waits for a renewal, nor by one whose timer fires before the lock's answer."""
     first, _, locks = await locks_on(stage)
     await locks.locks.lock([queue_at(0)])  # the connection is there
     locks.add(queue_at(0))
@@ -232,7 +230,7 @@ async def test_a_queue_that_is_asked_for_again_is_not_unlocked(stage: Stage) -> 
 
 @on_stage
 async def test_a_lock_that_was_not_answered_is_given_back(stage: Stage) -> None:
-    """The broker may have granted it all the same: nobody else would have the queue until it expires."""
+    """The broker may have granted it: without an unlock no other client would get the queue until the lock expires."""
     first, _, locks = await locks_on(stage)
     first.answers(LOCK, None)
     assert await locks.locks.lock([queue_at(0), queue_at(1)]) == {}
@@ -243,7 +241,7 @@ async def test_a_lock_that_was_not_answered_is_given_back(stage: Stage) -> None:
 
 @on_stage
 async def test_a_lock_that_nobody_took_is_given_back(stage: Stage) -> None:
-    """Whoever asked may not want it any more when it is granted; what was refused is another's."""
+    """The caller may no longer want it when it is granted; a refused lock belongs to another client."""
     first, _, locks = await locks_on(stage)
     answer(first, grant(queue_at(1)))
     assert list(await locks.locks.lock([queue_at(0), queue_at(1)])) == [queue_at(0)]

@@ -1,4 +1,4 @@
-"""QueueMutex: generations of a process queue and administrators, never two at a time."""
+"""QueueMutex: periods of a process queue and direct calls of administrators, one at a time."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ async def reserve(mutex: QueueMutex[str], entered: list[str], name: str) -> None
 
 
 async def test_an_administrator_waits_for_the_user() -> None:
-    """It enters when the last call at work is over; what was held meanwhile starts after it."""
+    """Its call begins when the last running call has ended; calls that were held back start after it."""
     started: list[str] = []
     entered: list[str] = []
     mutex = QueueMutex[str](started.append)

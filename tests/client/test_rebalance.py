@@ -1,4 +1,4 @@
-"""Rebalance, rule by rule (wire.md 12.3): which queues are taken and left, in which order, and what stays as it is."""
+"""Rebalance, rule by rule (wire.md 12.3): which queues are added and dropped, in which order, and which stay."""
 
 import asyncio
 from collections.abc import Callable
@@ -47,7 +47,7 @@ async def test_a_new_queue_is_locked_first(stage: Stage) -> None:
 @pytest.mark.rule("article-1/2.2.3/update-tells-changes")
 @on_stage
 async def test_nothing_to_change(stage: Stage) -> None:
-    """The same members, the same queues: no lock is asked for, nobody is told, no process queue is replaced."""
+    """The same members and queues: no lock request, no notice, no new process queue."""
     it = await rebalancing(stage)
     await it.run()
     before = dict(it.table)
@@ -132,7 +132,7 @@ def test_an_answer_that_is_nonsense_changes_nothing() -> None:
 
 @on_stage
 async def test_a_topic_without_a_route(stage: Stage) -> None:
-    """A warning for a topic of the user's, none for the retry topic that nobody has sent to yet."""
+    """It is a warning for a user's topic, and none for a retry topic without messages."""
     it = await rebalancing(stage)
     it.subscribed = ["Nowhere", "%RETRY%tower", TOPIC]
     await it.run()
@@ -176,7 +176,7 @@ async def test_a_queue_for_another_is_dropped_committed_and_unlocked(stage: Stag
 
 @on_stage
 async def test_a_queue_with_messages_is_unlocked_20_s_later(stage: Stage) -> None:
-    """So that what is under way can end."""
+    """The delay lets the running call end."""
     it = await give_half_away(stage, lambda it: [pq.put_messages(messages_at(0)) for pq in it.added])
     await stage.world.sleep_ms(19_900)
     assert it.asked(UNLOCK) == []
@@ -186,7 +186,7 @@ async def test_a_queue_with_messages_is_unlocked_20_s_later(stage: Stage) -> Non
 
 @on_stage
 async def test_a_queue_that_came_back_is_not_unlocked(stage: Stage) -> None:
-    """It is in use again, and its lock with it; one that is another's by now has no lock of ours."""
+    """It is in use again and needs its lock; another member's queue has no lock of this client."""
     it = await give_half_away(stage, lambda it: [pq.put_messages(messages_at(0)) for pq in it.added])
     await stage.world.sleep_ms(10_000)
     it.members = [it.me]
@@ -254,8 +254,8 @@ def test_a_rebalance_waits_1_000_ms_for_a_running_listener(ends_after_ms: int, u
 @pytest.mark.rule("article-2/summary/consume-lock")
 @on_stage
 async def test_a_queue_that_comes_back_under_its_running_listener(stage: Stage) -> None:
-    """It was dropped and could not be removed: it is taken anew as soon as the listener has returned, and does not
-    lie about dropped until its pull expires."""
+    """It was dropped and could not be removed: it is added again as soon as the listener has returned, and not only
+    when its pull counts as expired."""
     it = await give_half_away(stage, lambda it: setattr(it.table[queue_at(2)], "listener_running", True))
     held = it.table[queue_at(2)]
     it.members = [it.me]
@@ -269,7 +269,8 @@ async def test_a_queue_that_comes_back_under_its_running_listener(stage: Stage) 
 
 @on_stage
 async def test_a_queue_that_was_not_pulled_for_120_s(stage: Stage) -> None:
-    """Something is stuck: it begins anew, with a process queue of its own, and keeps its lock, for it stays here."""
+    """Its pull loop is stuck: the queue gets a new process queue, and keeps its lock because it stays with this
+    client."""
     it = await rebalancing(stage, 1)
     await it.run()
     (stuck,) = it.added
@@ -342,7 +343,7 @@ async def test_broadcasting_asks_nobody(stage: Stage) -> None:
 
 @on_stage
 async def test_a_queue_that_is_taken_out_meanwhile(stage: Stage) -> None:
-    """While one queue's listener is waited for, another leaves the table by itself: the round goes on."""
+    """While the round waits for one queue's listener, another queue leaves the table: the round goes on."""
 
     def prepare(it: Rebalancing) -> None:
         it.table[queue_at(2)].listener_running = True

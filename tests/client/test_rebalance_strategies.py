@@ -1,4 +1,4 @@
-"""Rebalance and the strategy it is given (wire.md 12.3): what it is told, and what its answer may not do."""
+"""Rebalance and its strategy (wire.md 12.3): the strategy's arguments, and results that are refused."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -66,7 +66,7 @@ async def test_a_strategy_that_fails(stage: Stage) -> None:
     ids=["another topic's", "one too many", "nothing"],
 )
 def test_a_strategy_that_gives_what_is_not_there(given: Any, error: str) -> None:
-    """An error that names strategy and queues, once a round, and what is owned stays."""
+    """One error a round names strategy and queues, and members keep their queues."""
     answers: list[Any] = [[queue_at(0), queue_at(1)], given]
 
     def dreamer(_group: str, _me: str, _queues: Sequence[MessageQueue], _members: Sequence[str]) -> Any:

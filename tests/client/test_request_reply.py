@@ -54,7 +54,7 @@ async def ask(stage: Stage, **fields: Any) -> tuple[MessageExt, RemotingCommand]
 
 @on_stage
 async def test_the_answer_is_a_message(stage: Stage) -> None:
-    """With everything that its header tells, and the time at which it came."""
+    """It has all fields of its header, and the time of its arrival."""
     answer, told = await ask(stage)
     assert told.code == ResponseCode.SUCCESS
     assert (answer.topic, answer.queue_id, answer.body, answer.flag) == ("C_REPLY_TOPIC", 2, b"answer", 5)
@@ -75,7 +75,7 @@ def test_addresses_as_java_prints_them(text: str) -> None:
 
 @on_stage
 async def test_an_answer_that_cannot_be_unpacked(stage: Stage) -> None:
-    """Who waits for it gets it at once, with what is wrong; the log says so."""
+    """The caller gets it at once with the error, and the error is logged."""
     answer, told = await ask(stage, sys_flag=0x201, body=b"no zstd")
     assert (answer.body, answer.body_error is None) == (b"no zstd", False)
     assert told.code == ResponseCode.SUCCESS
@@ -113,7 +113,7 @@ def test_an_answer_that_cannot_be_read(fields: dict[str, Any]) -> None:
 
 @on_stage
 async def test_what_a_request_carries(stage: Stage) -> None:
-    """Who asks, under which id, and for how long; the client was known to the broker before it left."""
+    """The sender's client id, the correlation id and the timeout; the client sent a heartbeat to the broker before."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     answering(broker)

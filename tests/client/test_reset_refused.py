@@ -11,8 +11,8 @@ from tests.client.test_offset_reset import correct_to
 @pytest.mark.rule("article-3/pull-callback/offset-illegal")
 @on_stage
 async def test_a_queue_that_is_not_ours_any_more_is_not_reset(stage: Stage) -> None:
-    """Its new owner's offset is not touched and its lock not freed; the queue leaves the table, and the next
-    rebalance asks for it as for any other. A queue that is still ours is reset beside it."""
+    """Its new owner's offset and lock are not changed. The queue leaves the table, and the next rebalance asks for it
+    as for any other. Queues that still belong to this client are reset."""
     it = await rebalancing(stage, 2)
     await it.run()
     lost, kept = it.table[queue_at(0)], it.table[queue_at(1)]

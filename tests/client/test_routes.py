@@ -1,4 +1,4 @@
-"""Routes: fetched, remembered, asked again; one name server while it works, the next when it does not."""
+"""Routes: fetched, remembered, fetched again; one name server while it answers, else the next one."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def routes_of(stage: Stage) -> Routes:
 
 @on_stage
 async def test_a_route_is_fetched_once_and_remembered(stage: Stage) -> None:
-    """`get` asks when it does not know; `fetch` always asks."""
+    """`get` fetches an unknown route; `fetch` always fetches."""
     server = await stage.broker()
     route = stage.route_to({"broker-a": 3})
     routes = routes_of(stage)
@@ -73,7 +73,7 @@ async def test_slaves_and_masters(stage: Stage) -> None:
 
 @on_stage
 async def test_an_error_is_not_an_unknown_topic(stage: Stage) -> None:
-    """Any code but TOPIC_NOT_EXIST says nothing about the topic; what is known stays known."""
+    """Any code but TOPIC_NOT_EXIST says nothing about the topic, and the known route stays."""
     server = await stage.broker()
     route = stage.route_to({"broker-a": 3})
     routes = routes_of(stage)

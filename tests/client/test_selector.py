@@ -70,7 +70,7 @@ def test_numbers_hash_as_integer_and_long(arg: int, count: int, queue_id: int) -
 
 
 def test_other_objects_hash_as_their_text() -> None:
-    """An order id of a class of one's own counts as what it prints."""
+    """An order id of a user's class hashes as its str()."""
 
     class OrderId:
         def __str__(self) -> str:

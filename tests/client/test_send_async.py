@@ -1,4 +1,4 @@
-"""Sends in the background: callbacks, repeats of their own, and the same order as all other sends."""
+"""Sends in the background: callbacks, repeats, and the same order as all other sends."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def listening(heard: Heard) -> Callable[[SendResult | None, Exception | None], N
 @pytest.mark.rule("beyond/producers/asynchronous")
 @on_stage
 async def test_the_callback_hears_the_result(stage: Stage) -> None:
-    """And so does who awaits the task; nobody has to."""
+    """A caller that awaits the task gets it too; awaiting is not necessary."""
     store(await stage.broker())
     stage.route_to({"broker-a": 2})
     heard: Heard = []
@@ -111,7 +111,7 @@ async def test_the_order_of_calls_holds_among_all_kinds_of_sends(stage: Stage) -
 @pytest.mark.rule("beyond/producers/asynchronous")
 @pytest.mark.parametrize(("failures", "retries", "sent"), [(2, 2, 3), (2, 1, 2), (1, 0, 1)])
 def test_it_is_repeated_after_the_network_failed(failures: int, retries: int, sent: int) -> None:
-    """retryTimesWhenSendAsyncFailed times; `retry_times` is for those who wait."""
+    """retryTimesWhenSendAsyncFailed times; `retry_times` is for synchronous sends."""
 
     @on_stage
     async def play(stage: Stage) -> None:
@@ -197,7 +197,7 @@ def test_what_may_not_be_on_a_disk_is_sent_again_only_when_told(another: bool) -
 
 @on_stage
 async def test_the_topic_that_makes_topics(stage: Stage) -> None:
-    """createTopicKey names the route that an unknown topic's queues are taken from, and goes with every send."""
+    """createTopicKey names the route whose queues an unknown topic uses, and every send carries it."""
     store(await stage.broker())
     stage.route_to({"broker-a": 8}, topic="TEMPLATE")
     async with producer_for(stage, ProducerConfig(create_topic_key="TEMPLATE")) as producer:

@@ -1,4 +1,5 @@
-"""Sending a message back: what its broker is asked, and what is sent when it does not do it (wire.md 10.1, 12.8)."""
+"""Sending a message back: the request to its broker, and the copy that is sent when the broker fails (wire.md 10.1,
+12.8)."""
 
 import json
 
@@ -83,7 +84,7 @@ async def test_what_the_broker_is_asked(stage: Stage) -> None:
 @pytest.mark.parametrize(("limit", "told"), [(-1, 16), (0, 0), (5, 5)])
 @pytest.mark.parametrize("level", [-1, 4])
 def test_limit_and_level_are_the_callers(limit: int, told: int, level: int) -> None:
-    """A level that is not 0 is what the broker shall take."""
+    """A level other than 0 is the level that the broker uses."""
 
     @on_stage
     async def play(stage: Stage) -> None:
@@ -142,7 +143,7 @@ def test_a_message_that_is_not_taken_back_is_sent_anew(failure: str) -> None:
 
 @on_stage
 async def test_when_nobody_takes_it(stage: Stage) -> None:
-    """The caller hears so, and the trace does not say that it was sent back."""
+    """The caller gets an error, and the trace does not say that the message was sent back."""
     scene = await Scene.on(stage)
     for broker in (scene.first, scene.second):
         broker.answers(BACK, ResponseCode.SYSTEM_ERROR)

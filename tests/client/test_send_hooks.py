@@ -1,4 +1,4 @@
-"""Hooks around sends: once before and once after each attempt, and none of them can break one."""
+"""Hooks around sends: once before and once after each attempt; a failing hook breaks no send."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ class Forbidding:
 @pytest.mark.rule("beyond/producers/hooks")
 @on_stage
 async def test_one_call_before_and_after_each_kind_of_send(stage: Stage) -> None:
-    """With the message, the queue it really goes to, the broker, the mode and what came of it."""
+    """With the message, its real queue, the broker, the mode and the result."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 4})
     store(broker)
@@ -92,7 +92,7 @@ async def test_one_call_before_and_after_each_kind_of_send(stage: Stage) -> None
 
 @on_stage
 async def test_each_attempt_is_a_call_of_its_own(stage: Stage) -> None:
-    """A repeat has its own context; the failed attempt's tells its error."""
+    """A repeat has a new context; the context of the failed attempt has its error."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     broker.answers(SEND, ResponseCode.SERVICE_NOT_AVAILABLE, SendMessageResponseHeader("ID", 0, 7))
@@ -196,7 +196,7 @@ class _Ends:
 @pytest.mark.rule("beyond/producers/hooks")
 @on_stage
 async def test_hooks_of_transactions(stage: Stage) -> None:
-    """The half message is a send of its own type; the end's hook is told before the broker is."""
+    """The half message is a send with its own type; the hook of the end runs before the request to the broker."""
     broker = await stage.broker()
     stage.route_to({"broker-a": 1})
     id_of_offset_77 = "0A000001" + "00002A9F" + f"{77:016X}"

@@ -1,8 +1,4 @@
-"""Sends to one queue leave and are stored in call order however many are in flight (docs/order.md 2).
-
-A schedule of calls, connects, deliveries, answers, refusals, time-outs, losses and cancellations is drawn, run against
-the broker's own check of numbers, and judged; at its end everything goes well, and every call must end too.
-"""
+"""Sends to one queue are sent and stored in call order, with any number in flight (docs/order.md 2)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

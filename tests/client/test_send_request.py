@@ -1,4 +1,4 @@
-"""From a message to its command: what may be sent, and what goes on the wire (wire.md 4, 12.11)."""
+"""From a message to its command: which messages may be sent, and the fields on the wire (wire.md 4, 12.11)."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ async def test_a_numbered_send_names_its_sequence() -> None:
 
 
 async def test_every_message_has_an_id_of_its_own() -> None:
-    """And a repeat of one keeps it: the id belongs to what goes out, not to the attempt."""
+    """A repeat keeps the id: it belongs to the message, not to the attempt."""
     maker = requests()
     outgoings = [maker.outgoing(Message("T", b"x"), None) for _ in range(100)]
     assert len({outgoing.msg_id for outgoing in outgoings}) == 100
@@ -117,7 +117,7 @@ async def test_reserved_properties(name: str) -> None:
     ids=["tags", "keys", "sharding key", "value", "name"],
 )
 async def test_nothing_breaks_out_of_its_property(message: Message) -> None:
-    """The separators of the property string are refused wherever they stand, or a tag could set a delay."""
+    """Separators of the property string are refused in every text, or a tag could set a delay."""
     with pytest.raises(LocalProtocolError, match="0x01"):
         requests().outgoing(message, message.sharding_key)
 
@@ -234,7 +234,8 @@ async def test_a_half_message() -> None:
 
 
 async def test_a_reply() -> None:
-    """wire.md 2.1: a code of its own, and what brings it to the client that asked; no namespace touches its topic."""
+    """wire.md 2.1: it has its own code and the fields that lead it to the client that asked; its topic has no
+    namespace."""
     keys = UniqueKeyMaker(bytes(4), 7, 9)
     tenant = NamesOfTenant("ns")
     maker = SendRequests("ns%g", ProducerConfig(), "c", keys, SteppedRuntime(), tenant=tenant)
@@ -268,7 +269,7 @@ async def test_three_codes_mean_stored(code: int, status: str) -> None:
 
 @pytest.mark.parametrize("remark", [None, "/data/commitlog/0 cannot be put on the disk: Input/output error"])
 async def test_what_may_not_be_on_the_disk_is_unknown(remark: str | None) -> None:
-    """The broker has it in its log, and nobody knows whether it outlives the machine; Java's SendStatus says so too."""
+    """The broker has it in its log, and it may be lost with the machine; Java's SendStatus says so too."""
     outgoing = requests().outgoing(Message("T", b"x"), None)
     reply = RemotingCommand(
         ResponseCode.FLUSH_DISK_TIMEOUT, SendMessageResponseHeader("OFFSETID", 1, 41), remark=remark
@@ -280,7 +281,7 @@ async def test_what_may_not_be_on_the_disk_is_unknown(remark: str | None) -> Non
 
 
 async def test_a_half_message_that_may_not_be_on_the_disk_is_known_by_its_status() -> None:
-    """Its producer rolls it back, and needs to know where it stands."""
+    """Its producer rolls it back and needs its offset."""
     outgoing = requests().outgoing(Message("T", b"x"), None, half=True)
     reply = RemotingCommand(ResponseCode.FLUSH_DISK_TIMEOUT, SendMessageResponseHeader("OFFSETID", 1, 41))
     assert read_send_reply(reply, QUEUE, outgoing).status == "FLUSH_DISK_TIMEOUT"

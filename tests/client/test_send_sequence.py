@@ -1,4 +1,4 @@
-"""The turns and numbers of one sequence, step by step; `test_send_order.py` drives it through all interleavings."""
+"""The turns and numbers of one send sequence, step by step; `test_send_order.py` tests all interleavings."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ async def test_sends_to_a_free_lane_are_numbered_in_call_order() -> None:
 
 
 async def test_another_connection_is_free_only_when_nothing_is_in_flight() -> None:
-    """What is under way on the old one could be overtaken on the new one."""
+    """A send on the new connection could overtake one on the old connection."""
     sequence = SendSequence(QUEUE)
     number = sequence.depart(sequence.ticket(), HERE)
     assert sequence.is_free_for(HERE)
@@ -173,7 +173,7 @@ async def test_a_new_connection_waits_for_what_is_under_way_on_the_old_one() -> 
 
 
 async def test_a_recalled_send_frees_its_number() -> None:
-    """A message that no frame can carry never leaves; the next one takes its place, and nobody fails for it."""
+    """A message that is too large for a frame is never sent; the next one takes its number, and no other send fails."""
     sequence = SendSequence(QUEUE)
     first = sequence.depart(sequence.ticket(), HERE)
     sequence.recall(sequence.depart(sequence.ticket(), HERE))

@@ -1,4 +1,4 @@
-"""What a transaction producer answers, and how: questions of brokers one after the other, with bounds."""
+"""A transaction producer's answers to checks of brokers, one after the other, with limits."""
 
 import asyncio
 
@@ -93,7 +93,8 @@ def ends(broker: FakeBroker) -> list[EndTransactionRequestHeader]:
      (S.UNKNOWN, 0, S.UNKNOWN), ("nonsense", 0, S.UNKNOWN), (ValueError("no stock"), 0, S.UNKNOWN)],
 )  # fmt: skip
 def test_the_end_of_a_transaction(arg: object, decision: int, state: LocalTransactionState) -> None:
-    """One way, with the half message's own offsets; what the listener raised is its remark. A delay is dropped."""
+    """It is a one-way request with the half message's offsets; the listener's exception is its remark. A delay is
+    dropped."""
 
     @on_stage
     async def play(stage: Stage) -> None:
@@ -148,8 +149,8 @@ async def test_a_half_message_that_is_refused(stage: Stage) -> None:
 
 @on_stage
 async def test_questions_are_answered_one_after_the_other(stage: Stage) -> None:
-    """With the offsets of the question; a listener that fails does not know; more than may wait are left open, and
-    so are those after another group's transactions."""
+    """With the offsets of the check. A listener that fails answers unknown. Checks beyond the limit, and those for
+    another group, are not answered."""
     broker = await broker_on(stage)
     listener = Listener(S.COMMIT_MESSAGE, ValueError("database gone"), S.ROLLBACK_MESSAGE)
     async with make(stage, listener, check_request_hold_max=3):

@@ -1,4 +1,4 @@
-"""Lock and unlock requests that are answered late or never, and pass each other (wire.md 7.3)."""
+"""Lock and unlock requests whose answers are late, missing or out of order (wire.md 7.3)."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ async def test_an_unlock_timer_never_fires_inside_a_lock_call(stage: Stage) -> N
 
 @on_stage
 async def test_a_lock_waits_for_the_answer_to_an_unlock(stage: Stage) -> None:
-    """Apache's broker may handle the unlock behind the lock, and free a queue that this client believes in."""
+    """Apache's broker may handle the unlock after the lock, and free a queue whose lock this client trusts."""
     first, _, locks = await locks_on(stage)
     await locks.locks.lock([queue_at(0)])
     first.answers(UNLOCK, None)
@@ -73,7 +73,7 @@ async def test_a_lock_that_is_granted_late_is_given_back(stage: Stage) -> None:
 
 @on_stage
 async def test_many_late_answers_are_one_line_a_minute(stage: Stage) -> None:
-    """After a partition they come together; the next line says how many had none."""
+    """After a partition many answers arrive at once; the next log event has the number of the others."""
     first, _, locks = await locks_on(stage)
     for count, then_ms in ((3, 61_000), (1, 1000)):
         grant_late = late_lock(first)
@@ -88,7 +88,8 @@ async def test_many_late_answers_are_one_line_a_minute(stage: Stage) -> None:
 
 @on_stage
 async def test_a_lock_request_whose_connection_ended_is_undone_later(stage: Stage) -> None:
-    """No answer can come, and the broker may handle it yet: it is unlocked when that is over."""
+    """No answer can arrive, and the broker may still handle the request: the queue is unlocked when that is no longer
+    possible."""
     first, _, locks = await locks_on(stage)
     late_lock(first)
     await locks.locks.lock([queue_at(0)])

@@ -1,4 +1,4 @@
-"""Compressed bodies beside pulls: unpacked on a thread, bounded together; an ERROR tells of broken ones."""
+"""Compressed bodies of pulls: unpacked on a thread, with a common limit; broken ones are logged at ERROR."""
 
 import asyncio
 from typing import Any, cast
@@ -49,7 +49,7 @@ def never_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_large_bodies_of_one_answer() -> None:
-    """What is over the limit together stays packed, with why; what was never packed is as it is."""
+    """Bodies beyond the common limit stay packed, with the reason; bodies that were not packed are unchanged."""
     stream = compress(bytes(1000), ZLIB, 5)
     large = packed(1, stream)
     found = unpack_all(decode_records(large + large + large + stored_bytes(2), ""), 1500)

@@ -1,4 +1,4 @@
-"""A message that cannot be read stops no queue: a pull hands it out as what it is, says so once, and goes on."""
+"""An unreadable message stops no queue: a pull returns it with a flag, logs it once, and goes on."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,8 @@ def reply_of(*records: bytes, next_offset: int) -> Callable[[RemotingCommand], A
 @pytest.mark.rule("beyond/producers/unreadable-messages")
 @pytest.mark.parametrize("sys_flag", [0x001, 0x101, 0x201, 0x301, 0x401])
 def test_a_body_that_cannot_be_unpacked(sys_flag: int) -> None:
-    """The messages before and behind it are handed out too, and offsets go on. It is told once, not each pull."""
+    """The messages before and after it are returned too, and the offset moves on. It is logged once, not at each
+    pull."""
 
     @on_stage
     async def play(stage: Stage) -> None:
@@ -55,7 +56,7 @@ def test_a_body_that_cannot_be_unpacked(sys_flag: int) -> None:
 
 @on_stage
 async def test_bodies_of_every_codec(stage: Stage) -> None:
-    """They are unpacked on a thread, and come in their order."""
+    """They are unpacked on a thread and keep their order."""
     it = await pulling(stage)
     kinds = list(CompressionType)
     records = [
@@ -69,7 +70,7 @@ async def test_bodies_of_every_codec(stage: Stage) -> None:
 
 @on_stage
 async def test_many_large_bodies_in_one_pull(stage: Stage) -> None:
-    """What one pull brings has about 64 MiB when it is unpacked: the rest is asked for again."""
+    """A pull returns about 64 MiB of unpacked bodies; the next pull asks for the rest."""
     it = await pulling(stage)
     packed = compress(bytes(40 * 1024 * 1024), CompressionType.ZSTD, 1)
     records = {offset: flagged(stored_bytes(offset, packed), 0x201) for offset in range(5, 9)}
@@ -94,8 +95,8 @@ async def test_many_large_bodies_in_one_pull(stage: Stage) -> None:
 @pytest.mark.rule("beyond/producers/unreadable-messages")
 @on_stage
 async def test_a_record_that_is_none_is_asked_for_alone(stage: Stage) -> None:
-    """What stands before it is handed out; the record itself comes as a message with its bytes, whatever the tags are;
-    then the queue goes on behind it."""
+    """The messages before it are returned. The bad record is returned as a message with its bytes, whatever the tags
+    are; then the queue goes on after it."""
     it = await pulling(stage, expression="A")
     tagged = [stored_bytes(offset, properties={"TAGS": "A"}) for offset in (5, 6, 7)]
     bad = broken(tagged[1])
@@ -116,7 +117,7 @@ async def test_a_record_that_is_none_is_asked_for_alone(stage: Stage) -> None:
 
 @on_stage
 async def test_a_broker_that_speaks_nonsense_is_an_error(stage: Stage) -> None:
-    """A reply without its fields is told at ERROR, each time."""
+    """A reply without its fields is logged at ERROR each time."""
     it = await pulling(stage)
     it.broker.on[PULL] = in_turn(lambda command: command.reply(ResponseCode.SUCCESS), found(5))
     await it.run(1500)
@@ -136,5 +137,5 @@ def test_how_commands_print_it() -> None:
 
 
 def test_the_setting_is_off() -> None:
-    """By default the listener gets what cannot be read, as RocketMQ's queue stands still at it."""
+    """By default the listener gets unreadable messages; in RocketMQ the queue would stop."""
     assert ConsumerConfig().unreadable_to_dead_letters is False
