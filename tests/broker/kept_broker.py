@@ -1,4 +1,4 @@
-"""A broker with a store in files on a disk that fails, is full or is slow when told to, and its keeper."""
+"""A broker with a store in files on a disk that can fail, be full or be slow."""
 
 import asyncio
 import errno

@@ -125,7 +125,7 @@ def test_a_live_setting_takes_effect_and_the_version_moves(peer: Peer) -> None:
     [b"brokerName=other", b"flushDiskType=SYNC_FLUSH", b"maxMessageSize=3\nlistenPort=1", b"x=\xff\nmaxMessageSize=3"],
 )
 def test_a_setting_that_cannot_change_now_is_taken_without_a_word_and_logged(peer: Peer, body: bytes) -> None:
-    """As RocketMQ takes it; what can be changed in the same request is."""
+    """RocketMQ accepts it too; live settings of the same request are changed."""
     before = settings(peer)
     assert peer.answer(R.UPDATE_BROKER_CONFIG, None, body).code == 0
     assert settings(peer) == before | ({"maxMessageSize": "3"} if b"maxMessageSize" in body else {})
@@ -146,7 +146,7 @@ def registered(peer: Peer) -> Sequence[TopicConfig]:
 
 
 def test_a_broker_that_is_closed_to_writers_says_so_of_every_topic(peer: Peer) -> None:
-    """Name servers hear of it at once, and again when it is open."""
+    """Name servers learn of it at once, and again when it opens."""
     peer.answer(R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader("T", "TBW102", 2, 2, 6))
     peer.answer(R.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
     assert {config.perm for config in registered(peer)} == {4}
@@ -158,7 +158,7 @@ def test_a_broker_that_is_closed_to_writers_says_so_of_every_topic(peer: Peer) -
 
 
 def test_statistics_are_viewed_by_name_and_key(peer: Peer) -> None:
-    """What does not exist is an error in RocketMQ's words."""
+    """An unknown item is an error with RocketMQ's text."""
     peer.send_many(3)
     peer.now_ms += 10_000
     peer.broker.sample(peer.now_ms)

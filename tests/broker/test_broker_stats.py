@@ -75,7 +75,7 @@ def test_what_was_got_is_counted_by_group_and_queue() -> None:
 
 
 def test_an_item_exists_as_soon_as_something_was_counted() -> None:
-    """Before the first sample its windows are empty; what was never counted does not exist."""
+    """Before the first sample its windows are empty; an item without counts does not exist."""
     world = World()
     world.store.put("T", 0, 1)
     assert world.minute("TOPIC_PUT_NUMS", "T") == BrokerStatsItem()
@@ -97,7 +97,7 @@ def test_windows_forget() -> None:
 
 
 def test_a_topic_that_goes_is_counted_to_its_end_and_begins_anew() -> None:
-    """Nothing is lost of the old, and nothing is taken off the new."""
+    """No count of the deleted topic is lost, and none is subtracted from the new one."""
     world = World()
     world.store.put("T", 0, 5)
     world.stats.on_topic_deleted("T")
@@ -119,7 +119,7 @@ def test_rates_are_those_of_the_last_ten_sixty_and_six_hundred_seconds() -> None
 
 
 def test_a_day_begins_with_what_was_counted_until_then() -> None:
-    """Yesterday's morning is what today's was before."""
+    """Yesterday's figure of the morning is what today's was before."""
     world = World()
     world.store.put("T", 0, 3)
     world.pass_time(24 * HOUR_MS)
@@ -130,7 +130,7 @@ def test_a_day_begins_with_what_was_counted_until_then() -> None:
 
 
 def test_items_have_a_bound_and_those_that_were_idle_for_a_day_make_room() -> None:
-    """A peer that pulls in the name of ever more groups fills no memory; what is counted by then goes on."""
+    """A peer that pulls under ever new group names cannot fill the memory; known items go on counting."""
     world = World(items_max=8)
     for number in range(100):
         world.stats.on_got(f"G{number}", "T", 0, 2, 10)

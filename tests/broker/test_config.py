@@ -49,7 +49,7 @@ def test_settings_that_cannot_work_are_refused_with_the_reason(changes: dict[str
 
 @pytest.mark.parametrize("name", ["lock_max_live_time_ms", "channel_expired_timeout_ms", "idle_close_ms"])
 def test_settings_that_default_clients_cannot_work_with_are_named(name: str) -> None:
-    """They are legal, for clients may have settings to match; the broker logs what the others need."""
+    """They are allowed, because clients may have matching settings; the broker logs which ones they need."""
     assert BrokerConfig().too_short_for_default_clients() == []
     short: dict[str, Any] = {name: 30_000}
     ((named, above, why),) = replace(BrokerConfig(), **short).too_short_for_default_clients()
@@ -124,7 +124,7 @@ def test_options_become_a_config() -> None:
     ],
 )
 def test_roles(arguments: str, serves: tuple[bool, bool]) -> None:
-    """A broker that joins another name server does not serve one of its own unless told so."""
+    """A broker that joins another name server serves no name server itself unless it is told to."""
     config = parse_options(arguments.split()).config
     assert (config.serve_broker, config.serve_name_server) == serves
 

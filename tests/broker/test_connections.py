@@ -1,4 +1,4 @@
-"""How many connections a process accepts, and what it says of those that are too many."""
+"""How many connections a process accepts, and its log of refused ones."""
 
 from typing import cast
 
@@ -8,7 +8,7 @@ from tests.broker.helpers import NOW_MS, FakeConnection, RecordingLog
 
 
 def test_one_connection_too_many_is_closed_at_once() -> None:
-    """The first refusal has a line of its own, later ones are counted; when one has gone, another may come."""
+    """The first refusal is logged, later ones are counted; when a connection ends another is accepted."""
     log = RecordingLog()
     connections = Connections(2, 1000, 1000, 60_000, log)
     peers = [FakeConnection(f"127.0.0.1:{port}") for port in range(5)]

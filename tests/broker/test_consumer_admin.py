@@ -1,4 +1,4 @@
-"""How far groups are: codes 43, 45, 208, 303, 308, 314, 317 (wire.md 2.4)."""
+"""The progress of groups: codes 43, 45, 208, 303, 308, 314, 317 (wire.md 2.4)."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def stats(peer: Peer, group: str, topic: str | None = None) -> ConsumeStats:
 
 
 def test_stored_offsets_are_listed_by_topic_and_group(peer: Peer) -> None:
-    """As their file has them; the delay levels' likewise."""
+    """In the form of their file; delay levels likewise."""
     commit(peer, "G", 2)
     commit(peer, "G", 1, queue_id=1)
     body = decode_body(ConsumerOffsetTable, peer.answer(R.GET_ALL_CONSUMER_OFFSET).body, peer.encoding)
@@ -62,7 +62,7 @@ def test_stored_offsets_are_listed_by_topic_and_group(peer: Peer) -> None:
 
 
 def test_how_far_a_group_is_in_every_queue(peer: Peer) -> None:
-    """Its offset, the queue's end, and when the message it committed last was stored; what is missing is 0."""
+    """Its offset, the queue's end, and the store time of its last committed message; a missing value is 0."""
     commit(peer, "G", 2)
     assert stats(peer, "G").offset_table == {Q0: OffsetWrapper(3, 2, NOW_MS + 1000), Q1: OffsetWrapper(0, 0, 0)}
     assert stats(peer, "G", "T") == stats(peer, "G")
@@ -71,7 +71,7 @@ def test_how_far_a_group_is_in_every_queue(peer: Peer) -> None:
 
 
 def test_a_topic_that_an_online_group_no_longer_subscribes_to_is_left_out(peer: Peer) -> None:
-    """Until the group has gone."""
+    """Until the group has no members."""
     commit(peer, "G", 2)
     peer.heartbeat("a", consumer("G", SubscriptionData.parse("other", "*", 1)))
     assert stats(peer, "G").offset_table == {}

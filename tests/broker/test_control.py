@@ -1,4 +1,4 @@
-"""A broker under control: its clock is moved, requests fail on demand, and what arrived is told."""
+"""The fault API: the clock is moved, requests fail on demand, and received requests are listed."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def test_errors_are_given_in_order_to_the_requests_they_are_for() -> None:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_requests_are_told_by_the_names_of_their_fields(encoding: SerializeType) -> None:
-    """Whatever the encoding: as on the wire, and typed under names of ours."""
+    """In every encoding: as on the wire, and typed with the names of our headers."""
     faults = Faults()
     command = RemotingCommand(R.SEND_MESSAGE_V2, send_header("T", queue_id=3), b"12345", serialize_type=encoding)
     faults.on_request("1.2.3.4:5", over_the_wire(command), 99)
@@ -89,7 +89,7 @@ def test_only_the_latest_requests_are_kept() -> None:
 
 
 def test_codes_have_rocketmqs_names() -> None:
-    """A number is itself, a wrong name is told."""
+    """A number is allowed too; an unknown name is an error."""
     assert (code_of(41), code_of("LOCK_BATCH_MQ"), code_of(77_777)) == (41, 41, 77_777)
     with pytest.raises(ValueError, match="unknown request 'LOCK'"):
         code_of("LOCK")
@@ -203,7 +203,7 @@ def test_silent_clients_are_dropped_unless_they_count_as_heard(heartbeats: bool)
 
 
 def test_a_minute_leaves_live_clients_alone() -> None:
-    """Clients were heard 30 s ago at most: a move of 61 s drops nobody."""
+    """The last heartbeats are at most 30 s old: a move of 61 s drops no client."""
 
     async def story(stage: Stage) -> None:
         body = heartbeat_of("c1", consumer("G", SubscriptionData.parse("T", "*")))

@@ -38,7 +38,7 @@ def test_calls_are_lines_answered_in_order() -> None:
 
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.1", b"[1]", b'{"call": 1}', b'{"seconds": 1}', b"[" * 100_000])
 def test_what_is_no_call_ends_its_connection(line: bytes) -> None:
-    """At the first such line: what comes behind it, as a body comes behind the head of HTTP, is not read."""
+    """At the first wrong line: later lines, such as a body after the head of HTTP, are not read."""
     with controlled() as broker:
         with connect(broker.addresses.control) as control:
             control.sendall(line + b'\n{"call": "advance", "seconds": 61}\n')

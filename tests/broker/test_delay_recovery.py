@@ -1,4 +1,4 @@
-"""Delayed messages over a kill: what was delivered is in the log, and is not delivered again (wire.md 10.2)."""
+"""Delayed messages and SIGKILL: a delivered message is in the log and is not delivered again (wire.md 10.2)."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ def saved(folder: Path) -> dict[str, Any]:
 
 
 async def test_what_was_delivered_before_a_kill_is_not_delivered_again(tmp_path: Path) -> None:
-    """By as many kills as may be; what waits is delivered at its time."""
+    """After any number of kills; waiting messages are delivered at their time."""
     folder = tmp_path / "0"
     async with kept(folder, **LIFE) as opened:
         for number in range(6):
@@ -129,7 +129,8 @@ async def test_what_only_looks_like_a_delivery_counts_for_nothing(tmp_path: Path
 
 
 async def test_a_table_of_another_broker_is_taken_as_it_is(tmp_path: Path) -> None:
-    """Apache's does not say where the log ended: what it had delivered since comes again, and nothing is left out."""
+    """Apache's table does not say where the log ended: messages delivered after it was written come again, and none is
+    left out."""
     folder = tmp_path / "0"
     async with kept(folder, **LIFE) as opened:
         send_delayed(opened, b"one")

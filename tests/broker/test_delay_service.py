@@ -1,4 +1,4 @@
-"""Delayed messages: where they wait, when they are due, what is delivered (wire.md 10.2)."""
+"""Delayed messages: where they wait, when they are due, and their form on delivery (wire.md 10.2)."""
 
 from dataclasses import replace
 from typing import Any
@@ -61,7 +61,7 @@ def test_a_delayed_message_waits_in_the_schedule_topic() -> None:
 
 
 def test_it_is_delivered_when_its_time_has_come_and_not_before() -> None:
-    """As it was, in its own queue, stored now; the text still tells of the delay."""
+    """Unchanged, in its queue, with a new store time; its properties still have the delay."""
     peer = Peer()
     send_delayed(peer, 3, b"later", queue_id=2, flag=9, reconsume_times=4)
     peer.broker.deliver_delayed(NOW_MS + 9999)
@@ -119,7 +119,7 @@ def test_levels_are_delivered_each_at_its_time() -> None:
 
 
 def test_a_jump_of_the_clock_delivers_all_that_is_due() -> None:
-    """From `now_ms` alone, in bounded pieces: what is left over is due at once."""
+    """`now_ms` alone decides, in bounded pieces: the rest is due at once."""
     peer = Peer()
     for i in range(1200):
         send_delayed(peer, 2, b"%d" % i)
@@ -191,7 +191,7 @@ def test_a_full_store_delays_a_delivery_and_loses_nothing(monkeypatch: pytest.Mo
 
 
 def test_a_compressed_body_is_delivered_as_it_was_sent() -> None:
-    """Nobody unzips it on the way, whether it is one or not."""
+    """The broker never unpacks it, compressed or not."""
     peer = Peer()
     send_delayed(peer, 1, b"no zip", sys_flag=1)
     peer.broker.deliver_delayed(NOW_MS + 1000)
@@ -218,7 +218,7 @@ def test_a_message_that_is_due_too_late_is_delivered_at_once() -> None:
 
 
 def test_a_message_that_is_due_as_late_as_its_level_says_waits() -> None:
-    """Not a millisecond is taken for a clock that was ahead."""
+    """A full delay is not mistaken for the result of a clock that was ahead."""
     peer = Peer()
     send_delayed(peer, 1, b"on time")
     peer.broker.delays.resume(NOW_MS)
@@ -229,7 +229,7 @@ def test_a_message_that_is_due_as_late_as_its_level_says_waits() -> None:
 
 
 def test_offsets_beyond_what_the_store_has_are_lowered() -> None:
-    """A level of which messages were lost delivers the next ones all the same."""
+    """A level that lost messages delivers the next ones."""
     peer = Peer()
     peer.broker.delays.restore({3: 7})
     peer.broker.delays.cut()

@@ -1,4 +1,4 @@
-"""Topics that were deleted stay so over a crash, with all that they had."""
+"""Deleted topics stay deleted after a crash, with their messages and settings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The timer that is set to what is due first, and to nothing while nothing waits."""
+"""The timer fires at the earliest due time, and is not set while nothing waits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -84,7 +84,7 @@ def test_it_is_set_to_the_earliest_and_anew_when_that_changes() -> None:
 
 
 def test_a_run_sets_the_next() -> None:
-    """Without anybody looking; what is past already is due at once."""
+    """By itself; a time in the past is due at once."""
     runtime, work, timer = new_timer()
     work.dues_ms = [2000, 4000, 500]
     timer.check()
@@ -96,7 +96,7 @@ def test_a_run_sets_the_next() -> None:
 
 
 def test_a_run_that_fails_is_tried_again() -> None:
-    """A second later, as long as something is due: it must not stop for good, and not come at every turn."""
+    """A second later, as long as something is due: it must neither stop nor run at every turn of the loop."""
     runtime, work = _Runtime(), _Work()
 
     def fail(now_ms: int) -> None:
@@ -126,7 +126,7 @@ def test_a_closed_one_stays_silent() -> None:
 
 
 def test_a_sleep_of_the_machine_is_counted() -> None:
-    """The timer was set for two hours, of which the machine slept one: it is set anew for what is left."""
+    """The timer was set for two hours and the machine slept one of them: it is set again for the rest."""
     runtime, work, timer = new_timer()
     work.dues_ms = [7_201_000]
     timer.check()

@@ -1,4 +1,4 @@
-"""Questions that a broker passes on to consumers and answers later: codes 222, 223, 307, 309 (wire.md 2.2, 2.4)."""
+"""Requests that a broker passes on to consumers and answers later: codes 222, 223, 307, 309 (wire.md 2.2, 2.4)."""
 
 import pytest
 
@@ -98,7 +98,7 @@ def test_a_refusal_of_the_consumers_is_passed_back() -> None:
     ],
 )
 def test_a_consumer_that_does_not_answer_is_told_of(error: ConnectionLost | RequestTimeout, code: int) -> None:
-    """After 10 s with CONSUME_MSG_TIMEOUT; one that is gone with SYSTEM_ERROR."""
+    """The caller gets CONSUME_MSG_TIMEOUT after 10 s, or SYSTEM_ERROR when the consumer is gone."""
     world = World()
     world.admin.call(R.GET_CONSUMER_RUNNING_INFO, ASK_RUNNING)
     world.client.connection.asked.pop()[2](error)
@@ -182,7 +182,7 @@ def test_a_message_that_is_not_here_is_not_passed_on(message_id: str | None) -> 
 
 @pytest.mark.parametrize("encoding", [JSON, MSGPACK])
 def test_every_member_is_asked_for_its_offsets(encoding: SerializeType) -> None:
-    """The reply holds who answered; it leaves when nobody is outstanding."""
+    """The reply holds all answers, and is sent when the last one has arrived or failed."""
     world = World(encoding, encoding)
     other = world.client.beside("127.0.0.1:50002")
     other.heartbeat("b", consumer("G", T))
@@ -211,7 +211,7 @@ def test_answers_of_members_are_left_out_when_one_frame_cannot_carry_them() -> N
 
 
 def test_one_member_is_asked_for_its_offsets() -> None:
-    """Named by its client id; of a group without members there is nobody to ask."""
+    """It is named by its client id; a group without members is an error."""
     world = World()
     other = world.client.beside("127.0.0.1:50002")
     other.heartbeat("b", consumer("G", T))
@@ -302,7 +302,7 @@ def test_a_group_that_nobody_is_in_cannot_be_reset_this_way() -> None:
 
 
 def test_a_group_without_an_offset_of_every_queue_cannot_be_reset() -> None:
-    """Nor can one of a topic that is not there; nobody is told anything."""
+    """Nor can a group of an unknown topic; no member gets a request."""
     world = Reset()
     assert world.reset(-1, topic="nowhere").code == C.SYSTEM_ERROR
     world.admin.answer(R.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader("T", "TBW102", 3, 3, 6))

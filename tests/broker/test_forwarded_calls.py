@@ -1,4 +1,4 @@
-"""A question that a broker passes on to a consumer that never answers, over connections on virtual time."""
+"""A request that a broker passes on to a consumer that never answers, over connections on virtual time."""
 
 from collections.abc import Awaitable, Callable
 

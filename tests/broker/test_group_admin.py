@@ -75,7 +75,7 @@ def test_a_group_cannot_have_more_retry_queues_than_a_topic_may(peer: Peer) -> N
 
 @pytest.mark.parametrize("remove_offset", [False, True])
 def test_a_group_is_deleted_and_its_offsets_only_when_asked(peer: Peer, remove_offset: bool) -> None:
-    """Other groups' stay in either case; deleting what is not there is no error."""
+    """Other groups' offsets stay in either case; deleting an unknown group is no error."""
     peer.make_topics("T")
     for group in ("G", "other"):
         peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, SubscriptionGroupConfig(group))
@@ -89,7 +89,7 @@ def test_a_group_is_deleted_and_its_offsets_only_when_asked(peer: Peer, remove_o
 
 
 def test_a_group_may_want_no_notices(peer: Peer) -> None:
-    """Its members find out by themselves; with notices on again, they are told."""
+    """Its members rebalance by their timers; with notices on again they get them."""
     for wanted in (False, True):
         config = SubscriptionGroupConfig("G", notify_consumer_ids_changed_enable=wanted)
         peer.answer(R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
@@ -99,7 +99,7 @@ def test_a_group_may_want_no_notices(peer: Peer) -> None:
 
 
 def test_a_groups_connections_are_shown_with_what_they_subscribe_to(peer: Peer) -> None:
-    """Each channel with its client's id, language and version; how the group consumes; what of which topic."""
+    """Each channel with its client's id, language and version; the group's consume type and subscriptions."""
     peer.heartbeat("a", consumer("G", T))
     peer.beside().heartbeat("b", consumer("G", T))
     reply = peer.answer(R.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequestHeader("G"))
@@ -124,7 +124,7 @@ def test_a_group_without_members_is_not_online(peer: Peer) -> None:
 
 
 def test_producers_are_listed_by_group_and_all_together(peer: Peer) -> None:
-    """A group that nobody is in is an error of the one request, and absent in the other's reply."""
+    """A group without producers is an error of the one request, and absent in the other's reply."""
     peer.answer(R.HEART_BEAT, None, heartbeat_of("p", producers=("PG",)))
     reply = peer.answer(R.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequestHeader("PG"))
     connection = Connection("p", "127.0.0.1:50000", LanguageCode.PYTHON, 409)

@@ -1,4 +1,4 @@
-"""What Apache's broker answered to a real Java client, asked again of ours (tests/vectors)."""
+"""The requests of a recorded Java client get the answers from our broker that Apache's gave (tests/vectors)."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Offsets in the file of a data directory: what is taken from it, what is left out, and that none is lost."""
+"""Offsets in the file of a data directory: which are loaded, which are left out, and that none is lost."""
 
 import json
 from pathlib import Path
@@ -19,9 +19,8 @@ async def opened(folder: Path, table: dict[str, Any], **settings: Any) -> tuple[
 
 
 async def test_offsets_that_no_commit_could_have_stored_are_left_out(tmp_path: Path) -> None:
-    """A damaged or foreign file: of names and numbers that cannot be; a line counts them. The others are taken, those
-    of topics that are not there too.
-    """
+    """Impossible names and numbers of a damaged or foreign file are counted in one log event. The others are loaded,
+    also those of unknown topics."""
     broker, offsets = await opened(tmp_path / "data", GOOD | BAD)
     assert offsets == {
         ("T", "G"): {0: 7, 1: -1},
@@ -34,7 +33,7 @@ async def test_offsets_that_no_commit_could_have_stored_are_left_out(tmp_path: P
 
 
 async def test_no_offset_is_lost_because_a_file_has_more_than_may_be_added(tmp_path: Path) -> None:
-    """A limit that was lowered, or a large broker of Apache's: each is taken, and a line says so."""
+    """After a lowered limit, or from a large broker of Apache's, all are loaded, and a log event says so."""
     table = {"T@G": {str(number): number for number in range(4)}}
     broker, offsets = await opened(tmp_path / "data", table, offset_entries_max=2)
     assert offsets == {("T", "G"): {0: 0, 1: 1, 2: 2, 3: 3}}

@@ -1,4 +1,4 @@
-"""Transactions on a store in files: what a full disk and a crash leave of a commit is committed once."""
+"""Transactions on a store in files: a commit that a full disk or a crash interrupts is made once."""
 
 import errno
 from pathlib import Path
@@ -39,8 +39,7 @@ def end(opened: Kept, header: EndTransactionRequestHeader) -> RemotingCommand | 
 
 @pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
 async def test_a_second_end_is_answered_when_the_first_is_on_the_disk(tmp_path: Path, decision: int) -> None:
-    """It tells of the same bytes, and must not tell of them any sooner; when all is on the disk, it is answered at
-    once."""
+    """It reports the same bytes, so it must not be answered earlier; when all is on the disk it is answered at once."""
     async with kept(tmp_path, flush_interval_ms=60_000) as opened:
         header = (await send_half(opened))._replace(commit_or_rollback=decision)
         assert [end(opened, header), end(opened, header)] == [None, None]

@@ -1,4 +1,4 @@
-"""What peers can fill has bounds: heartbeats, members, groups and topics (wire.md 9)."""
+"""Tables that peers can fill have limits: heartbeats, members, groups and topics (wire.md 9)."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -44,7 +44,7 @@ def groups(count: int, *subscriptions: SubscriptionData) -> tuple[Any, ...]:
     ],
 )
 def test_a_heartbeat_of_more_than_is_allowed_changes_nothing(setting: str, good: Any, bad: Any) -> None:
-    """It is refused with a remark that names the setting, and the log says so; one of as much is taken."""
+    """It is refused with a remark that names the setting, and logged; one at the limit is accepted."""
     limits: dict[str, Any] = {setting: 3}
     peer = Peer(**limits)
     assert peer.answer(R.HEART_BEAT, None, good).code == ResponseCode.SUCCESS
@@ -71,7 +71,7 @@ def test_who_leaves_makes_room() -> None:
 
 
 def test_with_as_many_groups_as_there_may_be_none_is_made_by_use_nor_by_an_administrator() -> None:
-    """Heartbeats go on, as of any group without a configuration; pulls and administrators are told why."""
+    """Heartbeats still work, as for any group without a configuration; pulls and administrators get the reason."""
     peer = Peer(groups_max=8)  # seven are built in
     peer.heartbeat("a", consumer("G", T), consumer("H", T))
     assert (peer.broker.groups.get("G") is not None, peer.broker.groups.get("H")) == (True, None)
@@ -118,7 +118,7 @@ class CountedConnection(FakeConnection):
 
 
 def test_who_goes_is_taken_out_of_its_groups_alone() -> None:
-    """It is not looked for in a thousand groups of others, and nothing of it stays behind."""
+    """The broker does not search a thousand other groups, and nothing of the client remains."""
     consumers, producers, gone, stays = ConsumerManager(), ProducerManager(), CountedConnection(), FakeConnection()
     for number in range(1000):
         consumers.register(consumer(f"G{number}", T), stays, CHANNEL)
@@ -134,7 +134,7 @@ def test_who_goes_is_taken_out_of_its_groups_alone() -> None:
 
 
 def test_a_producer_is_found_by_the_id_that_it_has_now() -> None:
-    """In whatever group; not by one that it had, and not when it has gone."""
+    """In any group; not by an earlier id, and not after it has gone."""
     producers, connection = ProducerManager(), FakeConnection()
     producers.register("P", connection, CHANNEL)
     producers.register("Q", connection, CHANNEL)

@@ -174,7 +174,8 @@ def one_of(locks: RebalanceLockManager, group: str, now_ms: int) -> LockOutcome:
 
 
 def test_an_expired_entry_makes_room_in_a_full_table() -> None:
-    """The entry that nobody renewed goes when its life is over, not before; it may be the only one of its group."""
+    """An entry without renewals is removed when its life is over, not earlier, also when it is the only one of its
+    group."""
     locks = RebalanceLockManager(LIFE_MS, entries_max=1)
     assert one_of(locks, "G", NOW_MS) is LockOutcome.GRANTED
     assert one_of(locks, "H", NOW_MS + LIFE_MS) is LockOutcome.TABLE_FULL

@@ -1,4 +1,4 @@
-"""The recorded frames of RocketMQ's admin tool, asked of our broker: codes and members of the replies must agree."""
+"""Our broker gets the recorded frames of RocketMQ's admin tool: codes and members of the replies must agree."""
 
 import json
 from collections.abc import Iterator

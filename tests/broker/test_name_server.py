@@ -64,7 +64,7 @@ def test_topics_are_read_only_when_their_version_changed_and_stay_when_no_longer
 
 
 def test_slaves_bring_an_address_and_no_topics() -> None:
-    """Only id 0 tells topics; a slave is told its master."""
+    """Only id 0 registers topics; a slave's answer names its master."""
     server = NameServer()
     slave = A._replace(broker_id=1, broker_addr="10.0.0.9:10911")
     assert server.register(slave, configs(1, "T"), FakeConnection(), NOW_MS) is None
@@ -141,7 +141,7 @@ def full_name_server() -> NameServer:
     ("identity", "topics", "setting"), [(B, ("T",), "brokers_max is 1"), (A, ("T", "V"), "routes_max is 2")]
 )
 def test_a_name_server_keeps_only_so_many(identity: BrokerIdentity, topics: tuple[str, ...], setting: str) -> None:
-    """A registration of one more is refused and changes nothing; what is known may register again."""
+    """A registration beyond the limit is refused and changes nothing; known brokers may register again."""
     server = full_name_server()
     ask = ask_name_server(server, SerializeType.JSON, FakeConnection())
     server.register(A, configs(1, "T", "U"), FakeConnection(), NOW_MS)
@@ -155,7 +155,7 @@ def test_a_name_server_keeps_only_so_many(identity: BrokerIdentity, topics: tupl
 
 
 def test_a_name_server_keeps_only_so_many_key_value_configs() -> None:
-    """Namespaces count too, since they stay; what is there may be changed, and what went makes room."""
+    """Namespaces count too, since they stay; known keys may be changed, and deleted ones make room."""
     server = full_name_server()
     server.put_kv("N", "k", "1", FakeConnection(), NOW_MS)
     server.put_kv("N", "k", "2", FakeConnection(), NOW_MS)
@@ -211,7 +211,7 @@ def test_a_route_is_the_json_that_every_client_reads() -> None:
 
 
 def test_a_route_has_rocketmq_5s_member_for_who_speaks_that_version() -> None:
-    """Rust's client reads no route without it; nobody else is told."""
+    """Rust's client reads no route without it; other clients do not get it."""
     server = NameServer()
     server.register(A, configs(1, "T"), FakeConnection(), NOW_MS)
     for version, told in [(PROTOCOL_VERSION, None), (474, False)]:
@@ -281,7 +281,7 @@ def test_a_registration_without_topics_is_one_of_none(body: bytes) -> None:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_nobody_takes_the_name_of_the_broker_in_this_process(encoding: SerializeType) -> None:
-    """A second broker that was given no name of its own is refused with a remark; the routes stay as they are."""
+    """A second broker with the same default name is refused with a remark; routes stay."""
     server = NameServer()
     server.register(A, configs(1, "T"), None, NOW_MS)
     ask = ask_name_server(server, encoding, FakeConnection())
@@ -294,7 +294,8 @@ def test_nobody_takes_the_name_of_the_broker_in_this_process(encoding: Serialize
 
 
 def test_two_registrations_of_the_same_topics_do_not_keep_each_other_from_their_end() -> None:
-    """A broker that connects again registers what a registration under way is about: every topic has a route then."""
+    """A broker reconnects and registers while its first registration is in progress: every topic has a route
+    afterwards."""
     server, names = NameServer(), [f"T{number}" for number in range(200)]
     first = server.register_in_steps(A, configs(1, *names), FakeConnection("10.0.0.1:1"), NOW_MS)
     next(first)
@@ -304,7 +305,7 @@ def test_two_registrations_of_the_same_topics_do_not_keep_each_other_from_their_
 
 
 def test_a_registration_under_way_ends_when_its_broker_has_gone() -> None:
-    """What it has not told yet is not told any more."""
+    """Topics that it has not registered yet are not registered."""
     server, connection = NameServer(), FakeConnection()
     first = server.register_in_steps(A, configs(1, *(f"T{number}" for number in range(200))), connection, NOW_MS)
     next(first)

@@ -1,4 +1,4 @@
-"""What administrators ask of a name server: key-value configs, topic lists, permissions, settings (wire.md 2.7)."""
+"""Requests of administrators to a name server: key-value configs, topic lists, permissions, settings (wire.md 2.7)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -59,7 +59,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 def test_a_key_is_put_read_and_deleted(world: World) -> None:
-    """An absent one is QUERY_NOT_FOUND, with RocketMQ's remark; deleting what is not there is no error."""
+    """An unknown key is QUERY_NOT_FOUND with RocketMQ's remark; deleting it is no error."""
     get = GetKvConfigRequestHeader("ns", "k")
     absent = world.ask(R.GET_KV_CONFIG, get)
     assert (absent.code, absent.remark) == (C.QUERY_NOT_FOUND, "No config item, Namespace: ns Key: k")
@@ -72,7 +72,7 @@ def test_a_key_is_put_read_and_deleted(world: World) -> None:
 
 
 def test_a_namespace_is_listed(world: World) -> None:
-    """All its keys; one that nobody wrote to is not found."""
+    """All its keys; a namespace without keys is not found."""
     assert world.ask(R.GET_KVLIST_BY_NAMESPACE, GetKvListRequestHeader("ns")).code == C.QUERY_NOT_FOUND
     for key, value in [("a", "1"), ("b", "2")]:
         world.ask(R.PUT_KV_CONFIG, PutKvConfigRequestHeader("ns", key, value))
@@ -104,7 +104,7 @@ def test_a_name_server_is_given_its_settings_by_the_brokers_program() -> None:
 
 
 def test_settings_are_lines_and_only_live_ones_can_be_changed(world: World) -> None:
-    """Any other changes nothing, and neither does a value that is none; both are taken without a word."""
+    """Other settings and wrong values change nothing; the request succeeds as in RocketMQ."""
     lines = world.ask(R.GET_NAMESRV_CONFIG).body.decode().splitlines()
     assert "listenPort=9876" in lines
     assert "orderMessageEnable=false" in lines
@@ -116,7 +116,7 @@ def test_settings_are_lines_and_only_live_ones_can_be_changed(world: World) -> N
 
 
 def test_topics_are_listed_by_cluster_and_by_unit(world: World) -> None:
-    """An unknown cluster has none; the bits of topicSysFlag tell units."""
+    """An unknown cluster has none; bits of topicSysFlag mark units."""
     assert world.topic_list(R.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader("C1")) == ("T", "TBW102", "unit")
     assert "sub" in world.topic_list(R.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader("C2"))
     assert world.topic_list(R.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader("nowhere")) == ()

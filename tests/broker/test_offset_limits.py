@@ -1,4 +1,4 @@
-"""Which offsets a broker stores: of groups that can be, of what is there, and only so many (wire.md 8.2)."""
+"""Which offsets a broker stores: of possible groups, of existing queues, and up to a limit (wire.md 8.2)."""
 
 from collections.abc import Callable, Generator
 from typing import Any
@@ -36,7 +36,7 @@ def test_an_offset_of_what_cannot_be_is_refused(
 
 
 def test_a_pull_brings_no_offset_that_cannot_be() -> None:
-    """The pull is answered as without it, and a line says what was left out."""
+    """The pull is answered as without it, and a log event names the ignored offset."""
     peer = Peer()
     peer.send()
     reply = peer.pull(0, sys_flag=5, commit_offset=-2)
@@ -56,7 +56,7 @@ def test_minus_one_is_an_offset_that_is_none() -> None:
 
 
 def test_offsets_have_a_bound_and_those_of_deleted_topics_make_room() -> None:
-    """A full table takes new values of what it has, refuses more with the setting's name, and says so."""
+    """A full table accepts new values of known entries, refuses others with the setting's name, and logs that."""
     peer = Peer(offset_entries_max=2)
     peer.make_topics("T", "old")
 
@@ -86,7 +86,8 @@ def committed(peer: Peer, group: str, topic: str) -> int:
 
 
 def test_offsets_of_deleted_topics_are_forgotten_in_steps() -> None:
-    """The commit that meets the bound may be refused; one after the steps finds room, and nobody waited for them."""
+    """The commit that reaches the limit may be refused; a commit after the steps finds room, and no request waited for
+    them."""
     peer, turns = filled(), list[Callable[[], None]]()
     peer.broker.work.soon = turns.append
     peer.broker.topics.delete("old", NOW_MS)
@@ -118,7 +119,7 @@ def test_a_full_table_is_not_looked_through_for_every_commit() -> None:
 
 
 def test_offsets_that_are_cloned_have_the_same_bound() -> None:
-    """Those of deleted topics make room for them too, and what a group has already needs none."""
+    """Offsets of deleted topics make room for them too; offsets that the group has need none."""
     peer = filled()
 
     def cloned(to_group: str) -> int:

@@ -6,7 +6,7 @@ from lockstep.broker.state.offsets import ConsumerOffsetManager
 
 
 def test_any_value_is_stored_and_the_last_one_counts() -> None:
-    """A lower offset replaces a higher one; commit tells what stood before."""
+    """A lower offset replaces a higher one; commit returns the previous one."""
     offsets = ConsumerOffsetManager()
     assert offsets.commit("G", "T", 0, 9) == -1
     assert offsets.commit("G", "T", 0, 4) == 9
@@ -31,7 +31,7 @@ def test_offsets_belong_to_group_topic_and_queue() -> None:
 
 @pytest.mark.rule("article-1/2.2.6/young-queue-answered-0")
 def test_a_group_without_an_offset_starts_at_zero_only_while_nothing_was_dropped() -> None:
-    """The min-offset rule: 0 on a young queue, no answer on one whose first messages are gone."""
+    """The min-offset rule: 0 on a young queue, no answer when its first messages were dropped."""
     offsets = ConsumerOffsetManager()
     assert offsets.query_or_start("G", "T", 0, min_offset=0) == 0
     assert offsets.query_or_start("G", "T", 0, min_offset=1) is None
@@ -52,7 +52,7 @@ def test_groups_behind_an_offset_are_named() -> None:
 
 
 def test_what_was_given_out_stays_as_it_was() -> None:
-    """`all` copies what changed since the last time, whatever changed it; later commits are not in what it gave."""
+    """`all` copies the entries that changed since the last call; later commits do not change the returned ones."""
     offsets = ConsumerOffsetManager()
     offsets.commit("G", "T", 0, 1)
     offsets.commit("H", "T", 0, 2)

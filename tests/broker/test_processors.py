@@ -45,7 +45,7 @@ def lock(peer: Peer, client_id: str, count: int = 2) -> int:
 
 @pytest.mark.rule("article-1/2.2.2/lock-answers-code-0", "article-1/2.2.2/answer-lists-owned-queues")
 def test_locks_are_granted_refused_and_taken_over_and_each_is_a_log_line(peer: Peer) -> None:
-    """One line a queue; renewals only at debug level; nobody granted is no error."""
+    """One event a queue; renewals only at debug level; an answer without queues is no error."""
     assert lock(peer, "a") == 2
     peer.now_ms += 20_000
     assert lock(peer, "a") == 2
@@ -70,7 +70,7 @@ def test_locks_are_granted_refused_and_taken_over_and_each_is_a_log_line(peer: P
 
 @pytest.mark.rule("article-1/2.2.2/expired-lock-granted-anew")
 def test_an_owner_that_comes_too_late_takes_over_from_nobody(peer: Peer) -> None:
-    """Its lock had expired and no other client asked meanwhile: a log line of its own, with the age."""
+    """Its lock had expired and no other client asked meanwhile: this is a separate log event, with the age."""
     lock(peer, "a", 1)
     peer.now_ms += 60_001
     assert lock(peer, "a", 1) == 1
@@ -87,7 +87,7 @@ def test_renewals_are_logged_at_debug_level() -> None:
 
 
 def test_locks_of_many_queues_are_one_log_line_each_outcome(peer: Peer) -> None:
-    """Up to 100 of one outcome have a line each; of more there is one line that counts them. Unlocks likewise."""
+    """Up to 100 of one outcome have an event each; more are counted in one event. Unlocks likewise."""
     lock(peer, "a", 100)
     assert peer.log.names() == ["lock_granted"] * 100
     peer.log.events.clear()
@@ -116,7 +116,7 @@ def test_a_lock_request_has_a_bound_and_so_has_the_table() -> None:
 
 
 def test_a_lock_list_too_long_for_one_answer_is_asked_for_by_group() -> None:
-    """Above the bound of a group the whole table is refused, and the remark says what to ask."""
+    """Above the limit of a group the whole table is refused, and the remark says to ask by group."""
     peer = Peer(lock_entries_per_group_max=2)
     lock(peer, "a", 2)
     peer.answer(R.LOCK_BATCH_MQ, None, LockBatchBody("H", "a", queues_of("T", 1)))
@@ -149,7 +149,7 @@ def test_locks_outlive_the_connection_of_their_owner(peer: Peer) -> None:
 
 
 def test_the_lock_table_is_listed(peer: Peer) -> None:
-    """Of all groups or of one, with what is left of each life."""
+    """Of all groups or of one, with the remaining life of each lock."""
     lock(peer, "a")
     peer.now_ms += 1000
     reply = peer.answer(R.LIST_LOCKS, ListLocksRequestHeader())
@@ -197,7 +197,7 @@ SMALL: dict[str, Any] = {"memory_limit_bytes": 200_000, "segment_bytes": 1000, "
 
 @pytest.mark.rule("article-1/2.2.6/new-group-not-found")
 def test_bounds_of_queues_and_the_min_offset_rule() -> None:
-    """A group that is new to a queue whose first messages went is told QUERY_NOT_FOUND, and no other error."""
+    """A group that is new to a queue whose first messages were dropped gets QUERY_NOT_FOUND, and no other error."""
     peer = Peer(SerializeType.MSGPACK, **SMALL)
     peer.send_many(2000)
     low = offset(peer.answer(R.GET_MIN_OFFSET, QueueRequestHeader("T", 0)))
@@ -270,7 +270,7 @@ def test_a_new_member_is_told_of_to_everybody_itself_included(peer: Peer) -> Non
 
 @pytest.mark.rule("article-3/retry-queues/one-topic-a-group")
 def test_a_heartbeat_makes_the_retry_topic_before_its_answer(peer: Peer) -> None:
-    """Name servers are told by the same call."""
+    """The same call registers the topic with name servers."""
     peer.heartbeat("a", consumer("G", T))
     config = peer.broker.topics.get("%RETRY%G")
     assert config is not None
@@ -346,7 +346,7 @@ def test_groups_are_listed_with_the_topics_they_know(peer: Peer) -> None:
 
 @pytest.mark.parametrize(("expression_type", "code"), [("TAG", 0), ("", 0), ("SQL92", 1), ("REGEX", 1)])
 def test_a_client_may_ask_whether_it_can_be_filtered_for(expression_type: str, code: int) -> None:
-    """CHECK_CLIENT_CONFIG: by tags yes; by anything else only when the broker is told to."""
+    """CHECK_CLIENT_CONFIG: tags are allowed; other expressions only when the broker's setting allows them."""
     body = (
         b'{"clientId":"a","group":"G","subscriptionData":{"topic":"T","subString":"x","expressionType":"%s"}}'
         % expression_type.encode()
@@ -391,7 +391,7 @@ def test_an_unknown_request_code_is_answered_with_3(peer: Peer) -> None:
 
 @pytest.mark.parametrize("group", ["G", "nobody"])
 def test_replies_with_a_header_class_have_ext_fields(group: str) -> None:
-    """If empty ones, whatever the reply says (wire.md 1.2); what needs no header has none."""
+    """Empty ones too, for every code (wire.md 1.2); a reply without a header class has none."""
     peer = Peer()
     peer.heartbeat("a", consumer("G", T))
     reply = peer.answer(R.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader(group))

@@ -1,4 +1,4 @@
-"""Pulls: checks in RocketMQ's order, answers, committing on the way, long polling (wire.md 6)."""
+"""Pulls: checks in RocketMQ's order, answers, commits with a pull, long polling (wire.md 6)."""
 
 import json
 from collections.abc import Callable
@@ -186,7 +186,7 @@ def test_a_parked_pull_is_answered_by_the_message_it_waits_for(peer: Peer) -> No
 
 
 def test_a_lite_pull_is_a_pull(peer: Peer) -> None:
-    """Under a code of its own, from RocketMQ 5's lite pull consumers (wire.md 13); it waits as well."""
+    """It has another code and comes from RocketMQ 5's lite pull consumers (wire.md 13); it waits as well."""
     peer.send_many(2)
     reply = peer.answer(RequestCode.LITE_PULL_MESSAGE, pull_header(0))
     assert (reply.code, bodies(reply), offsets_of(reply)) == (0, [b"0", b"1"], (2, 0, 2))
@@ -293,7 +293,7 @@ def test_a_closed_connection_is_not_answered(peer: Peer) -> None:
 
 
 def test_many_pulls_that_wait_for_one_message_are_answered_in_steps() -> None:
-    """The first at once, the others in later turns of the loop, each once; one whose peer has gone is left out."""
+    """The first at once, the others in later turns of the loop, each once; a pull whose peer is gone is left out."""
     peer, turns = Peer(), list[Callable[[], None]]()
     peer.broker.work.soon = turns.append
     peer.send_many(1)

@@ -1,4 +1,4 @@
-"""Parked pulls: woken by what they wait for, once, and never by more (wire.md 6.4)."""
+"""Held pulls: each is woken once, and only by its own event (wire.md 6.4)."""
 
 from lockstep.broker.state.held_pulls import HeldPull, PullHold
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
@@ -51,7 +51,7 @@ def test_all_pulls_of_a_queue_are_woken_in_the_order_they_came() -> None:
 
 
 def test_other_queues_and_topics_wake_nobody() -> None:
-    """An arrival for a queue that nobody waits for is not even remembered."""
+    """An arrival for a queue without held pulls is not remembered."""
     hold = PullHold(10)
     hold.park(pull())
     hold.on_arrival("T", 1, 0, 0)
@@ -127,7 +127,7 @@ def test_a_peer_that_takes_nothing_is_not_woken() -> None:
 
 
 def test_a_connection_may_park_only_so_many() -> None:
-    """The limit is per connection and counts what is parked now."""
+    """The limit is per connection and counts the pulls that are held now."""
     hold, connection = PullHold(2), FakeConnection()
     assert [hold.park(pull(connection)) for _ in range(3)] == [True, True, False]
     assert hold.park(pull())
@@ -150,7 +150,7 @@ def test_a_closed_connection_takes_its_pulls_along() -> None:
 
 
 def test_what_was_woken_and_parked_again_is_given_up_with_its_connection() -> None:
-    """Of several queues, some with pulls of others; nothing of it is woken or counted afterwards."""
+    """Pulls of several queues, among pulls of other connections; none is woken or counted afterwards."""
     hold, gone, stays = PullHold(10), FakeConnection(), FakeConnection()
     for queue_id in (0, 0, 1, 2):
         hold.park(pull(gone, queue_id=queue_id))
@@ -169,7 +169,7 @@ def test_what_was_woken_and_parked_again_is_given_up_with_its_connection() -> No
 
 
 def test_all_connections_together_have_a_bound() -> None:
-    """One more pull finds no place until one is woken or its connection has gone."""
+    """One more pull is not held until another is woken or its connection ends."""
     hold, gone = PullHold(10, held_max=2), FakeConnection()
     first = pull()
     assert [hold.park(first), hold.park(pull(gone, queue_id=1)), hold.park(pull())] == [True, True, False]

@@ -1,4 +1,4 @@
-"""Brokers and name servers that are not one process (wire.md 2.7, 10.4)."""
+"""Brokers and name servers in different processes (wire.md 2.7, 10.4)."""
 
 from typing import Any
 
@@ -169,8 +169,8 @@ def test_transactions_are_looked_at_though_nobody_sends() -> None:
 
 
 def test_a_new_topic_is_told_alone_and_all_of_them_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At start and each 30 s all are told, 500 in a request; a change tells of what changed. The name server reads each
-    part, and has the version of the last."""
+    """At start and each 30 s all topics are registered, 500 in a request; after a change only changed ones. The name
+    server reads each part and keeps the version of the last."""
     told: list[tuple[int, int]] = []
     register = NameServer.register_in_steps
 
@@ -202,7 +202,8 @@ def test_a_new_topic_is_told_alone_and_all_of_them_in_parts(monkeypatch: pytest.
 
 
 def test_members_are_told_when_name_servers_know_the_retry_topic() -> None:
-    """Who acts on the notice at once finds its route; a name server that hangs holds the notice up for a second."""
+    """A member that acts on the notice at once finds the route; a name server that hangs delays the notice by a
+    second."""
 
     async def scenario(world: World) -> None:
         server, client = await name_server(world), Client(world.host("c1"))
@@ -226,7 +227,7 @@ def test_members_are_told_when_name_servers_know_the_retry_topic() -> None:
 
 
 def test_nobody_else_takes_the_broker_of_this_process_out_of_its_name_server() -> None:
-    """Code 104 is answered as in RocketMQ and changes nothing; a route that is gone all the same is back in 30 s."""
+    """Code 104 is answered as in RocketMQ and changes nothing; a removed route is back within 30 s."""
 
     async def scenario(world: World) -> None:
         client, served = Client(world.host("c1")), await serve(world.host("one"), broker_name="one")

@@ -44,7 +44,7 @@ def send_reply(
 
 @pytest.mark.parametrize("code", [324, 325])
 def test_an_answer_is_pushed_to_the_client_that_asked(peer: Peer, asker: Peer, code: int) -> None:
-    """As it came, with the time of the push; the sender hears of it when the asker has it."""
+    """Unchanged, with the time of the push; its sender gets the reply when the asker has the answer."""
     assert send_reply(peer, code=code) is None
     ((question, timeout_ms, then),) = asker.connection.asked
     assert (question.code, question.body, timeout_ms) == (RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, b"yes", 10_000)
@@ -67,7 +67,7 @@ def test_an_answer_is_pushed_to_the_client_that_asked(peer: Peer, asker: Peer, c
     "answer", [RemotingCommand(C.SYSTEM_ERROR), RequestTimeout("127.0.0.1:50001", "a reply", 10_000)]
 )
 def test_an_asker_that_does_not_take_it(peer: Peer, asker: Peer, answer: RemotingCommand | RequestTimeout) -> None:
-    """Code 1 with the reason; the answer is kept all the same."""
+    """Code 1 with the reason; the answer is stored."""
     send_reply(peer)
     asker.connection.asked[0][2](answer)
     (reply,) = peer.connection.replies
@@ -94,7 +94,7 @@ def test_an_asker_that_left_is_not_there(peer: Peer, asker: Peer) -> None:
 
 
 def test_an_answer_too_large_is_refused(peer: Peer, asker: Peer) -> None:
-    """As a send of that size; nobody is bothered."""
+    """As a send of that size; the asker gets nothing."""
     reply = send_reply(peer, PROPERTIES + "\x02k\x01" + "v" * 32_767)
     assert reply is not None
     assert reply.code == C.MESSAGE_ILLEGAL

@@ -1,4 +1,4 @@
-"""What a start after a crash tells the order checker: where each group stands (docs/order.md 1)."""
+"""The records that a start after a crash writes for the order checker: the offset of each group (docs/order.md 1)."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ async def lived(folder: Path, trace: str) -> None:
 
 
 async def test_after_a_crash_every_group_has_its_place(tmp_path: Path) -> None:
-    """Those that no commit is known of stand at 0, for one may be lost; built-in groups and topics are nobody's."""
+    """Queues without a known commit are at 0, because one may be lost; built-in groups and topics have no record."""
     folder, trace = tmp_path / "store", str(tmp_path / "broker.trace")
     await lived(folder, trace)
     (folder / "abort").touch()

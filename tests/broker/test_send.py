@@ -1,4 +1,4 @@
-"""Sends: checks in RocketMQ's order, what is stored, batches, dead letters, lanes (wire.md 4, 10.3)."""
+"""Sends: checks in RocketMQ's order, the stored message, batches, dead letters, sequences (wire.md 4, 10.3)."""
 
 from typing import Any
 
@@ -129,7 +129,7 @@ def test_a_negative_queue_id_means_any_queue(peer: Peer) -> None:
 
 
 def test_a_send_makes_a_topic_and_says_so_once(peer: Peer) -> None:
-    """Name servers hear of it by the same call."""
+    """The same call registers it with name servers."""
     peer.send("new")
     peer.send("new")
     assert peer.broker.topics.get("new") is not None

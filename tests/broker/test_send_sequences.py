@@ -42,7 +42,7 @@ def test_the_first_send_of_a_generation_is_number_zero() -> None:
 
 
 def test_a_higher_generation_replaces_a_lower_one_for_good() -> None:
-    """What still arrives of the old one is refused, its next number included."""
+    """Late sends of the old one are refused, also with its next number."""
     sequences = SendSequences(100)
     assert arrive(sequences, 0, 0)
     assert arrive(sequences, 1, 0)

@@ -1,4 +1,4 @@
-"""The server on virtual time: all encodings, long polls, restarts, idle and hostile connections, its end."""
+"""The server on virtual time: all encodings, long polls, restarts, idle and hostile connections, shutdown."""
 
 import asyncio
 import struct
@@ -296,7 +296,7 @@ def test_clients_that_use_the_vip_channel_reach_us() -> None:
     "settings", [{"port": 20_000}, {"vip_channel": False}, {"port": 2}, {"name_server_port": 10_909}]
 )
 def test_without_a_vip_channel(settings: dict[str, int]) -> None:
-    """Where its port is somebody else's or none, and where nobody wants it, the broker serves its own port alone."""
+    """When the VIP port is taken, impossible or switched off, the broker serves its own port alone."""
 
     async def scenario(world: World) -> None:
         runtime = world.host("broker")
@@ -313,7 +313,7 @@ def test_without_a_vip_channel(settings: dict[str, int]) -> None:
 
 
 def test_a_port_in_use_is_one_line_that_says_what_to_do() -> None:
-    """For either port; what was opened before is closed again."""
+    """For either port; ports that were opened before are closed again."""
 
     async def scenario(world: World) -> None:
         runtime = world.host("broker")

@@ -1,4 +1,4 @@
-"""Long work in steps: the turns of the loop, who is next, and what is put aside."""
+"""Long work in steps: turns of the loop, the next job, and jobs that wait."""
 
 from collections.abc import Callable
 
@@ -53,7 +53,7 @@ def test_many_short_jobs_at_once_do_not_share_one_turn() -> None:
 
 
 def test_keys_take_turns_and_jobs_of_one_key_keep_their_order() -> None:
-    """A long job holds up nobody but its own key."""
+    """A long job delays only jobs of its own key."""
     loop = Loop()
     loop.work.start("a", loop.job("a", 6))
     loop.work.start("a", loop.job("A", 1))
@@ -64,7 +64,7 @@ def test_keys_take_turns_and_jobs_of_one_key_keep_their_order() -> None:
 
 
 def test_a_job_that_waits_is_put_aside_with_those_behind_it() -> None:
-    """Others go on; what it waited for may also come at once."""
+    """Others go on; the awaited event may also happen at once."""
     loop, resumes = Loop(), list[Callable[[], None]]()
 
     def waiting() -> Steps:
@@ -85,7 +85,7 @@ def test_a_job_that_waits_is_put_aside_with_those_behind_it() -> None:
 
 
 def test_without_a_loop_all_is_done_at_once() -> None:
-    """Also what waits for something that is there."""
+    """Also a job that waits for something that is ready."""
     work, done = SlicedWork(), list[str]()
 
     def steps() -> Steps:

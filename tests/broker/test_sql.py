@@ -1,4 +1,4 @@
-"""SQL92 filters: the language, held to what RocketMQ's own filter answered (wire.md 6.5)."""
+"""SQL92 filters: the language, compared with the answers of RocketMQ's filter (wire.md 6.5)."""
 
 import json
 import subprocess
@@ -19,7 +19,8 @@ FLIGHT = {"size": "5", "color": "red", "price": "2.5", "late": "true"}
 
 @pytest.mark.rule("article-4/2-success/sql-at-the-broker")
 def test_every_recorded_expression_is_answered_alike() -> None:
-    """Refused where RocketMQ's parser refuses; else the same answer for each message. What fails there is unknown."""
+    """Refused where RocketMQ's parser refuses; else the same answer for each message. An evaluation that fails is
+    unknown."""
     wrong = {}
     for expression, theirs in ANSWERS.items():
         try:
@@ -107,13 +108,13 @@ def test_what_an_expression_means(expression: str, answer: bool | str | None) ->
     ],
 )
 def test_what_is_no_expression(expression: str, reason: str) -> None:
-    """The error says where, and why. What stands behind a whole expression is refused; RocketMQ does not look at it."""
+    """The error names place and reason. Text after a whole expression is refused; RocketMQ ignores it."""
     with pytest.raises(FilterError, match=reason):
         compile_sql(expression)
 
 
 def test_depth_is_bounded_and_length_is_not() -> None:
-    """Brackets cost nothing; what would nest calls too deep is refused; long lists and chains are none of it."""
+    """Brackets are free; an expression that nests calls too deep is refused; long lists and chains are not."""
     assert compile_sql("(" * 5000 + "size = 5" + ")" * 5000)(FLIGHT) is True
     assert compile_sql(" OR ".join(f"size = {i}" for i in range(1000)))(FLIGHT) is True
     assert compile_sql("NOT " * 198 + "late")(FLIGHT) is False
@@ -132,7 +133,7 @@ def test_signs_that_could_begin_comments_are_bounded() -> None:
 
 
 def test_a_broker_without_such_filters_loads_no_parser() -> None:
-    """Its start imports neither lark nor what stands on it."""
+    """Its start imports neither lark nor modules that need it."""
     program = (
         "import sys, lockstep.broker.__main__, lockstep.broker.dispatch; "
         "sys.exit(any(name == 'lark' or name.startswith('lockstep.broker.sql') for name in sys.modules))"

@@ -1,4 +1,4 @@
-"""SQL92 subscriptions on a broker: checked, compiled once, looked up and evaluated for pulls (wire.md 6.2, 6.5)."""
+"""SQL92 subscriptions on a broker: checked, compiled once, found and evaluated for pulls (wire.md 6.2, 6.5)."""
 
 from dataclasses import replace
 from typing import Any
@@ -52,7 +52,7 @@ def next_offset(reply: RemotingCommand) -> int:
 
 
 def test_a_registered_expression_filters(peer: Peer) -> None:
-    """Only what it is true of; entries that it is not true of count as examined, so that the offset goes on."""
+    """The reply has only matching messages; the others count as examined, so that the offset moves on."""
     send_sizes(peer, 1, 2, 3, 4, 1)
     peer.heartbeat("c1", consumer("G", sql()))
     found = registered(peer)
@@ -129,7 +129,7 @@ def test_a_filter_older_than_the_request_is_told_so(peer: Peer) -> None:
 
 
 def test_without_the_setting_it_is_refused() -> None:
-    """RocketMQ's default, in its words; a check that asks first is told the same."""
+    """RocketMQ's default and text; CHECK_CLIENT_CONFIG gets the same."""
     peer, refused = Peer(), "The broker does not support consumer to filter message by SQL92"
     send_sizes(peer, 3)
     peer.heartbeat("c1", consumer("G", sql()))
@@ -178,7 +178,7 @@ def test_a_client_asks_before_it_subscribes(
 
 
 def test_a_parked_pull_sleeps_until_its_expression_is_true(peer: Peer) -> None:
-    """What does not match wakes it only at the next sweep, as with tags (wire.md 6.4)."""
+    """A message that does not match wakes it only at the next sweep, as with tags (wire.md 6.4)."""
     send_sizes(peer, 1)
     peer.heartbeat("c1", consumer("G", sql()))
     assert peer.pull(1, sys_flag=SUSPEND, consumer_group="G", sub_version=5) is None
@@ -216,7 +216,8 @@ def test_an_expression_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_second_of_heartbeats_has_a_bounded_number_of_characters_compiled() -> None:
-    """One heartbeat of 16 MiB would keep a broker for minutes. What is left out is compiled when it comes again."""
+    """A heartbeat of 16 MiB would occupy a broker for minutes. Expressions that were left out are compiled with a later
+    heartbeat."""
     log = RecordingLog()
     filters = ConsumerFilterManager(log)
     texts = ", ".join(["'x'"] * 1000)
@@ -248,7 +249,8 @@ def test_only_a_newer_version_changes_an_expression() -> None:
 
 
 def test_filters_of_who_left_are_kept_for_a_day() -> None:
-    """Of a group without members, and of a topic no longer subscribed; who comes back in time finds its filter."""
+    """Filters of groups without members and of unsubscribed topics; a group that returns within a day finds its
+    filter."""
     filters = ConsumerFilterManager(RecordingLog())
     filters.register("gone", [sql()], NOW_MS)
     filters.register("G", [sql(), sql(topic="U")], NOW_MS)

@@ -1,4 +1,4 @@
-"""The broker's log: names that peers choose do not steer the terminal of who reads it, in any format."""
+"""The broker's log: names that peers choose send no control codes to a terminal, in any format."""
 
 import io
 

@@ -41,7 +41,7 @@ def test_a_group_with_a_name_that_cannot_be_is_not_made(group: str) -> None:
 
 
 def test_without_auto_creation_only_known_and_system_groups_are_found() -> None:
-    """What an administrator made, what is built in, and what brokers themselves use."""
+    """Groups of administrators, built-in ones, and those that brokers use."""
     manager = new_manager(auto_create=False)
     assert manager.find("G", NOW_MS) is None
     assert manager.find("TOOLS_CONSUMER", NOW_MS) is not None
@@ -51,7 +51,7 @@ def test_without_auto_creation_only_known_and_system_groups_are_found() -> None:
 
 
 def test_a_group_is_changed_and_deleted() -> None:
-    """Each moves the version; deleting what is not there does not."""
+    """Each change raises the version; deleting an unknown group does not."""
     manager = new_manager()
     manager.put(SubscriptionGroupConfig("G", consume_enable=False), NOW_MS)
     assert manager.get("G") == SubscriptionGroupConfig("G", consume_enable=False)
@@ -82,7 +82,7 @@ def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
 
 
 def test_a_heartbeat_of_a_group_that_may_not_be_made_registers_no_topic() -> None:
-    """The member is known, as in RocketMQ; its pulls will be told that there is no such group."""
+    """The member is registered, as in RocketMQ; its pulls are refused because the group does not exist."""
     peer = Peer(auto_create_groups=False)
     peer.heartbeat("c1", consumer("G", SubscriptionData.parse("T", "*")))
     assert peer.broker.topics.get("%RETRY%G") is None

@@ -1,4 +1,4 @@
-"""Topics and groups go to their files off the event loop, one writing at a time, and replies wait for them."""
+"""Topics and groups are written to their files off the event loop, one write at a time, and replies wait for it."""
 
 import shutil
 import threading
@@ -31,7 +31,7 @@ def under_way(opened: Kept) -> list[str]:
 
 
 async def test_a_topic_is_written_off_the_loop_and_the_reply_waits_for_it(tmp_path: Path) -> None:
-    """A slow disk holds up nothing else; who asked for the topic hears of it when it is there for good."""
+    """A slow disk delays nothing else; the caller gets its reply when the topic is on the disk."""
     path = tmp_path / "config" / "topics.json"
     async with kept(tmp_path) as opened:
         opened.disk.synced.clear()
@@ -74,7 +74,7 @@ async def test_changes_meanwhile_are_one_writing_of_the_newest(tmp_path: Path) -
 
 @pytest.mark.parametrize("flush_sync", [True, False])
 async def test_a_message_is_acknowledged_only_when_its_topic_is_on_the_disk(tmp_path: Path, flush_sync: bool) -> None:
-    """A kill at the moment of the reply finds both; who sends to a topic on its way to the disk waits too."""
+    """A kill at the moment of the reply loses neither; a send to a topic that is being written waits too."""
     folder, copy = tmp_path / "store", tmp_path / "copy"
     rare: dict[str, Any] = {"flush_offsets_interval_ms": 60_000, "checkpoint_interval_ms": 60_000}  # files stand still
     async with kept(folder, flush_sync=flush_sync, **rare) as opened:
@@ -95,7 +95,7 @@ async def test_a_message_is_acknowledged_only_when_its_topic_is_on_the_disk(tmp_
 
 
 async def test_a_topic_that_cannot_be_written_is_not_acknowledged_and_tried_again(tmp_path: Path) -> None:
-    """Who asked for it and who sends to it hear why; what is written in the end is what stands then."""
+    """Its creator and its senders get the reason; the last write has the state at that time."""
     path = tmp_path / "config" / "topics.json"
     async with kept(tmp_path) as opened:
         opened.disk.bad_name = TOPICS
@@ -117,8 +117,7 @@ async def test_a_topic_that_cannot_be_written_is_not_acknowledged_and_tried_agai
 
 
 async def test_a_heartbeat_is_answered_though_its_group_cannot_be_written(tmp_path: Path) -> None:
-    """Groups come again with the next heartbeat: nobody is turned away for them, and sends have nothing to do with
-    it."""
+    """Groups come again with the next heartbeat, so it is not refused, and sends do not depend on it."""
     async with kept(tmp_path) as opened:
         opened.disk.bad_name = "subscriptionGroup.json.tmp"
         opened.broker.groups.find("G", NOW_MS)
@@ -132,8 +131,8 @@ async def test_a_heartbeat_is_answered_though_its_group_cannot_be_written(tmp_pa
 
 
 async def test_a_heartbeat_and_its_notice_leave_together_whatever_the_disk_takes(tmp_path: Path) -> None:
-    """A Java client asks the next broker for messages when it has the notice, and tells it of the group when it has the
-    answer: nothing may come between the two. Its group and topic are written soon."""
+    """A Java client asks the next broker when it has the notice, and registers the group there when it has the answer:
+    nothing may come between the two. Group and topic are written soon after."""
     async with kept(tmp_path) as opened:
         body = encode_body(heartbeat_of("a", consumer("G", SubscriptionData.parse("T", "*"))), SerializeType.JSON)
         reply = opened.ask(RequestCode.HEART_BEAT, None, body)

@@ -46,7 +46,7 @@ def test_system_topics_are_nobodys_to_change_or_delete(peer: Peer, topic: str) -
 
 
 def test_a_deleted_topic_takes_its_messages_and_leaves_the_offsets(peer: Peer) -> None:
-    """A group's offsets of it are still there, as in RocketMQ. Deleting what is not there is no error."""
+    """A group's offsets stay, as in RocketMQ. Deleting an unknown topic is no error."""
     peer.send_many(3)
     peer.answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, 2))
     for _ in range(2):
@@ -98,7 +98,7 @@ def test_the_statistics_are_written_as_rocketmqs_tools_read_them() -> None:
 
 
 def test_who_consumes_a_topic_are_those_online_and_those_with_offsets(peer: Peer) -> None:
-    """Each group once; nobody is an empty list."""
+    """Each group once; without groups the list is empty."""
     peer.make_topics("T")
     peer.heartbeat("a", consumer("online", SubscriptionData.parse("T", "*", 1)))
     for group in ("offline", "online"):

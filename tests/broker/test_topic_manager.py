@@ -1,4 +1,4 @@
-"""Topics: who may make them, with how many queues, and that every change is told (wire.md 4.7, 8.4)."""
+"""Topics: which requests may create them, with how many queues, and notices of every change (wire.md 4.7, 8.4)."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ class Topics:
 
 
 def test_the_topic_of_traces_is_there_when_it_is_wanted() -> None:
-    """One queue, under the name that is set, and nobody's to change or delete (wire.md 8.4)."""
+    """One queue, under the configured name; it cannot be changed or deleted (wire.md 8.4)."""
     assert Topics().manager.get("RMQ_SYS_TRACE_TOPIC") is None
     manager = Topics(trace_topic="traces").manager
     assert manager.get("traces") == TopicConfig("traces", 1, 1, 6)
@@ -84,7 +84,7 @@ def test_a_retry_topic_is_made_by_a_send_even_with_auto_creation_off() -> None:
 
 
 def test_retry_and_dead_letter_topics_are_made_once() -> None:
-    """A second call finds them and tells nobody."""
+    """A second call finds them and sends no notice."""
     topics = Topics()
     assert topics.manager.ensure_retry_topic("G", 2, NOW_MS) == TopicConfig("%RETRY%G", 2, 2, 6)
     assert topics.manager.ensure_dead_letter_topic("G", NOW_MS) == TopicConfig("%DLQ%G", 1, 1, 6)
@@ -104,7 +104,7 @@ def test_a_change_raises_the_version_and_an_equal_put_does_not() -> None:
 
 
 def test_a_deleted_topic_is_gone_and_the_version_moves() -> None:
-    """So that no later registration brings it back; what is not there changes nothing."""
+    """So that no later registration restores it; deleting an unknown topic changes nothing."""
     topics = Topics()
     topics.create("T")
     assert topics.manager.delete("T", NOW_MS + 5)
@@ -146,8 +146,8 @@ def test_what_an_administrator_may_not_make(config: TopicConfig) -> None:
 
 
 def test_with_as_many_topics_as_there_may_be_nobody_makes_another() -> None:
-    """Neither a send nor an administrator; who is told is the log. What is there may be changed, and a group gets its
-    retry topic all the same."""
+    """Neither a send nor an administrator can create one, and a log event says so. Known topics may be changed, and a
+    group still gets its retry topic."""
     topics = Topics(topics_max=9)
     assert topics.create("ninth") is not None
     with pytest.raises(LocalProtocolError, match="topics_max is 9"):
@@ -161,7 +161,7 @@ def test_with_as_many_topics_as_there_may_be_nobody_makes_another() -> None:
 
 
 def test_a_change_is_told_with_the_topics_that_are_new_or_other() -> None:
-    """All of them only when all are to be read anew; of a deleted one nothing but the version is told."""
+    """All topics only when all must be read again; a deletion is told by the version alone."""
     topics = Topics()
     topics.create("T")
     topics.manager.set_ordered(["T", "elsewhere"], NOW_MS)

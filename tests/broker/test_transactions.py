@@ -1,4 +1,4 @@
-"""Transactions: half messages nobody sees, their end, asking producers, giving up (wire.md 11)."""
+"""Transactions: hidden half messages, their end, checks of producers, giving up (wire.md 11)."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def questions(peer: Peer) -> list[RemotingCommand]:
 
 
 def test_a_half_message_is_seen_by_nobody(peer: Peer) -> None:
-    """It stands in the half topic; the reply tells its real queue and the half's own offset and id."""
+    """It is stored in the half topic; the reply has its real queue and the half message's offset and id."""
     response = send_half(peer)
     assert (response.queue_id, response.queue_offset, response.transaction_id) == (2, 0, None)
     (half,) = stored(peer, HALF)
@@ -84,7 +84,7 @@ def test_a_commit_shows_the_message(peer: Peer) -> None:
 
 
 def test_a_rollback_leaves_only_the_mark(peer: Peer) -> None:
-    """Nobody ever sees the message, and nobody is asked about it."""
+    """No consumer sees the message, and no producer is asked about it."""
     sent = send_half(peer)
     reply = end(peer, sent, ROLLBACK)
     assert reply is not None
@@ -126,7 +126,7 @@ def test_a_second_end_changes_nothing(peer: Peer) -> None:
 )
 @pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
 def test_an_end_must_tell_what_it_ends(peer: Peer, decision: int, wrong: dict[str, Any]) -> None:
-    """Code 1 for another group's, other offsets, and what is no half message; it stays undecided."""
+    """Code 1 for another group, wrong offsets, or a message that is no half message; it stays undecided."""
     peer.send("T", b"no half", queue_id=2)  # stands at 0
     sent = send_half(peer)
     reply = end(peer, sent, decision, **wrong)
@@ -163,7 +163,7 @@ def test_a_producer_that_did_not_tell_is_asked(peer: Peer) -> None:
 
 
 def test_a_late_end_counts_though_the_half_has_moved(peer: Peer) -> None:
-    """A producer that took longer than a round ends its message by the place it was told first, once."""
+    """A producer that took longer than a round ends its message once, by the first offset that it got."""
     sent, other = send_half(peer, b"late"), send_half(peer, b"other")
     for times in (1, 2):
         check_transactions(peer.broker, NOW_MS + times * ROUND_MS)
@@ -221,7 +221,7 @@ def test_which_topics_transactions_make(peer: Peer) -> None:
 
 
 def test_what_is_young_is_not_asked_about(peer: Peer) -> None:
-    """6 s by the producer's clock, or what the message says itself; the next round looks again."""
+    """6 s by the producer's clock, or the message's own time; the next round checks again."""
     send_half(peer, born_timestamp=NOW_MS + ROUND_MS - 6000)
     send_half(peer, extra="\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x01100")
     send_half(peer, extra="\x02CHECK_IMMUNITY_TIME_IN_SECONDS\x01soon\x02TRANSACTION_CHECK_TIMES\x01never")
@@ -233,7 +233,7 @@ def test_what_is_young_is_not_asked_about(peer: Peer) -> None:
 
 @pytest.mark.rule("beyond/producers/transaction-checks-end")
 def test_after_fifteen_questions_a_message_is_given_up(peer: Peer) -> None:
-    """It goes to TRANS_CHECK_MAX_TIME_TOPIC, is marked, and nobody is asked again."""
+    """It moves to TRANS_CHECK_MAX_TIME_TOPIC, is marked, and no producer is asked again."""
     send_half(peer)
     for times in range(1, 20):
         check_transactions(peer.broker, NOW_MS + times * ROUND_MS)
@@ -245,7 +245,7 @@ def test_after_fifteen_questions_a_message_is_given_up(peer: Peer) -> None:
 
 
 def test_a_message_without_room_to_count_questions_is_given_up(peer: Peer) -> None:
-    """Its properties are as long as they may be; those that come after it are asked about all the same."""
+    """Its properties have the maximum length; later half messages are still checked."""
     sent = send_half(peer, extra="\x02filler\x01")
     (half,) = stored(peer, HALF)
     end(peer, sent, ROLLBACK)
@@ -258,7 +258,8 @@ def test_a_message_without_room_to_count_questions_is_given_up(peer: Peer) -> No
 
 
 def test_a_round_over_many_messages_is_done_in_parts(peer: Peer) -> None:
-    """Each part is due at once; who began meanwhile waits for the next round, who ended is left out."""
+    """Each part is due at once; a half message that begins meanwhile waits for the next round, an ended one is left
+    out."""
     sent = [send_half(peer) for _ in range(450)]
     at_ms = NOW_MS + ROUND_MS
     check_transactions(peer.broker, at_ms)

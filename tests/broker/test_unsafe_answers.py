@@ -1,4 +1,4 @@
-"""A sync of the log that fails: what is told of messages in the log that may not be on the disk (wire.md 3)."""
+"""A sync of the log fails: answers about messages in the log that may not be on the disk (wire.md 3)."""
 
 import errno
 from pathlib import Path
@@ -57,7 +57,7 @@ async def test_a_send_that_may_not_be_on_the_disk(
 
 
 async def test_nothing_follows_a_numbered_send_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
-    """What its producer had sent behind it is refused, until a new generation begins."""
+    """Later sends of its producer are refused until a new generation begins."""
     lane: dict[str, Any] = {"lane_id": "p", "lane_generation": 0}
     async with kept(tmp_path) as opened:
         await unsafe_reply(opened, SEND, send_header(**lane, lane_sequence=0), b"x")
@@ -70,7 +70,7 @@ async def test_nothing_follows_a_numbered_send_that_may_not_be_on_the_disk(tmp_p
 
 
 async def test_a_message_sent_back_that_may_not_be_on_the_disk(tmp_path: Path) -> None:
-    """SYSTEM_ERROR, as RocketMQ's: the consumer does not count it as taken back."""
+    """SYSTEM_ERROR as in RocketMQ: the consumer does not count it as sent back."""
     async with kept(tmp_path) as opened:
         opened.broker.groups.find("G", NOW_MS)
         opened.send(b"poison")
@@ -95,8 +95,7 @@ async def test_one_way_sends_are_answered_nothing(tmp_path: Path) -> None:
 
 
 async def test_what_is_stored_by_the_way_changes_no_answer(tmp_path: Path) -> None:
-    """A pull that is told of its illegal offset leaves an event in a topic; that the disk fails is none of its
-    business."""
+    """A pull with an illegal offset stores an event in a topic; a failing disk does not change its answer."""
     async with kept(tmp_path) as opened:
         opened.send(b"x")
         await opened.keeping.flush()

@@ -1,4 +1,4 @@
-"""The port of the VIP channel is listened at when it can be, and nothing depends on it (wire.md 1.1)."""
+"""The broker listens at the VIP channel's port when it can, and nothing depends on it (wire.md 1.1)."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.broker.helpers import send_header
 
 
 def test_a_broker_comes_up_again_without_its_vip_channel() -> None:
-    """Somebody may take that port while the broker is down; its own ports serve all the same, and the log tells."""
+    """Another process may take that port while the broker is down; its own ports work, and a log event says so."""
 
     async def scenario(world: World) -> None:
         runtime = world.host("broker")
