@@ -108,12 +108,12 @@ class KeptTables:
             try:
                 body = decode_body(body_class, content, SerializeType.JSON)
             except BodyError as error:
-                self._log.error("a file cannot be read; an older copy is looked for", file=path, reason=str(error))
+                self._log.error("config_read_failed", file=path, reason=str(error))
             else:
                 self.topics_are_newest |= path.endswith(f"/{TOPICS}")
                 return body
         if found:
-            self._log.error("nothing of it is known any more", file=found[0][0])
+            self._log.error("config_lost", file=found[0][0])
         return None
 
     # Writing -------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class KeptTables:
                 table.snapshot()()
             except OSError as error:
                 table.changed()
-                event = "a file cannot be written; it will be tried again"
+                event = "config_write_failed"
                 self._log.error(event, file=table.name, reason=str(error))
 
     def writings(self) -> list[Writing]:

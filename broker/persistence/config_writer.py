@@ -117,7 +117,7 @@ class TableWriter:
 
     def _on_failed(self, error: Exception) -> None:
         if not self._failing:
-            event = "a file cannot be written; it will be tried again"
+            event = "config_write_failed"
             self._log.error(event, file=self._table.name, reason=str(error))
         self._failing = True
         if not self._stopped:

@@ -112,14 +112,14 @@ class KeptStore:
         if self.data_dir.crashed:
             tables.offsets.lower_to(store.max_offsets())
             self._log.warning(
-                "recovered after a crash", folder=self.data_dir.folder, messages_read=recovered.message_count,
+                "recovered_after_crash", folder=self.data_dir.folder, messages_read=recovered.message_count,
                 cut_bytes=recovered.cut_bytes, damaged_places=recovered.damaged,
             )  # fmt: skip
             self._drop_deleted()
         tables.delays.cut()
         delivered = count_delivered(store, tables.delays, self.tables.delays_log_offset)
         if delivered:
-            self._log.info("delayed messages count as delivered: the log has them", count=delivered)
+            self._log.info("delayed_already_delivered", count=delivered)
         tables.delays.resume(now_ms)
         half_committed = self._mark_last_commit(now_ms) if self.data_dir.crashed else None
         for half in open_halves(store, half_committed):
@@ -157,7 +157,7 @@ class KeptStore:
         for topic in found:
             if topics.get(topic) is None:
                 self.store.drop_topic(topic)
-                self._log.info("the queues of a deleted topic are deleted", topic=topic)
+                self._log.info("deleted_topic_queues_removed", topic=topic)
 
     def _mark_last_commit(self, now_ms: int) -> HalfMessage | None:
         """A crash may have come between a message that was committed and the mark of its half."""
@@ -166,7 +166,7 @@ class KeptStore:
             try:
                 self.store.append(mark_of(self.store, half.queue_offset, now_ms))
             except StoreFull as why:
-                self._log.error("a half message cannot be marked as ended", queue_offset=half.queue_offset, reason=why)
+                self._log.error("half_message_mark_failed", queue_offset=half.queue_offset, reason=why)
         return half
 
     def _on_arrived(self, arrived: Arrived) -> None:

@@ -104,7 +104,7 @@ def _refuse(
     code: ResponseCode,
     remark: str,
 ) -> RemotingCommand:
-    broker.log.info("send refused", topic=header.topic, code=code.name, reason=remark, peer=connection.address)
+    broker.log.info("send_refused", topic=header.topic, code=code.name, reason=remark, peer=connection.address)
     return refused(command, code, remark)
 
 

@@ -89,7 +89,7 @@ class TableRounds:
         try:
             store.write_tails()
         except OSError as error:
-            self._events.error("entries of queues cannot be written; they wait in memory", reason=str(error))
+            self._events.error("queue_write_postponed", reason=str(error))
             return None
         if not self.queues_safe:
             return None
@@ -123,7 +123,7 @@ class TableRounds:
             return
         error = future.result()
         if error is not None:
-            self._events.error("offsets cannot be written; it will be tried again", reason=str(error))
+            self._events.error("offsets_write_failed", reason=str(error))
         self._on_end()
 
     def _finish_checkpoint(self, checkpoint: Checkpoint, future: "asyncio.Future[_Failed | None]") -> None:
@@ -171,9 +171,9 @@ def _write_checkpoint(
             with contextlib.suppress(FileNotFoundError):  # likewise
                 storage.sync_dir(folder)
     except OSError as error:
-        return _Failed("entries of queues are not safe; the next start reads them from the log", error, False)
+        return _Failed("queue_sync_failed", error, False)
     try:
         data_dir.write_checkpoint(checkpoint)
     except OSError as error:
-        return _Failed("the checkpoint cannot be written; it will be tried again", error, True)
+        return _Failed("checkpoint_write_failed", error, True)
     return None

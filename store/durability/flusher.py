@@ -191,7 +191,7 @@ class StoreKeeper:
         if self._failed:
             self._failed = False
             store.refuse(_LOG, "")
-            self._events.info("the disk takes what is written again: sends are taken again")
+            self._events.info("log_sync_recovered")
         store.make_visible(log_end)
         while self._waiting and self._waiting[0][0] <= log_end:
             self._waiting.popleft()[1]("")
@@ -203,11 +203,11 @@ class StoreKeeper:
         if isinstance(error, LogInDoubt):
             self._in_doubt = True
             reason = f"what the disk did not take is lost: {error}"
-            self._events.error("the log is in doubt: sends are refused until the broker is started anew", reason=reason)
+            self._events.error("log_readback_failed", reason=reason)
         else:
             reason = f"{store.log.segments.path_of(work.log_end)} cannot be put on the disk: {error.strerror or error}"
             if not self._failed:
-                self._events.error("the disk fails: sends are refused until it does not", reason=reason)
+                self._events.error("log_sync_failed", reason=reason)
         self._failed = True
         store.refuse(_LOG, reason)
         waiting, self._waiting = self._waiting, deque()
@@ -256,10 +256,10 @@ class StoreKeeper:
             try:
                 self._data_dir.ended_well()
             except OSError as error:
-                self._events.error("the folder cannot be left as after a clean end", reason=str(error))
+                self._events.error("abort_file_delete_failed", reason=str(error))
         else:
             self._events.error(
-                "the store does not end well: the next start will look at all that is not safe",
+                "unclean_shutdown",
                 log_end=store.log.max_offset,
                 safe_end=store.log.synced_offset,
                 checkpoint=written,

@@ -139,7 +139,7 @@ class Recovery:
         begin = min(first, first if known is None else segments.start_of(known))
         for start in range(begin, max(segments.end, safe), segments.file_bytes):
             if not segments.has(start):
-                self._events.error("a file of the log is missing", file=segments.path_of(start))
+                self._events.error("log_file_missing", file=segments.path_of(start))
                 self._missing += 1
         self._damaged = self._missing
 
@@ -147,7 +147,7 @@ class Recovery:
         try:
             self._data_dir.write_log_begin(offset)
         except OSError as error:  # the next start notes it
-            self._events.error("log_begin_not_noted", reason=str(error))
+            self._events.error("log_begin_write_failed", reason=str(error))
 
     def _load_queues(self, safe: int) -> None:
         store = self._store
@@ -181,7 +181,7 @@ class Recovery:
 
     def _read_all(self, safe: int) -> int:
         """The whole log, and every entry anew. Returns where the log ends."""
-        self._events.error("entries of queues are missing: the whole log is read to find them again")
+        self._events.error("queue_entries_missing")
         self._rebuild = True
         self._last.clear()
         self._count, self._damaged = 0, self._missing
@@ -224,7 +224,7 @@ class Recovery:
     def _report_damage(self, start: int, end: int, reason: str) -> None:
         self._damaged += 1
         self._events.error(
-            "the log is damaged; what stands there is lost",
+            "log_damaged",
             place=self._store.log.place(start),
             bytes=end - start,
             reason=reason,

@@ -72,7 +72,7 @@ class EntryMender:
         except OSError as error:
             if start < self._log.min_offset:
                 return  # the file it began in is deleted meanwhile; who asks again is told of the rest
-            self._events.error("a damaged entry cannot be mended", topic=queue.topic, reason=str(error))
+            self._events.error("queue_repair_failed", topic=queue.topic, reason=str(error))
             self._give_up(queue, queue_offset)
 
     def _apply(self, queue: FileQueue, queue_offset: int, found: Found) -> None:
@@ -86,7 +86,7 @@ class EntryMender:
                 mended += 1
         if mended:
             self._events.warning(
-                "damaged entries were found again in the log",
+                "queue_entries_repaired",
                 topic=queue.topic, queue_id=queue.queue_id, queue_offset=queue_offset, entries=mended,
             )  # fmt: skip
 

@@ -53,7 +53,7 @@ class Expiry:
         try:
             plan_now = self._retention.plan(self._store, now_ms)
         except OSError as error:
-            self._events.error("old files cannot be looked at", reason=str(error))
+            self._events.error("expiry_check_failed", reason=str(error))
             return
         if plan_now is not None:
             self._looking = self._pool().submit(partial(first_kept, plan_now))
@@ -66,7 +66,7 @@ class Expiry:
         try:
             self._found = plan, future.result()
         except OSError as error:
-            self._events.error("old files cannot be deleted", reason=str(error))
+            self._events.error("expiry_delete_failed", reason=str(error))
         self._on_end()
 
     def _begin_at(self, plan: Plan, firsts: list[int]) -> None:
@@ -88,12 +88,12 @@ class Expiry:
             for path in gone:
                 reason = self._reasons.pop(path, None)
                 if reason is not None:
-                    self._events.info("a file of the log is deleted", file=path, reason=reason)
+                    self._events.info("log_file_deleted", file=path, reason=reason)
             self._store.log.segments.doubt_names()
             if not self._paths:
                 self._store.queues.delete_trimmed()  # not before: of a log that is there queues have to be whole
         except OSError as error:
-            self._events.error("old files cannot be deleted", reason=str(error))
+            self._events.error("expiry_delete_failed", reason=str(error))
         self._on_end()
 
 

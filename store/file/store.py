@@ -134,18 +134,18 @@ class FileStore(FileLookup):
         try:
             self.log.take_back(first)
         except OSError as error:
-            self._events.error("a message that was taken back may be found after a crash", reason=str(error))
+            self._events.error("append_undo_failed", reason=str(error))
 
     def _on_write_failed(self, error: OSError) -> str:
         text = f"the message cannot be written to {self.log.place(self.log.max_offset)}: {error.strerror or error}"
         if not self._full:
             self._full = True
-            self._events.error("the store cannot be written to: sends are refused until it can", reason=text)
+            self._events.error("store_write_failed", reason=text)
         return text
 
     def _on_write_works(self) -> None:
         self._full = False
-        self._events.info("the store can be written to again")
+        self._events.info("store_write_recovered")
 
     def refuse(self, what: str, reason: str) -> None:
         """`what` has to be well before anything can be stored; with an empty reason it is."""
@@ -177,9 +177,9 @@ class FileStore(FileLookup):
         tails = self.queues.write_long_tails()
         failed = tails.failure if tails.left_bytes >= self.tails_bytes_max else ""
         if failed and _QUEUES not in self._refusals:
-            self._events.error("entries of queues cannot be written: sends are refused until they can", reason=failed)
+            self._events.error("queue_write_failed", reason=failed)
         elif not failed and _QUEUES in self._refusals:
-            self._events.info("entries of queues can be written again: sends are taken again")
+            self._events.info("queue_write_recovered")
         self.refuse(_QUEUES, failed)
 
     def drop_topic(self, topic: str) -> None:
@@ -190,7 +190,7 @@ class FileStore(FileLookup):
             try:
                 queue.delete()
             except OSError as error:
-                self._events.error("a queue cannot be deleted", folder=queue.segments.folder, reason=str(error))
+                self._events.error("queue_delete_failed", folder=queue.segments.folder, reason=str(error))
 
     def forget_before(self, log_offset: int) -> list[str]:
         """The log begins there, and keys with it. Returns the paths of files that are to be deleted, oldest first."""
@@ -206,7 +206,7 @@ class FileStore(FileLookup):
                 try:
                     queue.trim(self.log.min_offset, first_kept)
                 except OSError as error:
-                    self._events.error("a queue cannot be read", folder=queue.segments.folder, reason=str(error))
+                    self._events.error("queue_read_failed", folder=queue.segments.folder, reason=str(error))
                 if queue.min_offset > before:
                     self.on_trim(queue.topic, queue.queue_id, before, queue.min_offset)
 
@@ -253,7 +253,7 @@ class FileStore(FileLookup):
 
     def _on_damage(self, queue: FileQueue, queue_offset: int, commit_log_offset: int, reason: str) -> None:
         self._events.error(
-            "a message is damaged and left out",
+            "message_damaged",
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=queue_offset,

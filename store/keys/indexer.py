@@ -68,7 +68,7 @@ class KeyFeeder:
             more = self._store.keys.catch_up(end, count_max)
         except OSError as error:
             if not self._failing:
-                event = "keys cannot be written; the newest are looked for in the log"
+                event = "index_write_failed"
                 self._events.error(event, reason=str(error))
             self._failing = True
             return False

@@ -31,7 +31,7 @@ async def test_queues_of_a_deleted_topic_go_with_the_crash(tmp_path: Path) -> No
         await interrupted(opened, tmp_path)
     (tmp_path / "abort").touch()
     async with kept(tmp_path) as again:
-        assert "the queues of a deleted topic are deleted" in again.log.names("info")
+        assert "deleted_topic_queues_removed" in again.log.names("info")
         assert not (tmp_path / "consumequeue" / "Gone" / "0").exists()
         again.broker.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
         assert again.store.max_offset("Gone", 0) == 0

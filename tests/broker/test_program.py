@@ -138,4 +138,4 @@ def test_a_folder_is_opened_again_however_its_broker_ended(tmp_path: Path, numbe
         assert '"orders"' in (tmp_path / "store" / "config" / "topics.json").read_text()
         broker.send_signal(signal.SIGTERM)
         broker.wait(10)
-        assert ("recovered after a crash" in broker.stderr()) is (number == signal.SIGKILL)
+        assert ("recovered_after_crash" in broker.stderr()) is (number == signal.SIGKILL)

@@ -56,7 +56,7 @@ async def test_a_long_search_keeps_nobody_waiting(tmp_path: Path) -> None:
         assert (asked.status, asked.next_begin_offset) == (GetStatus.OFFSET_FOUND_NULL, 1)
         await until(lambda: again.store.get("T", 0, 1, 32, None).message_count == 32, "the entries are found")
         assert again.store.get("T", 0, 98, 32, None).message_count == 2
-        assert again.log.names("warning").count("damaged entries were found again in the log") == 1
+        assert again.log.names("warning").count("queue_entries_repaired") == 1
 
 
 async def test_a_search_for_what_is_not_there_ends(tmp_path: Path) -> None:

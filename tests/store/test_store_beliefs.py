@@ -19,8 +19,8 @@ from tests.store.stores import record
 FILES: dict[str, Any] = {"segment_bytes": 45_000, "flush_sync": False}
 YEAR_2100_MS = 4_102_444_800_000
 EARLY, LATE = 10, 50  # messages: queue 1 has the first ones of the log, queue 0 the rest
-MISSING = "a file of the log is missing"
-REBUILT = "entries of queues are missing: the whole log is read to find them again"
+MISSING = "log_file_missing"
+REBUILT = "queue_entries_missing"
 
 
 async def filled(folder: Path) -> None:
