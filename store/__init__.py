@@ -11,13 +11,14 @@ from lockstep.store.base import (
     Record,
     StoreFull,
 )
-from lockstep.store.memory.store import MemoryStore
+from lockstep.store.memory.store import MemoryStore, MemoryStoreSettings
 
 __all__ = [
     "AppendResult",
     "GetResult",
     "GetStatus",
     "MemoryStore",
+    "MemoryStoreSettings",
     "MessageStore",
     "Passes",
     "QueryResult",

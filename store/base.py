@@ -6,12 +6,14 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
-from lockstep.protocol.message import Record
+from lockstep.protocol.message import MessageExt, Record
+from lockstep.protocol.properties import KEYS, UNIQ_KEY
 
 __all__ = [
     "AppendResult",
     "GetResult",
     "GetStatus",
+    "KeyQuery",
     "MessageStore",
     "Passes",
     "QueryResult",
@@ -36,6 +38,22 @@ class QueueEntry(NamedTuple):
     commit_log_offset: int
     size_bytes: int
     tags_code: int
+
+
+class KeyQuery(NamedTuple):
+    """The newest `max_num` messages of a topic with a key, stored in [begin_timestamp, end_timestamp], epoch ms."""
+
+    topic: str
+    key: str
+    max_num: int
+    begin_timestamp: int
+    end_timestamp: int
+
+    def matches(self, message: MessageExt) -> bool:
+        properties = message.properties
+        has_key = properties.get(UNIQ_KEY) == self.key or self.key in properties.get(KEYS, "").split(" ")
+        in_time = self.begin_timestamp <= message.store_timestamp <= self.end_timestamp
+        return has_key and in_time and message.topic == self.topic
 
 
 class QueryResult(NamedTuple):

@@ -1,15 +1,17 @@
 """What a broker keeps beside its messages: topics, groups and offsets, in RocketMQ's own files (wire.md 8.4)."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from lockstep.broker.delays.service import DelayService
 from lockstep.broker.persistence.config_writer import ChangingTable, Writing
 from lockstep.broker.state.groups import SubscriptionGroupManager
+from lockstep.broker.state.held_pulls import PullHold
 from lockstep.broker.state.offsets import NO_OFFSET, ConsumerOffsetManager
 from lockstep.broker.state.topics import TopicConfigManager
+from lockstep.broker.transactions.half_messages import HalfMessages
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
@@ -21,8 +23,7 @@ from lockstep.protocol.bodies.rows import BodySteps
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.protocol.names import check_group, check_topic
-from lockstep.remoting.logs import EventLog
-from lockstep.store.data_dir import DataDir
+from lockstep.store.file.store import FileStore
 
 __all__ = ["BrokerTables", "KeptTables"]
 
@@ -36,10 +37,14 @@ _UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024  # behind the log offset of the 
 
 
 class BrokerTables(NamedTuple):
+    """The tables of a broker that a restart brings back, and the waiting pulls."""
+
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     delays: DelayService
+    halves: HalfMessages
+    hold: PullHold
 
 
 class KeptTables:
@@ -50,13 +55,13 @@ class KeptTables:
     ended when the offsets of delayed messages were taken that were read; None when nothing says it.
     """
 
-    def __init__(self, tables: BrokerTables, data_dir: DataDir, log: EventLog, log_end: Callable[[], int]) -> None:
+    def __init__(self, tables: BrokerTables, store: FileStore) -> None:
         self._tables = tables
-        self._log_end = log_end
+        self._store = store
         self._delays = DelayOffsetTable({})
         self.delays_log_offset: int | None = 0  # of no file: nothing is counted, and all deliveries are in the log
-        self._log = log
-        self._data_dir = data_dir
+        self._log = store.events
+        self._data_dir = store.data_dir
         self._written: dict[str, bytes] = {}
         self.topics = ChangingTable(TOPICS, lambda: partial(self._write, TOPICS, self._topics()))
         self.groups = ChangingTable(GROUPS, lambda: partial(self._write, GROUPS, self._groups()))
@@ -140,7 +145,7 @@ class KeptTables:
 
     def _delay_offsets(self) -> DelayOffsetTable:
         """While nothing is delivered an older log offset says the same, so that the file need not be written anew."""
-        offsets, log_end = self._tables.delays.offsets, self._log_end()
+        offsets, log_end = self._tables.delays.offsets, self._store.max_commit_log_offset
         old = self._delays.log_offset
         if old is None or offsets != self._delays.offset_table or log_end - old > _UNSEEN_LOG_BYTES_MAX:
             self._delays = DelayOffsetTable(dict(offsets), log_end)

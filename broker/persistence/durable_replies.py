@@ -59,9 +59,7 @@ class Keeping:
         self._group_writer = TableWriter(runtime, self._groups, broker.log)
         self._writers = (self._topic_writer, self._group_writer)
         writings, retention = kept.tables.writings, Retention(self._limits)
-        self.keeper = StoreKeeper(
-            runtime, kept.store, kept.data_dir, settings, writings, on_visible, retention, broker.log
-        )
+        self.keeper = StoreKeeper(runtime, kept.store, settings, retention, writings, on_visible)
 
     def _limits(self) -> RetentionLimits:
         config = self._broker.config  # they may change while it runs

@@ -7,8 +7,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delays.levels import parse_delay_levels
 from lockstep.broker.delays.recovery import count_delivered
 from lockstep.broker.persistence.config_files import BrokerTables, KeptTables
-from lockstep.broker.state.held_pulls import PullHold
-from lockstep.broker.transactions.half_messages import HalfMessage, HalfMessages
+from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.broker.transactions.recovery import mark_of, open_halves, unmarked
 from lockstep.protocol import properties as names
 from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
@@ -18,7 +17,6 @@ from lockstep.protocol.properties import decode_properties
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import DiskSpace, Storage
 from lockstep.store import StoreFull
-from lockstep.store.data_dir import DataDir
 from lockstep.store.durability.recovery import Recovery
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.file.settings import Arrived, FileStoreSettings, OnTrim
@@ -55,25 +53,16 @@ class KeptStore:
     """`tell` gets lines for people while opening takes long."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        store: FileStore,
-        tables: BrokerTables,
-        halves: HalfMessages,
-        hold: PullHold,
-        log: EventLog,
-        tell: Callable[[str], None],
+        self, config: BrokerConfig, store: FileStore, tables: BrokerTables, on_progress: Callable[[str], None]
     ) -> None:
         self._config = config
         self._broker_tables = tables
-        self._halves = halves
-        self._hold = hold
-        self._log = log
-        self._tell = tell
+        self._log = store.events
+        self._on_progress = on_progress
         self._levels_ms = parse_delay_levels(config.delay_levels)
         self.store = store
-        self.data_dir = DataDir(store.storage, store.settings.folder)
-        self.tables = KeptTables(tables, self.data_dir, log, lambda: store.max_commit_log_offset)
+        self.data_dir = store.data_dir
+        self.tables = KeptTables(tables, store)
 
     def open(self, now_ms: int) -> None:
         """Raises StoreUnusable; nobody holds the folder then."""
@@ -106,7 +95,7 @@ class KeptStore:
         known = {config.topic_name for config in tables.topics.topics} if self.tables.topics_known else None
         if known is not None:
             known |= _MADE_WHEN_NEEDED  # they are never deleted
-        recovered = Recovery(store, self.data_dir, known, self.tags_code_of, self._log, self._tell).run()
+        recovered = Recovery(store, known, self.tags_code_of, self._on_progress).run()
         if known is None:
             self._topics_of_queues(now_ms)
         if self.data_dir.crashed:
@@ -123,7 +112,7 @@ class KeptStore:
         tables.delays.resume(now_ms)
         half_committed = self._mark_last_commit(now_ms) if self.data_dir.crashed else None
         for half in open_halves(store, half_committed):
-            self._halves.began(half)
+            tables.halves.began(half)
         self.tables.write_now()
         if store.settings.deferred:
             store.on_arrived = self._on_arrived
@@ -171,6 +160,6 @@ class KeptStore:
 
     def _on_arrived(self, arrived: Arrived) -> None:
         topic, queue_id, queue_offset, _, _, code = arrived
-        self._hold.on_arrival(topic, queue_id, queue_offset, code)
+        self._broker_tables.hold.on_arrival(topic, queue_id, queue_offset, code)
         if topic == SCHEDULE_TOPIC:
             self._broker_tables.delays.waits(code)

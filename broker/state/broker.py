@@ -32,7 +32,7 @@ from lockstep.protocol.ids import encode_offset_message_id, pack_host
 from lockstep.protocol.names import SCHEDULE_TOPIC
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage
-from lockstep.store import AppendResult, MemoryStore, MessageStore, Record, StoreFull
+from lockstep.store import AppendResult, MemoryStore, MemoryStoreSettings, MessageStore, Record, StoreFull
 
 if TYPE_CHECKING:
     from lockstep.broker.persistence.durable_store import KeptStore
@@ -128,8 +128,8 @@ class Broker:
         from lockstep.broker.persistence.durable_store import BrokerTables, FileStore, KeptStore
 
         assert isinstance(self.store, FileStore)
-        tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays)
-        kept = KeptStore(self.config, self.store, tables, self.halves, self.hold, self.log, on_progress)
+        tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays, self.halves, self.hold)
+        kept = KeptStore(self.config, self.store, tables, on_progress)
         kept.open(now_ms)
         self.kept = kept  # from now on every change is written
         if self.config.flush_sync:
@@ -144,15 +144,13 @@ class Broker:
 
             assert storage is not None, "a store in files needs a disk"
             return new_file_store(config, storage, host, self.on_trim, self.log)
-        return MemoryStore(
+        settings = MemoryStoreSettings(
             memory_limit_bytes=config.store_bytes_limit,
             segment_bytes=config.segment_capacity_bytes,
             pull_bytes_max=config.pull_bytes_max,
             pull_messages_max=config.pull_messages_max,
-            store_host=host,
-            store_port=config.port,
-            on_evict=self.on_trim,
         )
+        return MemoryStore(settings, host, config.port, self.on_trim)
 
     def _on_topics_changed(self, changed: Sequence[TopicConfig]) -> None:
         if self.kept is not None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import WorkerPool
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.data_dir import DataDir
@@ -47,22 +46,14 @@ class TableRounds:
     `queues_safe` is False when a sync of their files has failed: only the next start can tell what they have.
     """
 
-    def __init__(
-        self,
-        store: FileStore,
-        data_dir: DataDir,
-        writings: Callable[[], Sequence[Writing]],
-        on_end: Callable[[], None],
-        events: EventLog,
-    ) -> None:
+    def __init__(self, store: FileStore, writings: Callable[[], Sequence[Writing]], on_end: Callable[[], None]) -> None:
         self._store = store
-        self._data_dir = data_dir
         self._writings = writings
         self._on_end = on_end
-        self._events = events
+        self._events = store.events
         self._writing: asyncio.Future[Exception | None] | None = None
         self._checking: asyncio.Future[_Failed | None] | None = None
-        self.checkpoint = data_dir.read_checkpoint()
+        self.checkpoint = store.data_dir.read_checkpoint()
         self.queues_safe = True
 
     @property
@@ -113,7 +104,7 @@ class TableRounds:
                 more_files, more_folders = kept.take_dirty()
                 files += more_files
                 folders += more_folders
-            storage, data_dir = self._store.storage, self._data_dir
+            storage, data_dir = self._store.storage, self._store.data_dir
             self._checking = pool.submit(partial(_write_checkpoint, work.checkpoint, files, folders, storage, data_dir))
             self._checking.add_done_callback(partial(self._finish_checkpoint, work.checkpoint))
 

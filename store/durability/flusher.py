@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime, TimerHandle, WorkerPool
 from lockstep.remoting.storage import Storage, StoredFile
-from lockstep.store.data_dir import DataDir
 from lockstep.store.durability.checkpoint import TableRounds, TablesWork, Writing
 from lockstep.store.durability.rewriting import LogInDoubt, write_again
 from lockstep.store.file.expiry import Expiry
@@ -61,25 +59,22 @@ class StoreKeeper:
         self,
         runtime: Runtime,
         store: FileStore,
-        data_dir: DataDir,
         settings: KeeperSettings,
+        retention: Retention,
         writings: Callable[[], Sequence[Writing]],
         on_visible: Callable[[], None],
-        retention: Retention,
-        events: EventLog,
     ) -> None:
-        self._expiry = Expiry(store, data_dir, retention, self._pool_now, self._after_end, events)
-        self._keys = KeyFeeder(runtime, store, settings.flush_interval_ms, events)
+        self._expiry = Expiry(store, retention, self._pool_now, self._after_end)
+        self._keys = KeyFeeder(runtime, store, settings.flush_interval_ms)
+        self._tables = TableRounds(store, writings, self._after_end)
         self._runtime = runtime
         self._store = store
-        self._data_dir = data_dir
         self._settings = settings
         self._on_visible = on_visible
-        self._events = events
+        self._events = store.events
         self._pool: WorkerPool | None = None
         self._searches: WorkerPool | None = None  # of its own: however many there are, syncs do not wait for them
         self._round: asyncio.Future[Failure | None] | None = None
-        self._tables = TableRounds(store, data_dir, writings, self._after_end, events)
         self._idle: asyncio.Future[None] | None = None
         self._waiting: deque[tuple[int, OnSafe]] = deque()
         self._timer: TimerHandle | None = None
@@ -96,7 +91,7 @@ class StoreKeeper:
         self._next_checkpoint_ms = now_ms + self._settings.checkpoint_interval_ms
         self._keys.start()
         self._searches = self._runtime.new_worker_pool("search", 1)
-        self._store.mender.submit = self._searches.submit
+        self._store.repair.submit = self._searches.submit
         self._arm()
 
     # What senders wait for -----------------------------------------------------------------------------------
@@ -229,7 +224,7 @@ class StoreKeeper:
         """Everything on disk and the folder given back; the store is closed afterwards."""
         self._stopped = True
         self._keys.stop()
-        self._store.mender.submit = None
+        self._store.repair.submit = None
         if self._timer is not None:
             self._timer.cancel()
         await self.flush()
@@ -254,7 +249,7 @@ class StoreKeeper:
         safe = not self._failed and store.log.synced_offset == store.log.max_offset and self._tables.queues_safe
         if safe and written == store.log.max_offset:
             try:
-                self._data_dir.ended_well()
+                store.data_dir.ended_well()
             except OSError as error:
                 self._events.error("abort_file_delete_failed", reason=str(error))
         else:
@@ -266,7 +261,7 @@ class StoreKeeper:
                 reason=store.refusal or None,
             )
         store.close()
-        self._data_dir.release()
+        store.data_dir.release()
         for pool in (self._pool, self._searches):
             if pool is not None:
                 pool.close()

@@ -10,8 +10,6 @@ from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
 from lockstep.protocol.codes import SysFlag
-from lockstep.remoting.logs import EventLog
-from lockstep.store.data_dir import DataDir
 from lockstep.store.durability.rewriting import copy_over
 from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.store import FileStore
@@ -25,7 +23,7 @@ __all__ = ["Recovered", "Recovery"]
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _IN_QUEUES: Final = (0, int(SysFlag.TRANSACTION_COMMIT))  # the transaction types that consumers may see (wire.md 5)
 _LAST_FILES: Final = 3  # that RocketMQ reads again after a clean end
-_TOLD_EVERY_BYTES: Final = 128 * 1024 * 1024
+_PROGRESS_BYTES: Final = 128 * 1024 * 1024
 _MIB: Final = 1024 * 1024
 
 
@@ -43,18 +41,16 @@ class Recovery:
     def __init__(
         self,
         store: FileStore,
-        data_dir: DataDir,
         topics: Container[str] | None,
         tags_code_of: Callable[[LogRecord], int],
-        events: EventLog,
-        tell: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> None:
         self._store = store
-        self._data_dir = data_dir
+        self._data_dir = store.data_dir
         self._topics = topics
-        self._tags_code_of = store.mender.tags_code_of = tags_code_of
-        self._events = events
-        self._tell = tell
+        self._tags_code_of = store.repair.tags_code_of = tags_code_of
+        self._events = store.events
+        self._on_progress = on_progress
         self._last: dict[tuple[str, int], int] = {}
         self._rebuild = False
         self._all_is_safe = False  # the checkpoint is of a clean end: nothing follows it
@@ -191,7 +187,7 @@ class Recovery:
         """Enter every message from `start` on into its queue. Returns where the log ends."""
         segments = self._store.log.segments
         doubted_from = safe if self._data_dir.crashed else segments.end
-        position, tell_at = start, start + _TOLD_EVERY_BYTES
+        position, report_at = start, start + _PROGRESS_BYTES
         while True:
             scan = LogScan(segments, position)
             torn = False
@@ -201,9 +197,9 @@ class Recovery:
                     torn = True
                     break
                 self._enter(record)
-                if offset >= tell_at:
-                    tell_at = offset + _TOLD_EVERY_BYTES
-                    self._tell_progress(offset - start, segments.end - start)
+                if offset >= report_at:
+                    report_at = offset + _PROGRESS_BYTES
+                    self._report_progress(offset - start, segments.end - start)
             if torn or not scan.reason:
                 return max(scan.position, safe)
             following = self._behind_damage(scan.position, safe)
@@ -230,8 +226,8 @@ class Recovery:
             reason=reason,
         )
 
-    def _tell_progress(self, done_bytes: int, total_bytes: int) -> None:
-        self._tell(f"recovering {self._data_dir.folder}: {done_bytes // _MIB} of {total_bytes // _MIB} MiB")
+    def _report_progress(self, done_bytes: int, total_bytes: int) -> None:
+        self._on_progress(f"recovering {self._data_dir.folder}: {done_bytes // _MIB} of {total_bytes // _MIB} MiB")
 
     def _enter(self, record: LogRecord) -> None:
         self._count += 1

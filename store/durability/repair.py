@@ -13,7 +13,7 @@ from lockstep.store.file.segments import Segments
 from lockstep.store.format.log_records import LogScan, next_record
 from lockstep.store.format.record import LogRecord, parse_record
 
-__all__ = ["EntryMender", "Found", "StillSought", "Submit"]
+__all__ = ["EntryRepair", "Found", "SearchRunning", "Submit"]
 
 _NEIGHBOURS_MAX: Final = 1000
 _AT_ONCE_BYTES: Final = 1024 * 1024  # are searched while others wait
@@ -24,11 +24,11 @@ Found = dict[int, LogRecord]  # by queue offset
 Submit = Callable[[Callable[[], Found]], "asyncio.Future[Found]"]
 
 
-class StillSought(Exception):
+class SearchRunning(Exception):
     """The message is being searched for; ask again later."""
 
 
-class EntryMender:
+class EntryRepair:
     """The messages stand between those of the entries before and behind: there the log is searched.
 
     `submit` runs a longer search on a thread; while it is None it is run at once. `tags_code_of`: what the entry of a
@@ -43,13 +43,13 @@ class EntryMender:
         self._hopeless: dict[tuple[str, int, int], None] = {}  # searched for in vain
         self._searches: dict[FileQueue, asyncio.Future[Found]] = {}
 
-    def mend(self, queue: FileQueue, queue_offset: int) -> bytes | None:
+    def message_of(self, queue: FileQueue, queue_offset: int) -> bytes | None:
         """The message, with its entry written anew; None when the log does not have it.
 
-        Raises StillSought and OSError.
+        Raises SearchRunning and OSError.
         """
         if queue in self._searches:
-            raise StillSought
+            raise SearchRunning
         if (queue.topic, queue.queue_id, queue_offset) in self._hopeless:
             return None
         start, end = self._bounds(queue, queue_offset)
@@ -57,7 +57,7 @@ class EntryMender:
         if self.submit is not None and end - start > _AT_ONCE_BYTES:
             future = self._searches[queue] = self.submit(search)
             future.add_done_callback(partial(self._finish, queue, queue_offset, start))
-            raise StillSought
+            raise SearchRunning
         found = search()
         self._apply(queue, queue_offset, found)
         record = found.get(queue_offset)

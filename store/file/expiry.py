@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import WorkerPool
 from lockstep.remoting.storage import Storage
 from lockstep.store.data_dir import DataDir
@@ -18,20 +17,13 @@ class Expiry:
     """One plan at a time. Files that could not be deleted are tried again, before any other."""
 
     def __init__(
-        self,
-        store: FileStore,
-        data_dir: DataDir,
-        retention: Retention,
-        pool: Callable[[], WorkerPool],
-        on_end: Callable[[], None],
-        events: EventLog,
+        self, store: FileStore, retention: Retention, pool: Callable[[], WorkerPool], on_end: Callable[[], None]
     ) -> None:
         self._store = store
-        self._data_dir = data_dir
         self._retention = retention
         self._pool = pool
         self._on_end = on_end
-        self._events = events
+        self._events = store.events
         self._looking: asyncio.Future[list[int]] | None = None
         self._deleting: asyncio.Future[list[str]] | None = None
         self._found: tuple[Plan, list[int]] | None = None
@@ -75,7 +67,7 @@ class Expiry:
         self._paths += self._store.forget_before(plan.log_offset)
         self._store.trim_to(zip([look.queue for look in plan.queues], firsts, strict=True))
         begin, paths = self._store.log.min_offset, tuple(self._paths)
-        self._deleting = self._pool().submit(partial(_delete, self._data_dir, begin, self._store.storage, paths))
+        self._deleting = self._pool().submit(partial(_delete, self._store.data_dir, begin, self._store.storage, paths))
         self._deleting.add_done_callback(self._on_deleted)
 
     def _on_deleted(self, future: "asyncio.Future[list[str]]") -> None:

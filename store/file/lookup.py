@@ -4,7 +4,7 @@ from bisect import bisect_left
 from typing import Final
 
 from lockstep.protocol.message import MessageExt
-from lockstep.store.base import QueryResult, QueueEntry
+from lockstep.store.base import KeyQuery, QueryResult, QueueEntry
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.queue_table import QueueTable
 from lockstep.store.format.layout import ENTRY_BYTES
@@ -87,7 +87,8 @@ class FileLookup:
         return self.log.message_at(commit_log_offset)
 
     def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
-        messages = self.keys.find(topic, key, max_num, begin_timestamp, end_timestamp, self.visible_end, self._is_kept)
+        query = KeyQuery(topic, key, max_num, begin_timestamp, end_timestamp)
+        messages = self.keys.find(query, self.visible_end, self._is_kept)
         lasts = [queue.entries(queue.max_offset - 1, 1)[0] for queue in self.queues.values() if len(queue)]
         last = max([entry.commit_log_offset for entry in lasts], default=None)
         return QueryResult(messages, 0 if last is None else self.log.store_timestamp(last), last or 0)

@@ -4,15 +4,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.store.base import Passes
-from lockstep.store.durability.repair import EntryMender, StillSought
+from lockstep.store.durability.repair import EntryRepair, SearchRunning
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.queue import FileQueue
+from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.format.layout import ENTRY
 from lockstep.store.format.record import LogRecord, parse_record
 
 __all__ = ["QueueReader", "Run"]
 
 SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
+
+
+OnDamage = Callable[[FileQueue, int, int, str], None]  # queue, queue offset, commit log offset, reason
 
 
 class Run(NamedTuple):
@@ -28,18 +32,11 @@ class QueueReader:
     """`on_damage` is told of each message of an earlier life of the store that is lost: its queue and offset, the place
     in the log that its entry names, and why."""
 
-    def __init__(
-        self,
-        log: FileLog,
-        pull_bytes_max: int,
-        pull_messages_max: int,
-        mender: EntryMender,
-        on_damage: Callable[[FileQueue, int, int, str], None],
-    ) -> None:
-        self._mender = mender
+    def __init__(self, log: FileLog, settings: FileStoreSettings, repair: EntryRepair, on_damage: OnDamage) -> None:
+        self._repair = repair
         self._log = log
-        self._pull_bytes_max = pull_bytes_max
-        self._pull_messages_max = pull_messages_max
+        self._pull_bytes_max = settings.pull_bytes_max
+        self._pull_messages_max = settings.pull_messages_max
         self._on_damage = on_damage
 
     def run(self, queue: FileQueue, first: int, max_msg_nums: int) -> Run:
@@ -110,8 +107,8 @@ class QueueReader:
                         continue
                     reason = "the entry points to another message"
             try:
-                mended = self._mender.mend(queue, first + i)
-            except StillSought:
+                mended = self._repair.message_of(queue, first + i)
+            except SearchRunning:
                 return pieces, i
             if mended is not None:
                 pieces.append(mended)

@@ -7,7 +7,6 @@ says up to where.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
@@ -15,7 +14,8 @@ from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_mess
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage
 from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull
-from lockstep.store.durability.repair import EntryMender
+from lockstep.store.data_dir import DataDir
+from lockstep.store.durability.repair import EntryRepair
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.lookup import FileLookup
 from lockstep.store.file.queue import FileQueue
@@ -28,7 +28,6 @@ __all__ = ["FileStore"]
 
 _TAILS_BYTES_MAX: Final = 64 * 1024 * 1024
 _QUEUES: Final = "queues"
-_NAMED_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 
 
 class FileStore(FileLookup):
@@ -39,16 +38,17 @@ class FileStore(FileLookup):
     """
 
     def __init__(
-        self, storage: Storage, settings: FileStoreSettings, store_host: bytes, store_port: int, log: EventLog
+        self, storage: Storage, settings: FileStoreSettings, store_host: bytes, store_port: int, events: EventLog
     ) -> None:
         self.storage = storage
         self.settings = settings
         self.store_host = store_host
         self.store_port = store_port
         log_files = FileLog(storage, settings.folder, settings.log_file_bytes)
-        slots, items = settings.index_slot_count, settings.index_item_count
-        keys = KeyIndex(storage, settings.folder, log_files, slots, items, _time_name)
+        keys = KeyIndex(storage, settings, log_files)
         super().__init__(log_files, keys, QueueTable(), deferred=settings.deferred)
+        self.data_dir = DataDir(storage, settings.folder)
+        self.events = events
         self.refusal = ""
         self._refusals: dict[str, str] = {}
         self.tails_bytes_max = _TAILS_BYTES_MAX
@@ -56,15 +56,12 @@ class FileStore(FileLookup):
         self.last_timestamp = 0
         self.on_arrived: OnArrived = _nothing
         self.on_trim: OnTrim = _nothing
-        self._events = log
         self._full = False
         self._waiting: deque[Arrived] = deque()
         self._topic_bytes: dict[str, bytes] = {}
         self._overhead_bytes = MESSAGE_OVERHEAD_BYTES - 8 + len(store_host)
-        self.mender = EntryMender(self.log, log)
-        self._reader = QueueReader(
-            self.log, settings.pull_bytes_max, settings.pull_messages_max, self.mender, self._on_damage
-        )
+        self.repair = EntryRepair(self.log, events)
+        self._reader = QueueReader(self.log, settings, self.repair, self._on_damage)
 
     def new_queue(self, topic: str, queue_id: int) -> FileQueue:
         """In the table from now on; its files are made when something is written."""
@@ -134,18 +131,18 @@ class FileStore(FileLookup):
         try:
             self.log.take_back(first)
         except OSError as error:
-            self._events.error("append_undo_failed", reason=str(error))
+            self.events.error("append_undo_failed", reason=str(error))
 
     def _on_write_failed(self, error: OSError) -> str:
         text = f"the message cannot be written to {self.log.place(self.log.max_offset)}: {error.strerror or error}"
         if not self._full:
             self._full = True
-            self._events.error("store_write_failed", reason=text)
+            self.events.error("store_write_failed", reason=text)
         return text
 
     def _on_write_works(self) -> None:
         self._full = False
-        self._events.info("store_write_recovered")
+        self.events.info("store_write_recovered")
 
     def refuse(self, what: str, reason: str) -> None:
         """`what` has to be well before anything can be stored; with an empty reason it is."""
@@ -177,9 +174,9 @@ class FileStore(FileLookup):
         tails = self.queues.write_long_tails()
         failed = tails.failure if tails.left_bytes >= self.tails_bytes_max else ""
         if failed and _QUEUES not in self._refusals:
-            self._events.error("queue_write_failed", reason=failed)
+            self.events.error("queue_write_failed", reason=failed)
         elif not failed and _QUEUES in self._refusals:
-            self._events.info("queue_write_recovered")
+            self.events.info("queue_write_recovered")
         self.refuse(_QUEUES, failed)
 
     def drop_topic(self, topic: str) -> None:
@@ -190,7 +187,7 @@ class FileStore(FileLookup):
             try:
                 queue.delete()
             except OSError as error:
-                self._events.error("queue_delete_failed", folder=queue.segments.folder, reason=str(error))
+                self.events.error("queue_delete_failed", folder=queue.segments.folder, reason=str(error))
 
     def forget_before(self, log_offset: int) -> list[str]:
         """The log begins there, and keys with it. Returns the paths of files that are to be deleted, oldest first."""
@@ -206,7 +203,7 @@ class FileStore(FileLookup):
                 try:
                     queue.trim(self.log.min_offset, first_kept)
                 except OSError as error:
-                    self._events.error("queue_read_failed", folder=queue.segments.folder, reason=str(error))
+                    self.events.error("queue_read_failed", folder=queue.segments.folder, reason=str(error))
                 if queue.min_offset > before:
                     self.on_trim(queue.topic, queue.queue_id, before, queue.min_offset)
 
@@ -252,7 +249,7 @@ class FileStore(FileLookup):
         return GetResult(status, queue_offset + run.examined, low, high, run.body, run.message_count)
 
     def _on_damage(self, queue: FileQueue, queue_offset: int, commit_log_offset: int, reason: str) -> None:
-        self._events.error(
+        self.events.error(
             "message_damaged",
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -260,13 +257,6 @@ class FileStore(FileLookup):
             place=self.log.place(commit_log_offset) if commit_log_offset >= 0 else "",
             reason=reason,
         )
-
-
-def _time_name(epoch_ms: int) -> str:
-    """ "20261121000000000": in UTC, so that names grow with time everywhere."""
-    epoch_ms = min(max(0, epoch_ms), _NAMED_MS_MAX)  # no CRC covers the time of a message
-    date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms)
-    return f"{date:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"
 
 
 def _nothing(*_: object) -> None:

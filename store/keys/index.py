@@ -5,13 +5,15 @@ while others wait. Only a broker that was under full load, or that makes its ind
 """
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lockstep.protocol.codes import SysFlag
 from lockstep.protocol.message import MessageExt, decode_messages
-from lockstep.protocol.properties import KEYS, UNIQ_KEY
 from lockstep.remoting.storage import Storage, StoredFile
+from lockstep.store.base import KeyQuery
 from lockstep.store.file.log import FileLog
+from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.format.files import names_in
 from lockstep.store.format.index import key_hash, keys_of
 from lockstep.store.format.layout import INDEX
@@ -25,31 +27,25 @@ __all__ = ["KeyIndex"]
 _TRANSACTION: Final = int(SysFlag.TRANSACTION_MASK)
 _ROLLED_BACK: Final = int(SysFlag.TRANSACTION_MASK)
 _NAME_DIGITS: Final = 17
+_NAMED_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999
 _CHUNK_BYTES: Final = 256 * 1024
 _SEARCHED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class KeyIndex:
-    """`indexed_offset`: the keys of messages below it are entered.
+    """The index files of a store.
 
-    `name_of`: epoch ms -> the name of a file that is begun then, `yyyyMMddHHmmssSSS`.
+    Attributes:
+        indexed_offset: Keys of messages below this commit log offset are in the index.
+        indexed_timestamp: Epoch ms when the last of these messages was stored.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        folder: str,
-        log: FileLog,
-        slot_count: int,
-        item_count: int,
-        name_of: Callable[[int], str],
-    ) -> None:
+    def __init__(self, storage: Storage, settings: FileStoreSettings, log: FileLog) -> None:
         self._storage = storage
-        self._folder = f"{folder}/{INDEX}"
+        self._folder = f"{settings.folder}/{INDEX}"
         self._log = log
-        self._slot_count = slot_count
-        self._item_count = item_count
-        self._name_of = name_of
+        self._slot_count = settings.index_slot_count
+        self._item_count = settings.index_item_count
         self._files: list[IndexFile] = []
         self._new_names = False
         self.indexed_offset = 0
@@ -128,7 +124,7 @@ class KeyIndex:
             self._files[-1].put(key_hash(record.topic, key), record.offset, record.store_timestamp)
 
     def _add(self, at_ms: int) -> None:
-        name = self._name_of(at_ms)
+        name = _time_name(at_ms)
         if self._files:
             self._files[-1].write_out()
             name = max(name, str(int(self._files[-1].path.rpartition("/")[2]) + 1))
@@ -160,30 +156,18 @@ class KeyIndex:
 
     # Asking --------------------------------------------------------------------------------------------------
 
-    def find(
-        self,
-        topic: str,
-        key: str,
-        max_num: int,
-        begin_ms: int,
-        end_ms: int,
-        log_end: int,
-        is_kept: Callable[[MessageExt], bool],
-    ) -> list[bytes]:
-        """The newest `max_num` messages with `key`, stored in a time with its bounds, oldest first. Raises OSError."""
-        if not key or max_num <= 0:
+    def find(self, query: KeyQuery, log_end: int, is_kept: Callable[[MessageExt], bool]) -> list[bytes]:
+        """The messages that the query asks for, of those below `log_end`, oldest first. Raises OSError."""
+        if not query.key or query.max_num <= 0:
             return []
         found: dict[int, bytes] = {}
-        for offset in self._candidates(topic, key, log_end):
+        for offset in self._candidates(query.topic, query.key, log_end):
             message = self._log.message_at(offset) if offset not in found and offset < log_end else None
             if message is not None:
                 decoded = decode_messages(message, unzip=False)[0]
-                properties = decoded.properties
-                is_it = properties.get(UNIQ_KEY) == key or key in properties.get(KEYS, "").split(" ")
-                is_it = is_it and decoded.topic == topic and begin_ms <= decoded.store_timestamp <= end_ms
-                if is_it and is_kept(decoded):
+                if query.matches(decoded) and is_kept(decoded):
                     found[offset] = message
-                    if len(found) == max_num:
+                    if len(found) == query.max_num:
                         break
         return [found[offset] for offset in sorted(found)]
 
@@ -209,3 +193,10 @@ class KeyIndex:
                     if offset is not None:
                         found_at = offset
                         yield offset
+
+
+def _time_name(epoch_ms: int) -> str:
+    """ "20261121000000000": in UTC, so that names grow with time everywhere."""
+    epoch_ms = min(max(0, epoch_ms), _NAMED_MS_MAX)  # no CRC covers the time of a message
+    date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms)
+    return f"{date:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"

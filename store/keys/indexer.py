@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime, TimerHandle
 from lockstep.store.file.store import FileStore
 
@@ -23,11 +22,11 @@ class KeyFeeder:
     whether there is something to enter.
     """
 
-    def __init__(self, runtime: Runtime, store: FileStore, interval_ms: int, events: EventLog) -> None:
+    def __init__(self, runtime: Runtime, store: FileStore, interval_ms: int) -> None:
         self._runtime = runtime
         self._store = store
         self._interval_ms = interval_ms
-        self._events = events
+        self._events = store.events
         self._timer: TimerHandle | None = None
         self._seen_end = 0
         self._grown_ns = 0  # when it was seen to have grown

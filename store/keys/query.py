@@ -8,38 +8,36 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from lockstep.protocol.message import decode_messages
-from lockstep.protocol.properties import KEYS, UNIQ_KEY
+from lockstep.store.base import KeyQuery
 from lockstep.store.memory.log import CommitLog
 from lockstep.store.memory.queue import ConsumeQueue
 
 __all__ = ["find_by_key"]
 
 
-def find_by_key(
-    log: CommitLog, queues: Sequence[ConsumeQueue], key: str, max_num: int, begin_timestamp: int, end_timestamp: int
-) -> list[bytes]:
-    """The newest `max_num` messages, oldest first."""
-    needle = key.encode("utf-8", "replace")
-    if not needle or max_num <= 0:
+def find_by_key(log: CommitLog, queues: Sequence[ConsumeQueue], query: KeyQuery) -> list[bytes]:
+    """The messages that the query asks for, oldest first. `queues` are those of its topic."""
+    needle = query.key.encode("utf-8", "replace")
+    if not needle or query.max_num <= 0:
         return []
-    bounds = [found for queue in queues if (found := _bounds(log, queue, begin_timestamp, end_timestamp))]
+    bounds = [found for queue in queues if (found := _bounds(log, queue, query))]
     if not bounds:
         return []
     start, end = min(low for low, _ in bounds), max(high for _, high in bounds)
     messages = []
     for message in _candidates(log, queues, needle, start, end):
-        if _has_key(message, key):
+        if query.matches(decode_messages(message, unzip=False)[0]):
             messages.append(message)
-            if len(messages) == max_num:
+            if len(messages) == query.max_num:
                 break
     return messages[::-1]
 
 
-def _bounds(log: CommitLog, queue: ConsumeQueue, begin_timestamp: int, end_timestamp: int) -> tuple[int, int] | None:
-    """Commit log offsets [start, end) between which the messages of a queue lie that were stored in a time."""
+def _bounds(log: CommitLog, queue: ConsumeQueue, query: KeyQuery) -> tuple[int, int] | None:
+    """[start, end) of the part of the log that holds the queue's messages of the query's time."""
     offsets = queue.commit_log_offsets
-    first = bisect_left(offsets, begin_timestamp, key=log.store_timestamp)
-    last = bisect_right(offsets, end_timestamp, key=log.store_timestamp) - 1
+    first = bisect_left(offsets, query.begin_timestamp, key=log.store_timestamp)
+    last = bisect_right(offsets, query.end_timestamp, key=log.store_timestamp) - 1
     return (offsets[first], offsets[last] + queue.sizes[last]) if first <= last else None
 
 
@@ -54,8 +52,3 @@ def _candidates(log: CommitLog, queues: Sequence[ConsumeQueue], needle: bytes, s
                     seen = queue.commit_log_offsets[i]
                     yield log.read(seen, queue.sizes[i])
                     break
-
-
-def _has_key(message: bytes, key: str) -> bool:
-    properties = decode_messages(message, unzip=False)[0].properties
-    return properties.get(UNIQ_KEY) == key or key in properties.get(KEYS, "").split(" ")

@@ -2,40 +2,39 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
-from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, QueryResult, QueueEntry, Record
+from lockstep.store.base import AppendResult, GetResult, GetStatus, KeyQuery, Passes, QueryResult, QueueEntry, Record
 from lockstep.store.keys.query import find_by_key
 from lockstep.store.memory.log import CommitLog
 from lockstep.store.memory.queue import ConsumeQueue
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryStore", "MemoryStoreSettings"]
 
 SCAN_ENTRIES_MIN: Final = 800  # 16000 bytes of 20-byte entries (wire.md 6.3)
 
 OnEvict = Callable[[str, int, int, int], None]  # topic, queue id, min offset before, min offset now
 
 
+class MemoryStoreSettings(NamedTuple):
+    """`memory_limit_bytes`: of all segments together. The other two bound what one pull reads."""
+
+    memory_limit_bytes: int
+    segment_bytes: int
+    pull_bytes_max: int
+    pull_messages_max: int
+
+
 class MemoryStore:
     """`store_host` and `store_port`: this broker's address as written into messages and their ids."""
 
-    def __init__(
-        self,
-        *,
-        memory_limit_bytes: int,
-        segment_bytes: int,
-        pull_bytes_max: int,
-        pull_messages_max: int,
-        store_host: bytes,
-        store_port: int,
-        on_evict: OnEvict,
-    ) -> None:
-        self._log = CommitLog(memory_limit_bytes, segment_bytes)
+    def __init__(self, settings: MemoryStoreSettings, store_host: bytes, store_port: int, on_evict: OnEvict) -> None:
+        self._log = CommitLog(settings.memory_limit_bytes, settings.segment_bytes)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        self._pull_bytes_max = pull_bytes_max
-        self._pull_messages_max = pull_messages_max
+        self._pull_bytes_max = settings.pull_bytes_max
+        self._pull_messages_max = settings.pull_messages_max
         self._on_evict = on_evict
         self._topic_bytes: dict[str, bytes] = {}
         self.store_host = store_host
@@ -208,7 +207,7 @@ class MemoryStore:
 
     def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
         queues = [queue for (of_topic, _), queue in self._queues.items() if of_topic == topic and queue.sizes]
-        messages = find_by_key(self._log, queues, key, max_num, begin_timestamp, end_timestamp)
+        messages = find_by_key(self._log, queues, KeyQuery(topic, key, max_num, begin_timestamp, end_timestamp))
         last = max((queue.commit_log_offsets[-1] for queue in self._queues.values() if queue.sizes), default=None)
         return QueryResult(messages, 0 if last is None else self._log.store_timestamp(last), last or 0)
 

@@ -8,8 +8,7 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.filter import tags_code
 from lockstep.protocol.properties import decode_properties
 from lockstep.remoting.os_storage import OsStorage
-from lockstep.store import GetResult, MemoryStore, MessageStore, Record
-from lockstep.store.data_dir import DataDir
+from lockstep.store import GetResult, MemoryStore, MemoryStoreSettings, MessageStore, Record
 from lockstep.store.durability.recovery import Recovered, Recovery
 from lockstep.store.file.settings import FileStoreSettings
 from lockstep.store.file.store import FileStore
@@ -35,10 +34,10 @@ MakeStore = Callable[..., MessageStore]
 def memory_store(evictions: Evictions | None = None, **settings: Any) -> MemoryStore:
     limits = {"memory_limit_bytes": 1 << 20, "segment_bytes": 1 << 17, "pull_bytes_max": 262_144}
     return MemoryStore(
-        **{**limits, "pull_messages_max": 32, **settings},
-        store_host=HOST,
-        store_port=10911,
-        on_evict=lambda *event: (evictions if evictions is not None else []).append(event),
+        MemoryStoreSettings(**{**limits, "pull_messages_max": 32, **settings}),
+        HOST,
+        10911,
+        lambda *event: (evictions if evictions is not None else []).append(event),
     )
 
 
@@ -48,7 +47,6 @@ class FolderStore:
     def __init__(self, folder: Path, *, deferred: bool = False, **settings: Any) -> None:
         self.log = RecordingLog()
         self._storage = OsStorage()
-        self.data_dir = DataDir(self._storage, str(folder))
         self.store = FileStore(
             self._storage,
             FileStoreSettings(
@@ -65,12 +63,13 @@ class FolderStore:
             10911,
             self.log,
         )
+        self.data_dir = self.store.data_dir
         self.told: list[str] = []
         self.recovered = self.recover(settings.get("topics"))
 
     def recover(self, topics: set[str] | None) -> Recovered:
         self.data_dir.open()
-        return Recovery(self.store, self.data_dir, topics, _tags_code_of, self.log, self.told.append).run()
+        return Recovery(self.store, topics, _tags_code_of, self.told.append).run()
 
     def kill(self) -> None:
         """As when the process dies: what the store has in memory is gone."""
