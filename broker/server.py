@@ -24,7 +24,7 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 
 if TYPE_CHECKING:
-    from lockstep.broker.persistence.durable_replies import Keeping
+    from lockstep.broker.persistence.durable_replies import DurableReplies
 
 __all__ = ["BrokerServer", "CannotListen", "Interceptor"]
 
@@ -113,22 +113,22 @@ class BrokerServer:
         if self.name_server is not None:
             self.name_server.work.soon = self._call_soon
         self.broker: Broker | None = None
-        self._keeping: Keeping | None = None
+        self._durable: DurableReplies | None = None
         self._registration: Registration | None = None
         if config.serve_broker:
             now_ms = runtime.now_ms()
             self.broker = Broker(config, runtime.rng, log, now_ms, runtime.storage, on_progress)
             self.broker.work.soon = self._call_soon
             self._registration = Registration(self.broker, runtime, self.name_server)
-            if self.broker.kept is not None:
+            if self.broker.durable is not None:
                 from lockstep.broker.persistence import (  # a broker in memory does not need them
                     durable_replies,
                     restart_trace,
                 )
 
                 restart_trace.leave_resets(self.broker, runtime.storage, now_ms)
-                self._keeping = durable_replies.Keeping(
-                    runtime, self.broker, self.broker.kept, partial(self._after_read, self.broker)
+                self._durable = durable_replies.DurableReplies(
+                    runtime, self.broker, self.broker.durable, partial(self._after_read, self.broker)
                 )
 
     @property
@@ -167,10 +167,10 @@ class BrokerServer:
 
     async def _start_broker(self, broker: Broker) -> None:
         config = self._config
-        if self._keeping is not None:
-            await self._keeping.start()
+        if self._durable is not None:
+            await self._durable.start()
         factory = self._endpoint_factory(
-            self._keeping.answer if self._keeping is not None else partial(_answer, broker),
+            self._durable.answer if self._durable is not None else partial(_answer, broker),
             on_closed=broker.on_closed,
             after_read=partial(self._after_read, broker),
         )
@@ -255,13 +255,13 @@ class BrokerServer:
             listening.close()
         if self._registration is not None:
             await self._registration.stop()
-        if self._keeping is not None:
-            await self._keeping.flush()  # so that replies that wait for it leave
+        if self._durable is not None:
+            await self._durable.flush()  # so that replies that wait for it leave
         await self._close_connections()
         for _, listening in self._listening:
             await listening.wait_closed()
-        if self._keeping is not None:
-            await self._keeping.stop()
+        if self._durable is not None:
+            await self._durable.stop()
         elif self.broker is not None:
             self.broker.store.close()
 
@@ -352,8 +352,8 @@ class BrokerServer:
             wake_held_pulls(broker, self._runtime.now_ms())
         for timer in self._due_timers:
             timer.check()
-        if self._keeping is not None:
-            self._keeping.keeper.check()
+        if self._durable is not None:
+            self._durable.flusher.check()
 
     def _deliver_delayed(self, broker: Broker, now_ms: int) -> None:
         broker.deliver_delayed(now_ms)
@@ -365,5 +365,5 @@ class BrokerServer:
 
     def _after_timer(self, broker: Broker, now_ms: int) -> None:
         wake_held_pulls(broker, now_ms)
-        if self._keeping is not None:
-            self._keeping.keeper.check()
+        if self._durable is not None:
+            self._durable.flusher.check()

@@ -25,7 +25,7 @@ from lockstep.protocol.errors import BodyError, LocalProtocolError
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.store.file.store import FileStore
 
-__all__ = ["BrokerTables", "KeptTables"]
+__all__ = ["BrokerTables", "ConfigFiles"]
 
 B = TypeVar("B", bound=WireBody)
 
@@ -47,7 +47,7 @@ class BrokerTables(NamedTuple):
     hold: PullHold
 
 
-class KeptTables:
+class ConfigFiles:
     """Files of the broker's tables. One that cannot be read is named, and its older copy is taken.
 
     `topics` and `groups` are written at every change, offsets from time to time: each by one writer at a time.

@@ -7,17 +7,17 @@ from typing import Final
 from lockstep.broker.connection import Connection
 from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.broker.persistence.config_writer import TableWriter
-from lockstep.broker.persistence.durable_store import KeptStore
+from lockstep.broker.persistence.durable_store import DurableStore
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.runtime import Runtime
-from lockstep.store.durability.flusher import KeeperSettings, StoreKeeper
+from lockstep.store.durability.flusher import FlushSettings, StoreFlusher
 from lockstep.store.file.retention import Retention, RetentionLimits
 
-__all__ = ["Keeping"]
+__all__ = ["DurableReplies"]
 
 _MS_PER_HOUR: Final = 3_600_000
 _SENDS: Final[dict[int, type[SendMessageRequestHeader]]] = {
@@ -43,23 +43,23 @@ _TELLS: Final = frozenset(  # whether what was asked for stays so; other request
 )
 
 
-class Keeping:
+class DurableReplies:
     """`on_visible` is called after messages have become readable."""
 
-    def __init__(self, runtime: Runtime, broker: Broker, kept: KeptStore, on_visible: Callable[[], None]) -> None:
+    def __init__(self, runtime: Runtime, broker: Broker, kept: DurableStore, on_visible: Callable[[], None]) -> None:
         config = broker.config
         self._broker = broker
         self._flush_sync = config.flush_sync
         self._log = kept.store.log
         self._topics, self._groups = kept.tables.topics, kept.tables.groups
-        settings = KeeperSettings(
+        settings = FlushSettings(
             config.flush_sync, config.flush_interval_ms, config.flush_offsets_interval_ms, config.checkpoint_interval_ms
         )
         self._topic_writer = TableWriter(runtime, self._topics, broker.log)
         self._group_writer = TableWriter(runtime, self._groups, broker.log)
         self._writers = (self._topic_writer, self._group_writer)
         writings, retention = kept.tables.writings, Retention(self._limits)
-        self.keeper = StoreKeeper(runtime, kept.store, settings, retention, writings, on_visible)
+        self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
 
     def _limits(self) -> RetentionLimits:
         config = self._broker.config  # they may change while it runs
@@ -71,7 +71,7 @@ class Keeping:
 
     async def start(self) -> None:
         """What there is by now is written before anybody is served."""
-        self.keeper.start()
+        self.flusher.start()
         for writer in self._writers:
             await writer.start()
 
@@ -79,13 +79,13 @@ class Keeping:
         """Wait until nobody waits for the disk any more."""
         for writer in self._writers:
             await writer.flush()
-        await self.keeper.flush()
+        await self.flusher.flush()
 
     async def stop(self) -> None:
         """Everything on disk and the folder given back; the store is closed afterwards."""
         for writer in self._writers:
             await writer.stop()
-        await self.keeper.stop()
+        await self.flusher.stop()
 
     # Answers -------------------------------------------------------------------------------------------------
 
@@ -133,14 +133,14 @@ class Keeping:
                 _send(connection, command, command.reply(ResponseCode.SYSTEM_ERROR, remark=reason))
             elif self._flush_sync and stored and self._log.synced_offset < self._log.max_offset:
                 self._after_log(connection, command, reply)
-                self.keeper.check()
+                self.flusher.check()
             else:
                 _send(connection, command, reply)
 
         self._group_writer.when_written(groups_written)
 
     def _after_log(self, connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:
-        self.keeper.when_safe(partial(_answer, self._broker, connection, command, reply))
+        self.flusher.when_safe(partial(_answer, self._broker, connection, command, reply))
 
 
 def _send(connection: Connection, command: RemotingCommand, reply: RemotingCommand) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delays.levels import parse_delay_levels
 from lockstep.broker.delays.recovery import count_delivered
-from lockstep.broker.persistence.config_files import BrokerTables, KeptTables
+from lockstep.broker.persistence.config_files import BrokerTables, ConfigFiles
 from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.broker.transactions.recovery import mark_of, open_halves, unmarked
 from lockstep.protocol import properties as names
@@ -23,7 +23,7 @@ from lockstep.store.file.settings import Arrived, FileStoreSettings, OnTrim
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.record import LogRecord
 
-__all__ = ["BrokerTables", "FileStore", "KeptStore", "new_file_store"]
+__all__ = ["BrokerTables", "DurableStore", "FileStore", "new_file_store"]
 
 _TAGS = names.TAGS.encode()
 
@@ -33,7 +33,7 @@ _MADE_WHEN_NEEDED: Final = frozenset({HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIV
 def new_file_store(
     config: BrokerConfig, storage: Storage, store_host: bytes, on_trim: OnTrim, events: EventLog
 ) -> FileStore:
-    """Closed, and empty until a KeptStore opens it."""
+    """Closed, and empty until a DurableStore opens it."""
     settings = FileStoreSettings(
         config.data_dir.rstrip("/") or "/",
         config.log_file_bytes,
@@ -49,7 +49,7 @@ def new_file_store(
     return store
 
 
-class KeptStore:
+class DurableStore:
     """`tell` gets lines for people while opening takes long."""
 
     def __init__(
@@ -62,7 +62,7 @@ class KeptStore:
         self._levels_ms = parse_delay_levels(config.delay_levels)
         self.store = store
         self.data_dir = store.data_dir
-        self.tables = KeptTables(tables, store)
+        self.tables = ConfigFiles(tables, store)
 
     def open(self, now_ms: int) -> None:
         """Raises StoreUnusable; nobody holds the folder then."""

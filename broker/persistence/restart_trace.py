@@ -27,7 +27,7 @@ def leave_resets(broker: Broker, storage: Storage, now_ms: int) -> None:
     Raises:
         StoreUnusable: The file cannot be written to; the broker's folder is free again then.
     """
-    kept, path = broker.kept, broker.config.trace
+    kept, path = broker.durable, broker.config.trace
     if not path or kept is None:
         return
     queues = [(topic, queue_id) for topic, queue_id in kept.store.queues if topic not in RESERVED_TOPICS]

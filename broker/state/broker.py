@@ -35,7 +35,7 @@ from lockstep.remoting.storage import Storage
 from lockstep.store import AppendResult, MemoryStore, MemoryStoreSettings, MessageStore, Record, StoreFull
 
 if TYPE_CHECKING:
-    from lockstep.broker.persistence.durable_store import KeptStore
+    from lockstep.broker.persistence.durable_store import DurableStore
 
 __all__ = ["Broker", "host_bytes"]
 
@@ -108,7 +108,7 @@ class Broker:
         self.hold = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         self.topics = TopicConfigManager(config, met, self._on_topics_changed)
         self.groups = SubscriptionGroupManager(config, met, self._on_groups_changed)
-        self.kept: KeptStore | None = None
+        self.durable: DurableStore | None = None
         self.on_stored = self.hold.on_arrival
         self.store = self._new_store(storage)
         self.delays = DelayService(self.store, parse_delay_levels(config.delay_levels))
@@ -125,13 +125,13 @@ class Broker:
             self._open_kept(on_progress, started_ms)
 
     def _open_kept(self, on_progress: Callable[[str], None], now_ms: int) -> None:
-        from lockstep.broker.persistence.durable_store import BrokerTables, FileStore, KeptStore
+        from lockstep.broker.persistence.durable_store import BrokerTables, DurableStore, FileStore
 
         assert isinstance(self.store, FileStore)
         tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays, self.halves, self.hold)
-        kept = KeptStore(self.config, self.store, tables, on_progress)
+        kept = DurableStore(self.config, self.store, tables, on_progress)
         kept.open(now_ms)
-        self.kept = kept  # from now on every change is written
+        self.durable = kept  # from now on every change is written
         if self.config.flush_sync:
             self.on_stored = _not_yet  # group commit notifies held pulls instead
 
@@ -153,13 +153,13 @@ class Broker:
         return MemoryStore(settings, host, config.port, self.on_trim)
 
     def _on_topics_changed(self, changed: Sequence[TopicConfig]) -> None:
-        if self.kept is not None:
-            self.kept.tables.topics.changed()
+        if self.durable is not None:
+            self.durable.tables.topics.changed()
         self.on_topics_changed(changed)
 
     def _on_groups_changed(self) -> None:
-        if self.kept is not None:
-            self.kept.tables.groups.changed()
+        if self.durable is not None:
+            self.durable.tables.groups.changed()
 
     def refresh_heartbeats(self, now_ms: int) -> None:
         """Treat every registered client as if it had just sent a heartbeat."""
@@ -302,7 +302,7 @@ class Broker:
 
     @property
     def _limit(self) -> str:
-        return "memory limit" if self.kept is None else "retention"
+        return "memory limit" if self.durable is None else "retention"
 
     def _on_delayed_dropped(self, level: int, min_before: int, min_now: int) -> None:
         lost_count = min_now - max(self.delays.offsets.get(level, 0), min_before)

@@ -18,14 +18,14 @@ from lockstep.store.file.store import FileStore
 from lockstep.store.format.layout import Checkpoint
 from lockstep.store.keys.index import KeyIndex
 
-__all__ = ["TableRounds", "TablesWork", "Writing"]
+__all__ = ["CheckpointWork", "CheckpointWriter", "Writing"]
 
 _OPEN_FILES_MAX: Final = 256  # of queues; above, those that wait for nothing are closed
 
 Writing = Callable[[], None]
 
 
-class TablesWork(NamedTuple):
+class CheckpointWork(NamedTuple):
     """Both as they will be true when the log is safe up to where it was when they were taken."""
 
     checkpoint: Checkpoint | None
@@ -38,7 +38,7 @@ class _Failed(NamedTuple):
     queues_safe: bool
 
 
-class TableRounds:
+class CheckpointWriter:
     """One of each kind at a time: a checkpoint takes as long as it has files to sync, and offsets do not wait for it.
 
     `checkpoint`: what stands in the file. `writings`: files of tables, as they stand now.
@@ -70,9 +70,9 @@ class TableRounds:
         """A checkpoint is, or what it counts on."""
         return self._checking is not None
 
-    def prepare(self, *, tables: bool, checkpoint: bool) -> TablesWork:
+    def prepare(self, *, tables: bool, checkpoint: bool) -> CheckpointWork:
         """When a round of the log begins."""
-        return TablesWork(self._new_checkpoint() if checkpoint else None, self._writings() if tables else ())
+        return CheckpointWork(self._new_checkpoint() if checkpoint else None, self._writings() if tables else ())
 
     def _new_checkpoint(self) -> Checkpoint | None:
         """As it will be true when the round is done and the queues' files are synced."""
@@ -90,7 +90,7 @@ class TableRounds:
         keys = store.keys
         return Checkpoint(last, last, keys.indexed_timestamp, visible_end, keys.indexed_offset, entry_count)
 
-    def begin(self, pool: WorkerPool, work: TablesWork) -> None:
+    def begin(self, pool: WorkerPool, work: CheckpointWork) -> None:
         """The log is safe up to where they were taken."""
         if work.writings:
             self._writing = pool.submit(partial(_write_tables, work.writings))

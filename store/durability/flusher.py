@@ -12,24 +12,30 @@ from typing import Final, NamedTuple
 
 from lockstep.remoting.runtime import Runtime, TimerHandle, WorkerPool
 from lockstep.remoting.storage import Storage, StoredFile
-from lockstep.store.durability.checkpoint import TableRounds, TablesWork, Writing
-from lockstep.store.durability.rewriting import LogInDoubt, write_again
+from lockstep.store.durability.checkpoint import CheckpointWork, CheckpointWriter, Writing
 from lockstep.store.file.expiry import Expiry
 from lockstep.store.file.retention import Retention
 from lockstep.store.file.segments import Segments
 from lockstep.store.file.store import FileStore
-from lockstep.store.keys.indexer import KeyFeeder
+from lockstep.store.format.log_records import LogScan
+from lockstep.store.format.record import is_torn
+from lockstep.store.keys.indexer import KeyIndexer
 
-__all__ = ["KeeperSettings", "StoreKeeper"]
+__all__ = ["FlushSettings", "StoreFlusher"]
 
 _THREADS: Final = 4  # for the log, for tables, for queues and their checkpoint, for old files
 _LOG: Final = "log"
 
+
+class ReadbackFailed(Exception):
+    """Messages that were stored cannot be read back; the text says where, and why."""
+
+
 OnSafe = Callable[[str], None]  # empty: it is safe; else why it is not
-Failure = OSError | LogInDoubt
+Failure = OSError | ReadbackFailed
 
 
-class KeeperSettings(NamedTuple):
+class FlushSettings(NamedTuple):
     """`at_once`: flush as soon as anything was stored, and not every `flush_interval_ms` only."""
 
     at_once: bool
@@ -41,32 +47,32 @@ class KeeperSettings(NamedTuple):
 class _Work(NamedTuple):
     """What a round does: [`log_start`, `log_end`) is safe when files and folders are synced; the tables come behind.
 
-    `doubted`: the log, when an earlier sync of what is not safe has failed.
+    `suspect`: the log, when an earlier sync of what is not safe has failed.
     """
 
     log_start: int
     log_end: int
     log_files: Sequence[StoredFile]
     log_folders: Sequence[str]
-    doubted: Segments | None
-    tables: TablesWork
+    suspect: Segments | None
+    tables: CheckpointWork
 
 
-class StoreKeeper:
+class StoreFlusher:
     """`on_visible` is called after messages have become readable. `writings`: files of tables, as they stand now."""
 
     def __init__(
         self,
         runtime: Runtime,
         store: FileStore,
-        settings: KeeperSettings,
+        settings: FlushSettings,
         retention: Retention,
         writings: Callable[[], Sequence[Writing]],
         on_visible: Callable[[], None],
     ) -> None:
         self._expiry = Expiry(store, retention, self._pool_now, self._after_end)
-        self._keys = KeyFeeder(runtime, store, settings.flush_interval_ms)
-        self._tables = TableRounds(store, writings, self._after_end)
+        self._keys = KeyIndexer(runtime, store, settings.flush_interval_ms)
+        self._tables = CheckpointWriter(store, writings, self._after_end)
         self._runtime = runtime
         self._store = store
         self._settings = settings
@@ -81,7 +87,7 @@ class StoreKeeper:
         self._next_tables_ms = 0
         self._next_checkpoint_ms = 0
         self._failed = False  # the last sync of the log
-        self._in_doubt = False  # for good
+        self._readback_failed = False  # for good
         self._stopped = False
 
     def start(self) -> None:
@@ -98,7 +104,7 @@ class StoreKeeper:
 
     def when_safe(self, then: OnSafe) -> None:
         """`then` is called when all that is stored by now is safe, or with why it is not."""
-        if self._in_doubt:
+        if self._readback_failed:
             then(self._store.refusal)  # no round will come
         else:
             self._waiting.append((self._store.log.max_offset, then))
@@ -118,7 +124,7 @@ class StoreKeeper:
     def _tick(self) -> None:
         self._arm()
         self._store.bound_tails()
-        if self._round is not None or self._in_doubt:
+        if self._round is not None or self._readback_failed:
             return  # its end sees to what is due
         self.retain(self._runtime.now_ms())
         log, due = self._store.log, self._due()
@@ -151,10 +157,10 @@ class StoreKeeper:
         log_end = log.max_offset
         tables = self._tables.prepare(tables=due[0], checkpoint=due[1])
         if self._failed:
-            log.doubt(log.synced_offset)
+            log.mark_unsynced(log.synced_offset)
         files, folders = log.take_dirty()
-        doubted = log.segments.twin() if self._failed else None
-        work = _Work(log.synced_offset, log_end, files, folders, doubted, tables)
+        suspect = log.segments.twin() if self._failed else None
+        work = _Work(log.synced_offset, log_end, files, folders, suspect, tables)
         store.sync_count += len(files)
         self._round = self._pool_now().submit(partial(_sync_log, work, store.storage))
         self._round.add_done_callback(partial(self._finish, work))
@@ -195,8 +201,8 @@ class StoreKeeper:
     def _on_failed(self, work: _Work, error: Failure) -> None:
         """Nobody is told that something is safe; nothing more is taken until all was written again and synced."""
         store = self._store
-        if isinstance(error, LogInDoubt):
-            self._in_doubt = True
+        if isinstance(error, ReadbackFailed):
+            self._readback_failed = True
             reason = f"what the disk did not take is lost: {error}"
             self._events.error("log_readback_failed", reason=reason)
         else:
@@ -230,7 +236,7 @@ class StoreKeeper:
         await self.flush()
         await self._settle()
         self._keys.enter_all()
-        if not self._in_doubt:
+        if not self._readback_failed:
             self._begin((True, True))
             await self._settle()
         self._end()
@@ -270,15 +276,32 @@ class StoreKeeper:
 def _sync_log(work: _Work, storage: Storage) -> Failure | None:
     """On a thread of its own."""
     try:
-        if work.doubted is not None:
+        if work.suspect is not None:
             try:
-                write_again(work.doubted, work.log_start, work.log_end)
+                _write_again(work.suspect, work.log_start, work.log_end)
             finally:
-                work.doubted.close()
+                work.suspect.close()
         for file in work.log_files:
             file.sync()
         for folder in work.log_folders:
             storage.sync_dir(folder)
-    except (OSError, LogInDoubt) as error:
+    except (OSError, ReadbackFailed) as error:
         return error
     return None
+
+
+def _write_again(segments: Segments, start: int, end: int) -> None:
+    """After a failed sync: write the messages in [start, end) again, if every one of them can be read back.
+
+    The system may count the pages of a failed sync as written, drop them, and read them from the disk as they were
+    before (docs/store.md). So messages are checked as after a crash. Raises ReadbackFailed and OSError.
+    """
+    scan = LogScan(segments, start, end)
+    for record in scan:
+        if is_torn(record, segments.position_in_file(record.offset)):
+            scan.reason = "a part of its properties is zeros"
+            break
+    if scan.position < end:
+        at = scan.position
+        raise ReadbackFailed(f"{segments.path_of(at)}, byte {segments.position_in_file(at)}: {scan.reason}")
+    segments.rewrite(start, end)

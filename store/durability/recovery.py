@@ -10,7 +10,6 @@ from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
 from lockstep.protocol.codes import SysFlag
-from lockstep.store.durability.rewriting import copy_over
 from lockstep.store.file.queue import FileQueue
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.files import queue_folders
@@ -97,8 +96,8 @@ class Recovery:
         """What a dead process wrote can be read, and may be nowhere but in memory: also where its syncs failed."""
         log = self._store.log
         log.synced_offset = min(start, end)
-        copy_over(log.segments, log.synced_offset, end)
-        log.doubt(start)
+        log.segments.rewrite(log.synced_offset, end)
+        log.mark_unsynced(start)
         files, folders = log.take_dirty()
         for file in files:
             file.sync()
@@ -165,7 +164,7 @@ class Recovery:
             (entry,) = queue.entries(at - 1, 1)
             if 0 < entry.size_bytes <= log.segments.file_bytes:
                 record = parse_record(log.read(entry.commit_log_offset, entry.size_bytes), 0, entry.commit_log_offset)
-                if isinstance(record, LogRecord) and record[2:4] == (queue_id, at - 1) and record.topic == topic:
+                if isinstance(record, LogRecord) and record.is_of(topic, queue_id, at - 1):
                     queue.end_at(at)
                     return
         # None can be read: the log is to blame, and the numbers stay.
@@ -186,14 +185,14 @@ class Recovery:
     def _read_log(self, start: int, safe: int) -> int:
         """Enter every message from `start` on into its queue. Returns where the log ends."""
         segments = self._store.log.segments
-        doubted_from = safe if self._data_dir.crashed else segments.end
+        suspect_from = safe if self._data_dir.crashed else segments.end
         position, report_at = start, start + _PROGRESS_BYTES
         while True:
             scan = LogScan(segments, position)
             torn = False
             for record in scan:
                 offset = record.offset
-                if offset >= doubted_from and is_torn(record, segments.position_in_file(offset)):
+                if offset >= suspect_from and is_torn(record, segments.position_in_file(offset)):
                     torn = True
                     break
                 self._enter(record)

@@ -114,9 +114,9 @@ class EntryRepair:
         if not (size > 0 and self._log.min_offset <= offset and offset + size <= self._log.segment_end(offset)):
             return None
         record = parse_record(self._log.read(offset, size), 0, offset)
-        if isinstance(record, str) or record[1:4] != (size, queue.queue_id, queue_offset):
+        if isinstance(record, str) or record.size_bytes != size:
             return None
-        return record if record.topic == queue.topic else None
+        return record if record.is_of(queue.topic, queue.queue_id, queue_offset) else None
 
 
 def _search(segments: Segments, start: int, end: int, topic: str, queue_id: int) -> Found:

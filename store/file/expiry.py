@@ -81,7 +81,7 @@ class Expiry:
                 reason = self._reasons.pop(path, None)
                 if reason is not None:
                     self._events.info("log_file_deleted", file=path, reason=reason)
-            self._store.log.segments.doubt_names()
+            self._store.log.segments.mark_names_unsynced()
             if not self._paths:
                 self._store.queues.delete_trimmed()  # not before: of a log that is there queues have to be whole
         except OSError as error:

@@ -69,20 +69,23 @@ class FileLog:
         file.write_at(self.max_offset - self._active_start, record)
         self.max_offset += len(record)
 
-    def take_back(self, offset: int) -> None:
-        """What was appended from `offset` on was not: zeros stand there again. Raises OSError, and it is gone still."""
+    def truncate(self, offset: int) -> None:
+        """Undo the appends from `offset` on: zeros stand there again.
+
+        Raises OSError when they cannot be written. The messages are not read again by this process even then.
+        """
         end, self.max_offset = self.max_offset, offset
         if offset < self._active_start:
             self._activate(offset)
         for start, piece_end in self.segments.pieces(offset, end):
             self.segments.write(start, bytes(piece_end - start))
 
-    def doubt(self, offset: int) -> None:
-        """What stands from there on was read back, which does not say that it is on the disk: it is to be synced."""
+    def mark_unsynced(self, offset: int) -> None:
+        """Sync everything from `offset` on with the next round, although it can be read: it may be in memory alone."""
         for start, _ in self.segments.pieces(offset, self.max_offset):
             self.segments.mark_written(self.segments.start_of(start))
         if self.segments.starts:
-            self.segments.doubt_names()
+            self.segments.mark_names_unsynced()
 
     def take_dirty(self) -> tuple[list[StoredFile], list[str]]:
         """(files, folders) to sync, so that all up to `max_offset` is safe."""

@@ -6,7 +6,7 @@ from typing import Final
 from lockstep.protocol.message import MessageExt
 from lockstep.store.base import KeyQuery, QueryResult, QueueEntry
 from lockstep.store.file.log import FileLog
-from lockstep.store.file.queue_table import QueueTable
+from lockstep.store.file.queue import QueueTable
 from lockstep.store.format.layout import ENTRY_BYTES
 from lockstep.store.keys.index import KeyIndex
 

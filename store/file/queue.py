@@ -1,7 +1,7 @@
 """The index of one queue, in files of 20-byte entries (wire.md 5): the i-th message is the i-th entry."""
 
 from bisect import bisect_left
-from typing import Final
+from typing import Final, NamedTuple
 
 from lockstep.remoting.storage import Storage
 from lockstep.store.base import QueueEntry
@@ -9,7 +9,7 @@ from lockstep.store.file.segments import Segments
 from lockstep.store.format.consume_queue import entries_end, first_written, next_log_offset, read_entries
 from lockstep.store.format.layout import CONSUME_QUEUE, ENTRY, ENTRY_BYTES, PRE_BLANK
 
-__all__ = ["FileQueue"]
+__all__ = ["FileQueue", "QueueTable", "Tails"]
 
 _TAIL_BYTES_MAX: Final = 64 * 1024
 
@@ -42,8 +42,8 @@ class FileQueue:
         self._tail += ENTRY.pack(commit_log_offset, size_bytes, tags_code)
         self.max_offset += 1
 
-    def take_back(self, count: int) -> None:
-        """The last entries, which still wait in memory, were of nothing."""
+    def drop_last(self, count: int) -> None:
+        """Remove the last entries, which still wait in memory."""
         del self._tail[-count * ENTRY_BYTES :]
         self.max_offset -= count
 
@@ -184,3 +184,41 @@ class FileQueue:
 
     def close(self) -> None:
         self.segments.close()
+
+
+class Tails(NamedTuple):
+    """`left_bytes`: of entries that wait in memory still; `failure`: why some of them do, empty when none has to."""
+
+    left_bytes: int
+    failure: str
+
+
+class QueueTable(dict[tuple[str, int], FileQueue]):
+    """The queues of a store, by topic and queue id."""
+
+    def write_tails(self) -> None:
+        """Every tail that can be written is. Raises OSError when one could not."""
+        failed: OSError | None = None
+        for queue in self.values():
+            try:
+                queue.write_tail()
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def write_long_tails(self) -> Tails:
+        left_bytes, failure = 0, ""
+        for queue in self.values():
+            if queue.has_long_tail:
+                try:
+                    queue.write_tail()
+                except OSError as error:
+                    failure = f"{queue.segments.folder} cannot be written to: {error.strerror or error}"
+            left_bytes += queue.tail_bytes
+        return Tails(left_bytes, failure)
+
+    def delete_trimmed(self) -> None:
+        """Files whose entries are all gone. Raises OSError."""
+        for queue in self.values():
+            queue.delete_trimmed()

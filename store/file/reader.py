@@ -102,7 +102,7 @@ class QueueReader:
                 at = offset - buffer_start
                 reason = parse_record(buffer, at, offset)
                 if isinstance(reason, LogRecord):
-                    if (*reason[1:4], reason.topic) == (size, queue.queue_id, first + i, queue.topic):
+                    if reason.size_bytes == size and reason.is_of(queue.topic, queue.queue_id, first + i):
                         pieces.append(buffer[at : at + size])
                         continue
                     reason = "the entry points to another message"

@@ -16,7 +16,7 @@ from lockstep.store.file.segments import Segments
 from lockstep.store.file.store import FileStore
 from lockstep.store.format.consume_queue import next_log_offset, read_entries
 
-__all__ = ["Plan", "QueueLook", "Retention", "RetentionLimits", "delete_files", "first_kept"]
+__all__ = ["Plan", "QueueSnapshot", "Retention", "RetentionLimits", "delete_files", "first_kept"]
 
 _INTERVAL_MS: Final = 10_000
 _FILES_AT_ONCE_MAX: Final = 10
@@ -37,7 +37,7 @@ class RetentionLimits(NamedTuple):
     disk_used_ratio_max: int
 
 
-class QueueLook(NamedTuple):
+class QueueSnapshot(NamedTuple):
     """A queue as it was: its files, and the entries that stand in them."""
 
     queue: FileQueue
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
 
     log_offset: int
     files: Sequence[tuple[str, str]]
-    queues: Sequence[QueueLook]
+    queues: Sequence[QueueSnapshot]
 
 
 class Retention:
@@ -72,7 +72,7 @@ class Retention:
         segments = store.log.segments
         files = [(segments.path_of(end - 1), reason) for end, reason in due if segments.has(end - 1)]
         queues = [
-            QueueLook(queue, queue.segments.twin(), queue.min_offset, queue.written_end)
+            QueueSnapshot(queue, queue.segments.twin(), queue.min_offset, queue.written_end)
             for queue in store.queues.values()
         ]
         return Plan(due[-1][0], files, queues)

@@ -1,12 +1,15 @@
 """Files of one size that are written to (RocketMQ's mapped files): create, write, sync, truncate, delete."""
 
 from bisect import bisect_right
+from typing import Final
 
 from lockstep.remoting.storage import Storage, StoredFile
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.format.files import FileRun
 
 __all__ = ["Segments"]
+
+_COPY_BYTES: Final = 4 * 1024 * 1024
 
 
 class Segments(FileRun):
@@ -72,6 +75,12 @@ class Segments(FileRun):
         self._dirty[start] = None
         file.write_at(position - start, data)
 
+    def rewrite(self, position: int, end: int) -> None:
+        """Write these bytes again, as they are read, so that a sync covers them. Raises OSError."""
+        for start, piece_end in self.pieces(position, end):
+            for at in range(start, piece_end, _COPY_BYTES):
+                self.write(at, self.read(at, min(_COPY_BYTES, piece_end - at)))
+
     # The disk ------------------------------------------------------------------------------------------------
 
     @property
@@ -90,7 +99,7 @@ class Segments(FileRun):
         """The file that begins there was written to, not through here."""
         self._dirty[start] = None
 
-    def doubt_names(self) -> None:
+    def mark_names_unsynced(self) -> None:
         """The folder was not synced after all."""
         self._new_names = True
 

@@ -18,8 +18,7 @@ from lockstep.store.data_dir import DataDir
 from lockstep.store.durability.repair import EntryRepair
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.lookup import FileLookup
-from lockstep.store.file.queue import FileQueue
-from lockstep.store.file.queue_table import QueueTable
+from lockstep.store.file.queue import FileQueue, QueueTable
 from lockstep.store.file.reader import QueueReader
 from lockstep.store.file.settings import Arrived, FileStoreSettings, OnArrived, OnTrim
 from lockstep.store.keys.index import KeyIndex
@@ -113,23 +112,23 @@ class FileStore(FileLookup):
                 stored.append(self.append(record))  # noqa: PERF401 - what was stored counts when it fails
         except StoreFull:
             if stored:
-                self._take_back(records, stored)
+                self._undo(records, stored)
                 self.last_timestamp = last_timestamp
             raise
         return stored
 
-    def _take_back(self, records: Sequence[Record], stored: Sequence[AppendResult]) -> None:
-        """The last messages, the first of `records`, were not stored after all; nobody has read them yet."""
+    def _undo(self, records: Sequence[Record], stored: Sequence[AppendResult]) -> None:
+        """Remove the last messages, which are the first of `records`. They have not been read yet."""
         first = stored[0].commit_log_offset
         while self._waiting and self._waiting[-1].commit_log_offset >= first:
             self._waiting.pop()
         for record, result in reversed(list(zip(records, stored, strict=False))):
             queue = self.queues[record.topic, record.queue_id]
             if not self._deferred:
-                queue.take_back(1)
+                queue.drop_last(1)
             queue.next_offset = result.queue_offset
         try:
-            self.log.take_back(first)
+            self.log.truncate(first)
         except OSError as error:
             self.events.error("append_undo_failed", reason=str(error))
 

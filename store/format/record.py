@@ -57,6 +57,9 @@ class LogRecord(NamedTuple):
     properties: bytes
     text_at: int
 
+    def is_of(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        return (self.queue_offset, self.queue_id, self.topic) == (queue_offset, queue_id, topic)
+
 
 def parse_record(buffer: bytes, at: int, offset: int) -> LogRecord | str:
     """The message that stands at `at`, of commit log offset `offset`; text that says why it is none."""

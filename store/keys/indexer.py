@@ -5,7 +5,7 @@ from typing import Final
 from lockstep.remoting.runtime import Runtime, TimerHandle
 from lockstep.store.file.store import FileStore
 
-__all__ = ["KeyFeeder"]
+__all__ = ["KeyIndexer"]
 
 _AT_ONCE_IDLE: Final = 1000  # messages: about 10 ms of work
 _AT_ONCE_BUSY: Final = 100
@@ -15,7 +15,7 @@ _IDLE_AFTER_MS: Final = 200  # a sender that has to wait for its turn on a busy 
 _NS_PER_MS: Final = 1_000_000
 
 
-class KeyFeeder:
+class KeyIndexer:
     """A broker that is sent something all the time gives the index about a twentieth of its time, an idle one half.
 
     A machine that is shared makes pieces take longer, and the pauses between them with it. It looks every `interval_ms`

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.broker.config import BrokerConfig
-from lockstep.broker.persistence.durable_replies import Keeping
+from lockstep.broker.persistence.durable_replies import DurableReplies
 from lockstep.broker.persistence.durable_store import FileStore
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.broker import TopicConfig
@@ -122,10 +122,10 @@ class Kept:
         config = BrokerConfig(data_dir=str(folder), flush_sync=flush_sync, **{**SMALL, **settings})
         runtime = AsyncioRuntime(seed=1)
         self.broker = Broker(config, random.Random(1), self.log, NOW_MS, disk)
-        assert self.broker.kept is not None
+        assert self.broker.durable is not None
         self.visible = 0
-        self.keeping = Keeping(runtime, self.broker, self.broker.kept, self._on_visible)
-        self.keeper = self.keeping.keeper
+        self.durable = DurableReplies(runtime, self.broker, self.broker.durable, self._on_visible)
+        self.flusher = self.durable.flusher
         self.connection = FakeConnection()
 
     def _on_visible(self) -> None:
@@ -143,7 +143,7 @@ class Kept:
     def ask(self, code: RequestCode, header: Any, body: bytes = b"") -> RemotingCommand | None:
         """The reply, unless it is to come later: to `connection`."""
         command = over_the_wire(RemotingCommand(code, header, body))
-        return self.keeping.answer_when_safe(self.connection, command, NOW_MS)
+        return self.durable.answer_when_safe(self.connection, command, NOW_MS)
 
     def bodies(self) -> list[bytes]:
         return [message.body for message in decode_messages(self.store.get("T", 0, 0, 100, None).body)]
@@ -152,14 +152,14 @@ class Kept:
 @asynccontextmanager
 async def kept(folder: Path, *, flush_sync: bool = True, **settings: Any) -> AsyncIterator[Kept]:
     opened = Kept(folder, Disk(), flush_sync=flush_sync, **settings)
-    await opened.keeping.start()
+    await opened.durable.start()
     if opened.broker.topics.get("T") is None:
         opened.broker.topics.put(TopicConfig("T", 4, 4), NOW_MS)
-    await opened.keeping.flush()
+    await opened.durable.flush()
     try:
         yield opened
     finally:
-        await opened.keeping.stop()
+        await opened.durable.stop()
 
 
 async def until(condition: Callable[[], object], what: str) -> None:

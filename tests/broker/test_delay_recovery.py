@@ -22,8 +22,8 @@ def send_delayed(opened: Kept, body: bytes, level: int = 1) -> None:
 
 def write_offsets(opened: Kept) -> None:
     """As the keeper does from time to time."""
-    assert opened.broker.kept is not None
-    for write in opened.broker.kept.tables.writings():
+    assert opened.broker.durable is not None
+    for write in opened.broker.durable.tables.writings():
         write()
 
 

@@ -16,13 +16,13 @@ async def interrupted(opened: Kept, folder: Path) -> None:
     """A topic with a message is deleted; the files of its queues are there still when the broker dies."""
     opened.broker.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
     opened.broker.put(record(b"old", topic="Gone"))
-    await opened.keeping.flush()
+    await opened.durable.flush()
     queue = folder / "consumequeue" / "Gone" / "0"
     await until(queue.exists, "the queue's entries are written")
     await until((folder / "checkpoint").exists, "a checkpoint says so")
     opened.store.drop_topic = lambda topic: None  # type: ignore[method-assign]
     opened.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("Gone"))
-    await opened.keeping.flush()
+    await opened.durable.flush()
 
 
 async def test_queues_of_a_deleted_topic_go_with_the_crash(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ async def test_queues_of_a_deleted_topic_go_with_the_crash(tmp_path: Path) -> No
         again.broker.topics.put(TopicConfig("Gone", 1, 1), NOW_MS)
         assert again.store.max_offset("Gone", 0) == 0
         again.broker.put(record(b"new", topic="Gone"))
-        await again.keeping.flush()
+        await again.durable.flush()
         assert again.store.max_offset("Gone", 0) == 1
     (tmp_path / "abort").touch()
     async with kept(tmp_path) as last:

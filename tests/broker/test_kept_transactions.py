@@ -25,7 +25,7 @@ async def send_half(opened: Kept, body: bytes = b"half") -> EndTransactionReques
     text = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02UNIQ_KEY\x01" + body.decode()
     before = opened.store.max_commit_log_offset
     opened.send(body, properties=text, sys_flag=4)
-    await opened.keeping.flush()
+    await opened.durable.flush()
     offset = opened.store.max_offset(HALF, 0) - 1
     assert opened.store.max_commit_log_offset > before
     (entry,) = opened.store.entries(HALF, 0, offset, 1)
@@ -44,12 +44,12 @@ async def test_a_second_end_is_answered_when_the_first_is_on_the_disk(tmp_path: 
         header = (await send_half(opened))._replace(commit_or_rollback=decision)
         assert [end(opened, header), end(opened, header)] == [None, None]
         opened.disk.sync_error = errno.EIO
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: len(opened.connection.replies) == 2, "both are answered")
         assert {reply.code for reply in opened.connection.replies} == {ResponseCode.FLUSH_DISK_TIMEOUT}
         opened.disk.sync_error = 0
         assert end(opened, header) is None
-        opened.keeper._tick()
+        opened.flusher._tick()
         await until(lambda: len(opened.connection.replies) == 3, "the third is answered")
         assert opened.connection.replies[2].code == ResponseCode.SUCCESS
         last = end(opened, header)
@@ -74,7 +74,7 @@ async def test_a_commit_without_room_for_its_mark_did_not_happen(
         assert len(opened.broker.halves) == 1
         assert (opened.store.max_offset("T", 0), opened.store.max_offset(OP, 0)) == (0, 0)
         done = end(opened, header)
-        await opened.keeping.flush()
+        await opened.durable.flush()
         assert (done or opened.connection.replies[0]).code == ResponseCode.SUCCESS
         assert len(opened.broker.halves) == 0
         assert opened.bodies() == [b"half"] * (decision == COMMIT)
@@ -90,12 +90,12 @@ async def test_a_commit_whose_mark_a_crash_took_is_not_open_again(tmp_path: Path
         put_all = opened.broker.put_all
         opened.broker.put_all = lambda records: put_all(records[:1])  # type: ignore[method-assign]
         end(opened, committed)
-        await opened.keeping.flush()
+        await opened.durable.flush()
         assert opened.store.max_offset(OP, 0) == 0
     for life in range(3):
         (tmp_path / "abort").touch()
         async with kept(tmp_path, flush_sync=flush_sync) as again:
-            await again.keeping.flush()
+            await again.durable.flush()
             assert again.bodies()[:1] == [b"done"]
             assert again.store.max_offset(OP, 0) == 1
             assert [half.queue_offset for half in open_halves(again.store)] == [1]
@@ -165,7 +165,7 @@ async def test_a_resume_that_is_not_on_the_disk_is_an_error(tmp_path: Path) -> N
         header = await send_half(opened)
         opened.disk.sync_error = errno.EIO
         assert resume(opened, header) is None
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: len(opened.connection.replies) == 1, "it is answered")
         assert opened.connection.replies[0].code == ResponseCode.SYSTEM_ERROR
         opened.disk.sync_error = 0

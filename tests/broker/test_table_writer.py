@@ -82,7 +82,7 @@ async def test_a_message_is_acknowledged_only_when_its_topic_is_on_the_disk(tmp_
         try:
             assert opened.send(b"first", topic="ByASend", queue_id=0) is None
             assert opened.send(b"second", topic="ByASend", queue_id=0) is None
-            opened.keeper.check()
+            opened.flusher.check()
             await until(lambda: under_way(opened), "the topic is on its way")
             assert opened.connection.replies == []
         finally:
@@ -122,7 +122,7 @@ async def test_a_heartbeat_is_answered_though_its_group_cannot_be_written(tmp_pa
         opened.disk.bad_name = "subscriptionGroup.json.tmp"
         opened.broker.groups.find("G", NOW_MS)
         opened.send(b"one")
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: opened.connection.replies, "the send is answered")
         assert opened.connection.replies[0].code == ResponseCode.SUCCESS
         opened.disk.bad_name = ""

@@ -24,7 +24,7 @@ async def unsafe_reply(opened: Kept, code: RequestCode, header: tuple[Any, ...],
     opened.disk.sync_error = errno.EIO
     before = len(opened.connection.replies)
     assert opened.ask(code, header, body) is None
-    opened.keeper.check()
+    opened.flusher.check()
     await until(lambda: len(opened.connection.replies) > before, "it is answered")
     return opened.connection.replies[-1]
 
@@ -74,10 +74,10 @@ async def test_a_message_sent_back_that_may_not_be_on_the_disk(tmp_path: Path) -
     async with kept(tmp_path) as opened:
         opened.broker.groups.find("G", NOW_MS)
         opened.send(b"poison")
-        await opened.keeping.flush()
+        await opened.durable.flush()
         header = SendMessageBackRequestHeader(0, "G", 0)
         opened.broker.topics.ensure_retry_topic("G", 1, NOW_MS)
-        await opened.keeping.flush()
+        await opened.durable.flush()
         reply = await unsafe_reply(opened, RequestCode.CONSUMER_SEND_MSG_BACK, header, b"")
         assert (reply.code, "Input/output error" in (reply.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
 
@@ -88,8 +88,8 @@ async def test_one_way_sends_are_answered_nothing(tmp_path: Path) -> None:
         opened.disk.sync_error = errno.EIO
         command = over_the_wire(RemotingCommand(SEND, send_header(), b"x"))
         command.flag |= 2
-        assert opened.keeping.answer_when_safe(opened.connection, command, NOW_MS) is None
-        opened.keeper.check()
+        assert opened.durable.answer_when_safe(opened.connection, command, NOW_MS) is None
+        opened.flusher.check()
         await until(lambda: opened.store.refusal, "the sync has failed")
         assert opened.connection.replies == []
 
@@ -98,6 +98,6 @@ async def test_what_is_stored_by_the_way_changes_no_answer(tmp_path: Path) -> No
     """A pull with an illegal offset stores an event in a topic; a failing disk does not change its answer."""
     async with kept(tmp_path) as opened:
         opened.send(b"x")
-        await opened.keeping.flush()
+        await opened.durable.flush()
         reply = await unsafe_reply(opened, RequestCode.PULL_MESSAGE, pull_header(7, topic="T", queue_id=0), b"")
         assert reply.code == ResponseCode.PULL_OFFSET_MOVED

@@ -18,7 +18,7 @@ from lockstep.store.data_dir import DataDir
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
 from tests.store.stores import record
-from tests.store.test_entry_mender import blank
+from tests.store.test_entry_repair import blank
 
 LATER_MS = 2**62
 RETAIN: dict[str, Any] = {"delete_when": ";".join(f"{hour:02}" for hour in range(24)), "reserved_hours": 1}
@@ -35,7 +35,7 @@ async def test_what_waits_for_the_disk_goes_with_its_topic(tmp_path: Path) -> No
         opened.store.append(record(b"of the deleted topic"))
         opened.store.drop_topic("T")
         opened.store.append(record(b"new"))
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         assert opened.bodies() == [b"new"]
 
 
@@ -43,16 +43,16 @@ async def test_in_doubt_nobody_waits_for_ever(tmp_path: Path) -> None:
     """A producer that ends its transaction while the log is in doubt is told so."""
     async with kept(tmp_path) as opened:
         opened.send(b"safe")
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: opened.connection.replies, "the send is answered")
         opened.disk.sync_error = errno.EIO
         opened.send(b"doubted")
         start = opened.store.log.synced_offset
         opened.store.log.segments.write(start, bytes(opened.store.log.max_offset - start))
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: "log_readback_failed" in opened.log.names("error"), "the log is in doubt")
         answers: list[str] = []
-        opened.keeper.when_safe(answers.append)
+        opened.flusher.when_safe(answers.append)
         assert len(answers) == 1
         assert answers[0]
 
@@ -66,7 +66,7 @@ async def test_searches_do_not_keep_the_log_from_the_disk(tmp_path: Path, monkey
                 opened.store.append(record(body, queue_id=queue_id))
             for _ in range(400):
                 opened.store.append(record(b"x" * 4000, queue_id=7))
-        await opened.keeper.flush()
+        await opened.flusher.flush()
     for queue_id in range(6):
         path = tmp_path / "consumequeue" / "T" / str(queue_id) / f"{0:020d}"
         path.write_bytes(path.read_bytes()[:20] + bytes(20) + path.read_bytes()[40:])
@@ -84,7 +84,7 @@ async def test_searches_do_not_keep_the_log_from_the_disk(tmp_path: Path, monkey
             for queue_id in range(6):
                 assert again.store.get("T", queue_id, 1, 1, None).status is GetStatus.OFFSET_FOUND_NULL
             again.send(b"one more", queue_id=3)
-            again.keeper.check()
+            again.flusher.check()
             await until(lambda: again.connection.replies, "the send is answered")
         finally:
             go_on.set()
@@ -114,7 +114,7 @@ async def test_old_files_take_nothing_along_from_a_damaged_queue(tmp_path: Path)
     """Entries that read as zeros are not taken for those of old messages: what is in the log is found again."""
     async with kept(tmp_path, queue_file_bytes=20_000) as opened:
         fill_files(opened)
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         limit = 3 << 17
     blank(tmp_path, 25, 20)
     async with kept(tmp_path, queue_file_bytes=20_000, data_bytes_max=limit) as again:
@@ -137,7 +137,7 @@ async def test_a_file_is_not_old_because_the_next_one_is_damaged(tmp_path: Path)
         now_ms = AsyncioRuntime(seed=1).now_ms()
         for _ in range(120):
             opened.store.append(record(b"x" * 4000, queue_id=1)._replace(store_timestamp=now_ms))
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         log = opened.store.log
         young = next(start for start in log.segments.starts if log.store_timestamp(start) == now_ms)
     path = tmp_path / "commitlog" / f"{young:020d}"
@@ -165,12 +165,12 @@ async def test_a_log_that_is_gone_is_missed(tmp_path: Path) -> None:
     """Each file that a clean end has left is named, and offsets are not given out again."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
-        await opened.keeper.flush()
+        await opened.flusher.flush()
     (tmp_path / "commitlog" / f"{0:020d}").unlink()
     async with kept(tmp_path) as again:
         assert "log_file_missing" in again.log.names("error")
         again.send(b"two")
-        await again.keeper.flush()
+        await again.flusher.flush()
         assert again.store.max_offset("T", 0) == 2
 
 
@@ -182,19 +182,19 @@ async def test_a_delayed_message_whose_entry_is_damaged_is_delivered(tmp_path: P
         for number in range(3):
             opened.send(b"%d" % number, properties="DELAY\x013")
             opened.store.append(record(b"x" * filler_bytes, queue_id=1))
-        await opened.keeper.flush()
+        await opened.flusher.flush()
     path = tmp_path / "consumequeue" / SCHEDULE_TOPIC / "2" / f"{0:020d}"
     path.write_bytes(path.read_bytes()[:20] + bytes(20) + path.read_bytes()[40:])
     async with kept(tmp_path, **sizes) as again:
 
         def delivered(now_ms: int) -> list[bytes]:
             again.broker.deliver_delayed(now_ms)
-            again.keeper.check()
+            again.flusher.check()
             return again.bodies()
 
         at_ms = NOW_MS + 10_000
         await until(lambda: delivered(at_ms - 1) or again.broker.delays.next_due_ms == at_ms, "the entry is found")
         assert delivered(at_ms - 1) == []
         await until(lambda: len(delivered(at_ms)) >= 3, "all are delivered")
-        await again.keeper.flush()
+        await again.flusher.flush()
         assert delivered(at_ms) == [b"0", b"1", b"2"]

@@ -75,9 +75,9 @@ def _store(broker: Broker) -> dict[str, str]:
     total_bytes = broker.config.memory_limit_bytes
     free_bytes = max(0, total_bytes - (high - low))
     flushes = {}
-    if broker.kept is not None:
-        free_bytes, total_bytes = broker.kept.space()
-        flushes = {"commitLogSyncCount": str(broker.kept.store.sync_count)}  # only here, not in RocketMQ
+    if broker.durable is not None:
+        free_bytes, total_bytes = broker.durable.space()
+        flushes = {"commitLogSyncCount": str(broker.durable.store.sync_count)}  # only here, not in RocketMQ
     return {
         **flushes,
         "commitLogDirCapacity": f"Total : {_size(total_bytes)}, Free : {_size(free_bytes)}.",

@@ -5,8 +5,7 @@ from typing import Any, cast
 
 from lockstep.remoting.runtime import Runtime
 from lockstep.store.file.store import FileStore
-from lockstep.store.keys.indexer import KeyFeeder
-from tests.broker.helpers import RecordingLog
+from lockstep.store.keys.indexer import KeyIndexer
 
 INTERVAL_MS = 500
 
@@ -39,7 +38,7 @@ class Parts:
 
     def run(self, ticks: int) -> None:
         """So many pieces."""
-        KeyFeeder(cast("Runtime", self), cast("FileStore", self), INTERVAL_MS, RecordingLog()).start()
+        KeyIndexer(cast("Runtime", self), cast("FileStore", self), INTERVAL_MS).start()
         for _ in range(ticks):
             self.now_ms += self.waits_ms[-1]
             self.visible_end += self._grows

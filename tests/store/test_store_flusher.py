@@ -31,7 +31,7 @@ async def test_replies_leave_when_many_sends_are_on_the_disk_with_one_sync(tmp_p
     async with kept(tmp_path, flush_interval_ms=60_000) as opened:
         assert [opened.send(b"%d" % i) for i in range(50)] == [None] * 50
         assert (opened.connection.replies, opened.bodies()) == ([], [])
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: len(opened.connection.replies) == 50, "every send is answered")
         assert {reply.code for reply in opened.connection.replies} == {ResponseCode.SUCCESS}
         offsets = [dict(reply.ext_fields or {})["queueOffset"] for reply in opened.connection.replies]
@@ -46,11 +46,11 @@ async def test_a_failed_sync_acknowledges_nothing_until_all_was_written_again(tm
     disk is back, so are sends."""
     async with kept(tmp_path) as opened:
         opened.send(b"safe")
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: opened.connection.replies, "the first send is answered")
         opened.disk.sync_error = errno.EIO
         opened.send(b"unsafe")
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: len(opened.connection.replies) == 2, "the second send is answered")
         unsafe = opened.connection.replies[1]
         assert unsafe.code == ResponseCode.FLUSH_DISK_TIMEOUT
@@ -65,7 +65,7 @@ async def test_a_failed_sync_acknowledges_nothing_until_all_was_written_again(tm
         await until(lambda: not opened.store.refusal, "the disk works again")
         assert opened.bodies() == [b"safe", b"unsafe"]
         opened.send(b"after")
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: len(opened.connection.replies) == 3, "the last send is answered")
         assert opened.connection.replies[2].code == ResponseCode.SUCCESS
 
@@ -75,7 +75,7 @@ async def test_a_full_disk_refuses_sends_and_serves_reads_until_there_is_room(tm
     """The refused message is nowhere, and the next one takes its place."""
     async with kept(tmp_path, flush_sync=flush_sync) as opened:
         opened.send(b"first")
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         opened.disk.write_error = errno.ENOSPC
         for _ in range(3):
             refused = opened.send(b"refused")
@@ -87,7 +87,7 @@ async def test_a_full_disk_refuses_sends_and_serves_reads_until_there_is_room(tm
         assert names.count("store_write_failed") == 1
         opened.disk.write_error = 0
         opened.send(b"second")
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         assert opened.bodies() == [b"first", b"second"]
         assert "store_write_recovered" in opened.log.names("info")
 
@@ -105,7 +105,7 @@ async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path, flush_sync:
             disk.writes_left = None
             assert (store.max_commit_log_offset, store.log.segments.read(0, 100)) == (0, bytes(100))
         stored = store.append_all(batch)
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         assert [result.queue_offset for result in stored] == list(range(8))
         assert opened.bodies() == [one.body for one in batch]
 
@@ -119,8 +119,8 @@ def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest
         broker = Broker(config, random.Random(1), RecordingLog(), NOW_MS, OsStorage(), told.append)
         for _ in range(10):
             broker.put(record(b"x" * 4000))
-        assert broker.kept is not None
-        broker.kept.abandon()
+        assert broker.durable is not None
+        broker.durable.abandon()
     assert len(told) >= 3
     assert all(line.startswith(f"recovering {tmp_path}: ") for line in told)
 
@@ -148,7 +148,7 @@ async def test_offsets_are_written_while_it_runs(tmp_path: Path) -> None:
     """A crash loses no more of them than the interval between two writings."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
-        opened.keeper.check()
+        opened.flusher.check()
         opened.broker.offsets.commit("G", "T", 0, 1)
         path = tmp_path / "config" / "consumerOffset.json"
         await until(lambda: path.exists() and '"T@G":{"0":1}' in path.read_text(), "the offset is in the file")
@@ -169,7 +169,7 @@ async def test_an_unreadable_table_falls_back_to_its_older_copy(tmp_path: Path) 
     """The file is named; of what was changed last nothing is made up."""
     async with kept(tmp_path) as opened:
         opened.broker.topics.put(TopicConfig("Older", 1, 1), NOW_MS)
-        await opened.keeping.flush()
+        await opened.durable.flush()
         opened.broker.topics.put(TopicConfig("Newest", 1, 1), NOW_MS)
     (tmp_path / "config" / "topics.json").write_text('{"dataVersion":')
     async with kept(tmp_path) as again:
@@ -206,7 +206,7 @@ async def test_delayed_messages_and_undecided_transactions_go_on(tmp_path: Path)
     async with kept(tmp_path) as again:
         assert again.broker.delays.next_due_ms == NOW_MS
         again.broker.deliver_delayed(NOW_MS)
-        await again.keeper.flush()
+        await again.flusher.flush()
         assert again.bodies() == [b"late"]
         assert len(again.broker.halves) == 1
 
@@ -217,14 +217,14 @@ async def test_old_files_go_by_age_and_by_size(tmp_path: Path) -> None:
     async with kept(tmp_path, flush_interval_ms=60_000, **limits) as opened:
         for _ in range(100):
             opened.broker.put(record(b"x" * 4000, at_ms=AsyncioRuntime().now_ms()))
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         store = opened.store
 
         def kept_bytes() -> int:
             return store.max_commit_log_offset - store.min_commit_log_offset
 
         opened.disk.deleted.clear()
-        opened.keeper.retain(NOW_MS)
+        opened.flusher.retain(NOW_MS)
         await until(lambda: kept_bytes() <= 100_000, "the log is small enough")
         assert kept_bytes() > 45_000
         assert store.min_offset("T", 0) > 0
@@ -236,9 +236,9 @@ async def test_old_files_go_by_age_and_by_size(tmp_path: Path) -> None:
         by_day = [old_ms + hour * HOUR_MS for hour in range(24) if (old_ms // HOUR_MS + hour) % 24 != 4]
         before = store.min_commit_log_offset
         for at_ms in by_day:
-            opened.keeper.retain(at_ms)
+            opened.flusher.retain(at_ms)
         assert store.min_commit_log_offset == before
-        opened.keeper.retain(old_ms + (4 - old_ms // HOUR_MS) % 24 * HOUR_MS + 24 * HOUR_MS)
+        opened.flusher.retain(old_ms + (4 - old_ms // HOUR_MS) % 24 * HOUR_MS + 24 * HOUR_MS)
         await until(lambda: kept_bytes() < 45_000, "what is too old is gone")
 
 
@@ -255,7 +255,7 @@ async def test_a_folder_left_before_its_first_file_was_whole_is_a_store(tmp_path
     (tmp_path / "checkpoint.tmp").touch()
     async with kept(tmp_path) as opened:
         opened.send(b"one")
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         assert opened.bodies() == [b"one"]
 
 

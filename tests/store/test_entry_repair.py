@@ -48,7 +48,7 @@ async def test_a_long_search_keeps_nobody_waiting(tmp_path: Path) -> None:
             opened.store.append(record(b"sought"))
             for _ in range(5):
                 opened.store.append(record(b"x" * 4000, queue_id=1))
-        await opened.keeper.flush()
+        await opened.flusher.flush()
     blank(tmp_path, 1, 98)
     async with kept(tmp_path, **SIZES) as again:
         assert again.store.get("T", 0, 0, 1, None).status is GetStatus.FOUND
@@ -64,7 +64,7 @@ async def test_a_search_for_what_is_not_there_ends(tmp_path: Path) -> None:
     async with kept(tmp_path, **SIZES) as opened:
         for queue_id in (0, 1, 1, 1, 0, 0):
             opened.store.append(record(b"x" * 700_000, queue_id=queue_id))
-        await opened.keeper.flush()
+        await opened.flusher.flush()
         gone = opened.store.entries("T", 0, 1, 1)[0].commit_log_offset
     blank(tmp_path, 1, 1)
     path = tmp_path / "commitlog" / f"{0:020d}"
@@ -85,7 +85,7 @@ async def test_a_search_in_a_file_that_is_deleted_meanwhile_is_begun_anew(tmp_pa
             opened.store.append(record(b"%d" % number))
             for _ in range(100):
                 opened.store.append(record(b"x" * 4000, queue_id=1))
-        await opened.keeper.flush()
+        await opened.flusher.flush()
     blank(tmp_path, 1, 8)
     async with kept(tmp_path, **sizes) as again:
         store = again.store

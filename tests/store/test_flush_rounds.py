@@ -27,7 +27,7 @@ async def test_replies_wait_for_the_log_alone(tmp_path: Path) -> None:
             await until(lambda: opened.disk.synced, "the first of these files waits for the disk")
             for count in range(1, 4):
                 opened.send(b"next")
-                opened.keeper.check()
+                opened.flusher.check()
                 await until(lambda: len(opened.connection.replies) == count + 1, "the send is answered")  # noqa: B023
             assert len(opened.disk.synced) <= 2  # one of the tables, one of what a checkpoint counts on
         finally:
@@ -44,7 +44,7 @@ async def test_offsets_do_not_wait_for_queues(tmp_path: Path) -> None:
         try:
             for number in range(1, 4):
                 opened.send(b"one more")
-                opened.keeper.check()
+                opened.flusher.check()
                 await until(lambda: any("/consumequeue/" in at for at in opened.disk.synced), "a checkpoint waits")
                 opened.broker.offsets.commit("G", "T", 0, number)
                 wanted = f'"T@G":{{"0":{number}}}'
@@ -62,7 +62,7 @@ async def test_a_topic_deleted_while_its_queues_are_synced_fails_nothing(tmp_pat
 
         def send_more(seen: Callable[[], object]) -> object:
             opened.send(b"gone")
-            opened.keeper.check()
+            opened.flusher.check()
             return seen()
 
         tables = tmp_path / "config" / "delayOffset.json"  # the last that a round writes
@@ -96,7 +96,7 @@ async def test_queues_of_a_round_that_failed_are_synced_by_a_later_one(tmp_path:
 async def test_a_flush_ends_though_sends_keep_coming(tmp_path: Path) -> None:
     """It waits for what was stored when it began: a broker under load comes to its end."""
     async with kept(tmp_path) as opened:
-        answers, coming = opened.keeper, [True]
+        answers, coming = opened.flusher, [True]
 
         def again(reason: str) -> None:
             assert not reason
@@ -122,7 +122,7 @@ async def test_keys_are_entered_though_sends_keep_coming(tmp_path: Path, flush_s
         async def keep_sending() -> None:
             while coming:
                 store.append(record(b"more")._replace(properties=b"KEYS\x01k"))
-                opened.keeper.check()
+                opened.flusher.check()
                 await asyncio.sleep(0.001)
 
         sending = asyncio.create_task(keep_sending())
@@ -161,12 +161,12 @@ async def test_what_a_failed_sync_has_lost_is_never_acknowledged(tmp_path: Path)
     """The system may read back what the disk had before: zeros are found to be none of ours, and stay refused."""
     async with kept(tmp_path) as opened:
         opened.send(b"safe")
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: opened.connection.replies, "the first send is answered")
         safe_end = opened.store.log.synced_offset
         opened.disk.sync_error = errno.EIO
         opened.send(b"x" * 3000)
-        opened.keeper.check()
+        opened.flusher.check()
         await until(lambda: len(opened.connection.replies) == 2, "the second send is answered")
         assert opened.connection.replies[1].code == ResponseCode.FLUSH_DISK_TIMEOUT
         opened.store.log.segments.write(safe_end + 2000, bytes(1500))
@@ -177,5 +177,5 @@ async def test_what_a_failed_sync_has_lost_is_never_acknowledged(tmp_path: Path)
     async with kept(tmp_path) as again:
         assert again.bodies() == [b"safe"]
         again.send(b"next")
-        await again.keeper.flush()
+        await again.flusher.flush()
         assert again.bodies() == [b"safe", b"next"]

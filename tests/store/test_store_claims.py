@@ -30,7 +30,7 @@ async def filled(folder: Path) -> None:
             body = b"%d" % number
             queue_id = 1 if number < EARLY else 0
             opened.broker.put(record(body.ljust(4000), queue_id=queue_id, at_ms=NOW_MS + number * 10_000))
-            await opened.keeper.flush()
+            await opened.flusher.flush()
 
 
 def as_apaches(_: Checkpoint) -> Checkpoint:
