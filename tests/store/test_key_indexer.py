@@ -14,6 +14,7 @@ class Parts:
     """A clock, a store and its index in one: each piece takes `piece_ms`; `grows` says whether messages come."""
 
     refusal = ""
+    events = None
 
     def __init__(self, piece_ms: int, *, grows: bool = True) -> None:
         self.now_ms = 0
