@@ -21,7 +21,7 @@ from lockstep.store.format.log_records import LogScan
 from lockstep.store.format.record import is_torn
 from lockstep.store.keys.indexer import KeyIndexer
 
-__all__ = ["FlushSettings", "StoreFlusher"]
+__all__ = ["FlushSettings", "ReadbackFailed", "StoreFlusher"]
 
 _THREADS: Final = 4  # for the log, for tables, for queues and their checkpoint, for old files
 _LOG: Final = "log"

@@ -113,7 +113,7 @@ async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path, flush_sync:
 def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In lines that name the folder, whoever reads them."""
     told: list[str] = []
-    monkeypatch.setattr(file_recovery, "_TOLD_EVERY_BYTES", 10_000)
+    monkeypatch.setattr(file_recovery, "_PROGRESS_BYTES", 10_000)
     config = BrokerConfig(data_dir=str(tmp_path))
     for _ in range(2):
         broker = Broker(config, random.Random(1), RecordingLog(), NOW_MS, OsStorage(), told.append)
