@@ -118,7 +118,9 @@ class AnywhereSender:
         raise last_error
 
     async def _attempt(self, queue: MessageQueue, outgoing: Outgoing, timeout_ms: int) -> SendResult:
-        endpoint = await open_sender(self._instance, queue, outgoing, timeout_ms)
+        endpoint = self._instance.open_sender(queue.broker_name)
+        if endpoint is None or endpoint.write_paused:
+            endpoint = await open_sender(self._instance, queue, outgoing, timeout_ms)
         outcome = SendOutcome.NOT_SENT
         try:
             future = self._requests.transmit(endpoint, queue, outgoing, timeout_ms)
