@@ -3,10 +3,10 @@
 from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import (
     DeadlockError,
-    EscapeError,
     HostCrashedError,
     LeakError,
     LimitError,
+    NondeterminismError,
     SimulationError,
     UnhandledError,
 )
@@ -18,10 +18,10 @@ from lockstep.simulation.world import Outcome, World
 __all__ = [
     "DeadlockError",
     "Disk",
-    "EscapeError",
     "HostCrashedError",
     "LeakError",
     "LimitError",
+    "NondeterminismError",
     "Outcome",
     "SimRuntime",
     "SimulationError",

@@ -1,7 +1,7 @@
-"""The disk of a simulated host: it outlives the host's processes, and at a power cut keeps only what was put on it.
+"""The disk of a simulated host. It survives the processes; at a power cut it keeps only what was synced.
 
-It keeps the promises of `remoting/storage.py`, and no other: what was not synced may be gone, whole or torn, and so
-may names. A sync takes `sync_ms` inside a job of a worker pool, and is worth nothing if the power goes before.
+It guarantees what `remoting/storage.py` promises and no more: unsynced bytes and names may be lost, complete or torn. A
+sync takes `sync_ms` inside a job of a worker pool, and has no effect if the power is cut before it returns.
 
 disk.fail("sync", errno.EIO, path="commitlog", times=1)   # by the names of Storage and StoredFile
 disk.capacity_bytes = disk.used_bytes + 10_000            # ENOSPC after that
@@ -21,15 +21,15 @@ from lockstep.simulation.host import Host
 
 __all__ = ["Disk", "Lock"]
 
-_TOTAL_BYTES: Final = 1 << 40  # of a disk without a capacity
+_TOTAL_BYTES: Final = 1 << 40  # the size of a disk without a capacity
 _ROOTS: Final = (".", "/")
-_FOLDER: Final = None  # what a folder's name stands for
+_FOLDER: Final = None  # the value of a folder's name
 _GONE: Final = object()
 
 
 @dataclass(slots=True)
 class _Naming:
-    """One or two names that changed at once, and the folders that must be synced until that stays."""
+    """One or two names that changed together, and the folders whose sync makes that durable."""
 
     steps: list[tuple[str, object]]  # name -> Content, _FOLDER, _GONE
     waits_for: set[str]
@@ -39,7 +39,7 @@ class _Naming:
 
 @dataclass(slots=True)
 class Lock:
-    """Of a file; it ends with the process."""
+    """The lock of a file; it ends with its process."""
 
     host: Host
     shared: bool = False
@@ -63,7 +63,7 @@ class _Fault:
 
 @dataclass
 class Disk:
-    """A disk belongs to a host's name. `used_bytes` is what its files take, in pages."""
+    """The disk of all generations of a host. `used_bytes`: the pages of its files."""
 
     clock_ns: Callable[[], int] = lambda: 0
     sync_ms: int = 0
@@ -71,35 +71,35 @@ class Disk:
     locks: dict[Content, list[Lock]] = field(default_factory=dict)
     _names: dict[str, object] = field(default_factory=dict)
     _safe_names: dict[str, object] = field(default_factory=dict)
-    _namings: list[_Naming] = field(default_factory=list)  # those not in _safe_names, oldest first
+    _namings: list[_Naming] = field(default_factory=list)  # not in _safe_names yet, oldest first
     _faults: list[_Fault] = field(default_factory=list)
-    _job_ns: int | None = None  # how far the running job of a worker pool is
+    _job_ns: int | None = None  # the time that the running job of a worker pool has reached
 
     # For scenarios -------------------------------------------------------------------------------------------
 
     def paths(self) -> list[str]:
-        """Of all files."""
+        """The paths of all files."""
         return sorted(path for path, found in self._names.items() if isinstance(found, Content))
 
     def read(self, path: str) -> bytes:
         """Raises FileNotFoundError."""
         content = self._names.get(_clean(path))
         if not isinstance(content, Content):
-            raise FileNotFoundError(f"{path!r} was never opened; there are {self.paths()}")
+            raise FileNotFoundError(f"{path!r} does not exist; the files are {self.paths()}")
         return content.read(0, content.size_bytes)
 
     def write(self, path: str, position: int, data: bytes) -> None:
-        """Change bytes from outside: damage. At once on the disk."""
+        """Change bytes from outside, durably: damage."""
         content = self.file(path)
         content.write(position, data, self.now_ns)
         content.sync(self.now_ns, self.now_ns)
 
     def fail(self, operation: str, number: int, *, path: str = "", times: int | None = None) -> None:
-        """Let calls of that name, of paths with that part, raise OSError; for ever or so many times."""
+        """Let operations on paths that contain `path` raise OSError, always or `times` times."""
         self._faults.append(_Fault(operation, number, path, times))
 
     def heal(self) -> None:
-        """No call fails any more."""
+        """Remove all faults."""
         self._faults.clear()
 
     @property
@@ -107,7 +107,7 @@ class Disk:
         return PAGE_BYTES * sum(len(content.pages) for content in self._contents())
 
     def killed(self) -> None:
-        """The process died: nothing of what it handed over is lost."""
+        """The process died: everything that it has written stays."""
         now_ns, self._job_ns = self.clock_ns(), None
         for naming in self._namings:
             if naming.safe_ns is not None and naming.safe_ns > now_ns:
@@ -121,7 +121,7 @@ class Disk:
             content.killed(now_ns)
 
     def power_cut(self, rng: random.Random) -> str:
-        """Forget what was not synced, but for what chance leaves of it. Returns a line that says how much that was."""
+        """Drop unsynced names and bytes, except a random part. Returns a line with their numbers."""
         now_ns, self._job_ns = self.clock_ns(), None
         names, at_stake = dict(self._safe_names), 0
         for naming in self._namings:
@@ -144,7 +144,7 @@ class Disk:
         self._job_ns = self.clock_ns()
 
     def end_job(self) -> int:
-        """Nanoseconds that the job spent on the disk."""
+        """Returns the time of the job's disk operations, in ns."""
         assert self._job_ns is not None
         took_ns, self._job_ns = self._job_ns - self.clock_ns(), None
         return took_ns
@@ -154,7 +154,7 @@ class Disk:
             self._job_ns += self.sync_ms * 1_000_000
 
     def check(self, operation: str, path: str) -> None:
-        """Raises OSError where it was told to."""
+        """Raises OSError for a fault that was set."""
         for fault in self._faults:
             if fault.operation == operation and fault.path in path and fault.times != 0:
                 if fault.times is not None:
@@ -170,7 +170,7 @@ class Disk:
         raise _error(errno.ENOENT if found is _GONE and path not in _ROOTS else errno.EISDIR, path)
 
     def file(self, path: str) -> Content:
-        """Made with its folders when it is not there."""
+        """Find a file, or create it with its folders."""
         path = _clean(path)
         if path not in self._names:
             for folder in _folders(path):
@@ -181,8 +181,8 @@ class Disk:
             self._change([(path, Content())])
         return self.find(path)
 
-    def room_bytes(self, content: Content, position: int, size_bytes: int) -> int:
-        """How many of so many bytes there is room for."""
+    def free_bytes(self, content: Content, position: int, size_bytes: int) -> int:
+        """How many of `size_bytes` bytes fit on the disk."""
         if self.capacity_bytes is None:
             return size_bytes
         free_pages = max(0, self.capacity_bytes - self.used_bytes) // PAGE_BYTES
@@ -260,7 +260,7 @@ def _clean(path: str) -> str:
 
 
 def _as_parent(path: str) -> str:
-    """A folder as `posixpath.dirname` names it."""
+    """A folder, as `posixpath.dirname` returns it."""
     return "" if path == "." else path
 
 

@@ -1,7 +1,7 @@
-"""The content of one simulated file: what everybody reads, and what of it is on the disk already.
+"""The content of one simulated file: what processes read, and which changes are durable.
 
-A change is on the disk from the virtual moment on at which a sync that came after it returns. Until then a power cut
-leaves none, all or torn pieces of it.
+A change is durable from the virtual time at which a later sync returns. A power cut before that leaves none, all or
+torn pieces of it.
 """
 
 import random
@@ -12,24 +12,24 @@ from typing import Final
 
 __all__ = ["PAGE_BYTES", "Content", "pages_of"]
 
-PAGE_BYTES: Final = 4096  # what a file takes room by
-_SECTOR_BYTES: Final = 512  # what a disk writes at once
+PAGE_BYTES: Final = 4096  # files take space in pages
+_SECTOR_BYTES: Final = 512  # the disk writes whole sectors
 _NEVER: Final = -1
 
 
 @dataclass(slots=True)
 class _Change:
-    """Bytes written at a position; without any, the file got a new size."""
+    """Bytes that were written at a position; no bytes: the file was resized."""
 
     position: int
     data: bytes
-    size_bytes: int  # of the file from then on
+    size_bytes: int  # of the file, after the change
     at_ns: int
-    safe_ns: int | None = None  # _NEVER: a sync of it failed
+    safe_ns: int | None = None  # _NEVER: its sync failed
 
 
 class _Image:
-    """Bytes that end in zeros are kept without them."""
+    """The bytes of a file; zeros at the end are not stored."""
 
     def __init__(self) -> None:
         self.written = bytearray()
@@ -63,11 +63,13 @@ class _Image:
 
 
 class Content:
+    """A file as processes see it, and its changes that are not durable yet."""
+
     def __init__(self) -> None:
         self._seen = _Image()
         self._safe = _Image()
-        self._changes: deque[_Change] = deque()  # those not in _safe, oldest first
-        self.pages: set[int] = set()  # that take room
+        self._changes: deque[_Change] = deque()  # not in _safe yet, oldest first
+        self.pages: set[int] = set()  # that take space
 
     @property
     def size_bytes(self) -> int:
@@ -89,7 +91,7 @@ class Content:
             self.pages.intersection_update(range(-(-size_bytes // PAGE_BYTES)))
 
     def sync(self, now_ns: int, safe_ns: int) -> None:
-        """What was changed so far is on the disk from `safe_ns` on."""
+        """The changes so far are durable from `safe_ns` on."""
         for change in self._changes:
             if change.safe_ns is None:
                 change.safe_ns = safe_ns
@@ -97,13 +99,13 @@ class Content:
             self._safe.apply(self._changes.popleft())
 
     def sync_failed(self) -> None:
-        """What was changed since the last sync is not on the disk, and no later sync will put it there."""
+        """The changes since the last sync are lost for the disk; no later sync makes them durable."""
         for change in self._changes:
             if change.safe_ns is None:
                 change.safe_ns = _NEVER
 
     def killed(self, now_ns: int) -> None:
-        """The process died: what it would have changed later has not happened, nor a sync that had not returned."""
+        """The process died: undo its changes after this moment, and syncs that had not returned."""
         for change in self._changes:
             if change.safe_ns is not None and change.safe_ns > now_ns:
                 change.safe_ns = None
@@ -114,7 +116,7 @@ class Content:
                 self._seen.apply(change)
 
     def power_cut(self, now_ns: int, rng: random.Random) -> int:
-        """Keep what is on the disk; of the rest what chance leaves. Returns how many changes were not safe."""
+        """Keep durable changes, and a random part of the others. Returns the number of the others."""
         image, unsafe = self._safe, 0
         for change in self._changes:
             if change.at_ns > now_ns:
@@ -138,7 +140,7 @@ def _is_safe(change: _Change, now_ns: int) -> bool:
 
 
 def _leave_some(image: _Image, change: _Change, rng: random.Random) -> None:
-    """A third each is lost, is there, is torn; where it made the file longer, that may be there without the bytes."""
+    """A change is lost, complete or torn, each in a third of the cases. The file may have its new size in any case."""
     fate = rng.randrange(3)
     if fate == 0 or not change.data:
         if fate != 0 or (change.data and rng.randrange(2)):
@@ -152,7 +154,7 @@ def _leave_some(image: _Image, change: _Change, rng: random.Random) -> None:
 
 
 def _torn(size_bytes: int, position: int, rng: random.Random) -> list[tuple[int, int]]:
-    """A first part, or some of the sectors."""
+    """The first part, or some of the sectors."""
     if rng.randrange(2):
         return [(0, rng.randrange(size_bytes))] if size_bytes > 1 else []
     return [piece for piece in _sectors(size_bytes, position) if rng.randrange(2)]

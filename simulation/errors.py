@@ -1,48 +1,48 @@
-"""What a simulation fails with.
+"""The errors of a simulation.
 
 SimulationError
-  DeadlockError        nothing can ever happen again, and the scenario is not done
-  LimitError           virtual time, or the steps at one instant, ran out
-  EscapeError          code went around the Runtime: real time, chance, threads, network, disk
-  UnhandledError       a callback or a task failed and nobody looked
-  LeakError            the scenario ended and left tasks, connections or listeners behind
-  HostCrashedError     what was awaited ran on a host that has crashed
+  DeadlockError        no callback is ready, no timer is set, and the scenario has not ended
+  LimitError           virtual time, or the steps at one instant, reached the limit
+  NondeterminismError  code bypassed the Runtime: real time, randomness, threads, network, disk
+  UnhandledError       a callback or a task failed, and its exception was not read
+  LeakError            the scenario ended, but tasks, connections or listeners are left
+  HostCrashedError     awaited code ran on a host that crashed
 """
 
 __all__ = [
     "DeadlockError",
-    "EscapeError",
     "HostCrashedError",
     "LeakError",
     "LimitError",
+    "NondeterminismError",
     "SimulationError",
     "UnhandledError",
 ]
 
 
 class SimulationError(Exception):
-    """The base of all below."""
+    """The base of the other errors."""
 
 
 class DeadlockError(SimulationError):
-    """No callback is ready and no timer is set; names the tasks that wait, and where."""
+    """No callback is ready and no timer is set. The text names the waiting tasks and their lines."""
 
 
 class LimitError(SimulationError):
-    """`limit_ms` of virtual time passed, or too many callbacks ran without time moving."""
+    """`limit_ms` of virtual time passed, or too many callbacks ran at one instant."""
 
 
-class EscapeError(SimulationError):
-    """Raised where the escape happens, and again at the end should the code have swallowed it."""
+class NondeterminismError(SimulationError):
+    """Raised at the forbidden call, and again at the end if the code swallowed it."""
 
 
 class UnhandledError(SimulationError):
-    """Its cause is the first such exception."""
+    """Its cause is the first exception."""
 
 
 class LeakError(SimulationError):
-    """Names all that was left."""
+    """The text names everything that is left."""
 
 
 class HostCrashedError(SimulationError):
-    """Also what a crashed host's runtime raises when it is used again."""
+    """Also raised by the runtime of a crashed host."""

@@ -1,37 +1,38 @@
-"""What an event loop offers and virtual time cannot: threads, DNS, sockets, pipes, processes, signals.
+"""Methods of an event loop that do not exist on virtual time: threads, DNS, sockets, pipes, processes, signals.
 
-Each call fails with its cure, and the failure is kept, so that code which swallows it fails in the end all the same.
+Each call fails with an error that names what to use instead. The error is also recorded, so that the run fails even if
+the code swallows it.
 """
 
 import asyncio
 from typing import Any
 
-from lockstep.simulation.errors import EscapeError
+from lockstep.simulation.errors import NondeterminismError
 
 __all__ = ["ForbiddenCalls"]
 
 _THREADS = "use Runtime.new_worker_pool()"
 _NETWORK = "use Runtime.create_connection() and create_server()"
 _DNS = "hosts of the simulation have names; give one to Runtime.create_connection()"
-_DRIVE = "simulate() drives the loop"
+_DRIVE = "simulate() runs the loop"
 
 
 def _forbid(name: str, cure: str) -> Any:
     def forbidden(self: "ForbiddenCalls", *args: object, **kwargs: object) -> None:
-        self.escape(f"loop.{name}() does not exist on virtual time: {cure}")
+        self.refuse(f"loop.{name}() does not exist on virtual time: {cure}")
 
     return forbidden
 
 
 class ForbiddenCalls(asyncio.AbstractEventLoop):
-    """A loop of refusals, to be completed with what does work."""
+    """The refused methods; VirtualLoop adds those that work."""
 
-    escapes: list[EscapeError]
+    violations: list[NondeterminismError]
 
-    def escape(self, message: str) -> None:
-        """Remember and raise."""
-        error = EscapeError(message)
-        self.escapes.append(error)
+    def refuse(self, message: str) -> None:
+        """Record a violation and raise it."""
+        error = NondeterminismError(message)
+        self.violations.append(error)
         raise error
 
     run_in_executor = _forbid("run_in_executor", _THREADS)
@@ -63,8 +64,8 @@ class ForbiddenCalls(asyncio.AbstractEventLoop):
     remove_writer = _forbid("remove_writer", _NETWORK)
     subprocess_shell = _forbid("subprocess_shell", "a process is a host of the simulation")
     subprocess_exec = _forbid("subprocess_exec", "a process is a host of the simulation")
-    add_signal_handler = _forbid("add_signal_handler", "signals live in __main__ alone")
-    remove_signal_handler = _forbid("remove_signal_handler", "signals live in __main__ alone")
+    add_signal_handler = _forbid("add_signal_handler", "only __main__ handles signals")
+    remove_signal_handler = _forbid("remove_signal_handler", "only __main__ handles signals")
     set_task_factory = _forbid("set_task_factory", "tasks of the simulation hash by number")
     run_forever = _forbid("run_forever", _DRIVE)
     stop = _forbid("stop", _DRIVE)

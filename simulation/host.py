@@ -1,9 +1,8 @@
-"""A simulated host, and the context variable by which every callback knows on whose host it runs.
+"""A simulated host, and the context variable with the host of each callback.
 
-A Runtime sees only what is asked of it; `asyncio.sleep` in a listener asks the loop. So the host travels in the
-context, which tasks and callbacks inherit, and the loop consults it: a callback of a crashed host is dropped, one of
-a paused host is put off. A host stands for one process: after a crash a new one, of the next generation, takes its
-name and address.
+Not every call goes through a Runtime: `asyncio.sleep` in a listener calls the loop. So the host is in the context,
+which tasks and callbacks inherit. The loop drops callbacks of a crashed host and postpones those of a paused one. A
+host is one process: after a crash a new host, of the next generation, has its name and address.
 """
 
 import asyncio
@@ -25,10 +24,10 @@ class Host:
     alive: bool = True
     paused: bool = False  # its process: SIGSTOP
     asleep: bool = False  # its machine
-    slept_ns: int = 0  # how far its timers' clock is behind virtual time, which counts sleep
-    running: bool = True  # alive, not paused and not asleep: the one fact the loop looks at
-    silent: bool = False  # crashed with its machine: what is sent to it gets no answer at all
-    postponed: list[Any] = field(default_factory=list)  # callbacks, in the order they would have run
+    slept_ns: int = 0  # how far the clock of its timers, which does not count sleep, is behind virtual time
+    running: bool = True  # alive, not paused and not asleep; the loop reads only this
+    silent: bool = False  # crashed with its machine: peers get no answer at all
+    postponed: list[Any] = field(default_factory=list)  # callbacks, in the order in which they would have run
     on_wake: dict[object, Callable[[int], object]] = field(default_factory=dict)  # called with slept_ms
     waiters: dict[int, "asyncio.Future[None]"] = field(default_factory=dict)  # failed when this host crashes
 
@@ -39,7 +38,7 @@ class Host:
         self.paused, self.running = True, False
 
     def resume(self) -> list[Any]:
-        """Run on, unless the machine sleeps; returns what was put off."""
+        """Continue, unless the machine sleeps. Returns the postponed callbacks."""
         self.paused = False
         return self._run_on()
 
@@ -47,7 +46,7 @@ class Host:
         self.asleep, self.running = True, False
 
     def wake(self, slept_ns: int) -> list[Any]:
-        """Run on, unless the process is paused; returns what was put off."""
+        """Continue, unless the process is paused. Returns the postponed callbacks."""
         self.asleep = False
         self.slept_ns += slept_ns
         return self._run_on()
@@ -69,7 +68,7 @@ HOST: "contextvars.ContextVar[Host | None]" = contextvars.ContextVar("lockstep_s
 
 
 def host_context(host: Host | None) -> contextvars.Context:
-    """A copy of the current context, moved to `host`."""
+    """A copy of the current context, on `host`."""
     context = contextvars.copy_context()
     context.run(HOST.set, host)
     return context

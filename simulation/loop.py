@@ -1,8 +1,8 @@
 """The event loop on virtual time: an integer clock in nanoseconds that jumps to the next timer when nothing is ready.
 
-What makes two runs equal: callbacks run in the order they were scheduled, timers of one instant too; tasks and
-futures hash by number, so that sets of them (in `TaskGroup`, `asyncio.wait`) have an order; tasks are named by number
-and kept alive until they are done, so that the garbage collector decides nothing.
+Two runs are equal because callbacks, and timers of one instant, run in the order in which they were scheduled; tasks
+and futures hash by number, so that sets of them (in `TaskGroup`, `asyncio.wait`) have an order; tasks are named by
+number and kept alive until they are done, so that the garbage collector has no influence.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar, TypeVarTuple, cast
 
-from lockstep.simulation.errors import DeadlockError, EscapeError, LimitError
+from lockstep.simulation.errors import DeadlockError, LimitError, NondeterminismError
 from lockstep.simulation.forbidden import ForbiddenCalls
 from lockstep.simulation.host import HOST, Host, host_context
 from lockstep.simulation.tasks import SequencedFuture, SequencedTask, VirtualHandle, close_coroutine, describe
@@ -30,9 +30,9 @@ Timer = tuple[int, int, VirtualHandle]  # when_ns, its number, what to run
 ErrorContext = dict[str, Any]
 ErrorHandler = Callable[[asyncio.AbstractEventLoop, ErrorContext], object]
 
-START_NS = 1_000_000_000_000  # a clock that starts at 0 would hide code which takes 0 for "never"
+START_NS = 1_000_000_000_000  # a clock that starts at 0 would hide code that reads 0 as "never"
 _COLLECT_CANCELLED_MIN = 100
-_COLLECT_GARBAGE_STEPS = 200_000  # finalizers are code, too: they run at the same step in every run
+_COLLECT_GARBAGE_STEPS = 200_000  # so that finalizers run at the same step in every run
 
 
 def _slept_ns(host: Host | None) -> int:
@@ -40,15 +40,15 @@ def _slept_ns(host: Host | None) -> int:
 
 
 class VirtualLoop(ForbiddenCalls):
-    """`limit_ns` bounds the virtual time of `run_until_complete`, `instant_steps_max` what runs without time moving."""
+    """`limit_ns` limits the virtual time of `run_until_complete`, `instant_steps_max` the callbacks at one instant."""
 
     def __init__(self, *, limit_ns: int, instant_steps_max: int, debug: bool = False) -> None:
         self.now_ns = START_NS
         self.steps = 0
-        self.escapes: list[EscapeError] = []
-        self.errors: list[ErrorContext] = []  # exceptions of callbacks, and of tasks that nobody looked at
+        self.violations: list[NondeterminismError] = []
+        self.errors: list[ErrorContext] = []  # exceptions of callbacks, and of tasks whose exception was not read
         self.tasks: dict[int, SequencedTask[Any]] = {}  # not done yet
-        self.ground = host_context(None)  # for what no host does: the network, the scenario
+        self.ground = host_context(None)  # for the network and the scenario, which are on no host
         self._end_ns = START_NS + limit_ns
         self._instant_steps_max = instant_steps_max
         self._instant_end = instant_steps_max
@@ -66,7 +66,7 @@ class VirtualLoop(ForbiddenCalls):
     # Scheduling ----------------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """As the caller's host measures it: without the time that its machine slept."""
+        """The loop time of the caller's host: it does not count the sleep of its machine."""
         return (self.now_ns - _slept_ns(HOST.get(None))) / 1e9
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> VirtualHandle:
@@ -88,7 +88,7 @@ class VirtualLoop(ForbiddenCalls):
     ) -> VirtualHandle:
         delay_ns = round(delay * 1e9)
         if delay_ns <= 0 < delay:
-            delay_ns = 1  # or a loop that sleeps away what floats left over would never move time
+            delay_ns = 1  # otherwise a loop that sleeps for a rounding error would never move time
         return self.call_at_ns(self.now_ns + delay_ns, callback, *args, context=context)
 
     def call_at(
@@ -110,7 +110,7 @@ class VirtualLoop(ForbiddenCalls):
         return handle
 
     def timer_cancelled(self) -> None:
-        """Many cancelled timers are swept out before their time."""
+        """Remove cancelled timers from the heap when they are many."""
         self._cancelled += 1
         if self._cancelled > _COLLECT_CANCELLED_MIN and self._cancelled > len(self._timers) // 2:
             self._timers = [timer for timer in self._timers if not timer[2].is_cancelled]
@@ -118,11 +118,11 @@ class VirtualLoop(ForbiddenCalls):
             self._cancelled = 0
 
     def reschedule(self, handles: list[VirtualHandle]) -> None:
-        """Run what a paused host had put off."""
+        """Run the postponed callbacks of a host."""
         self._ready.extend(handles)
 
     def freeze(self, host: Host) -> list[Timer]:
-        """Take the timers of a host whose machine falls asleep; `thaw` sets them again."""
+        """Remove the timers of a host whose machine falls asleep; `thaw` sets them again."""
         frozen = [timer for timer in self._timers if timer[2].host is host and not timer[2].is_cancelled]
         for _, _, handle in frozen:
             handle.timed = False
@@ -131,7 +131,7 @@ class VirtualLoop(ForbiddenCalls):
         return frozen
 
     def thaw(self, frozen: list[Timer], slept_ns: int) -> None:
-        """Each has as long to go as it had when its machine fell asleep."""
+        """Set timers again, each with the time that was left when the machine fell asleep."""
         for when_ns, sequence, handle in frozen:
             if not handle.is_cancelled:
                 handle.timed = True
@@ -166,18 +166,18 @@ class VirtualLoop(ForbiddenCalls):
     # Running -------------------------------------------------------------------------------------------------
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
-        """Raises DeadlockError, LimitError, and EscapeError as soon as one was swallowed."""
+        """Raises DeadlockError, LimitError, and NondeterminismError also for a swallowed violation."""
         waiting = asyncio.ensure_future(cast("Awaitable[T]", future), loop=self)
         self._drive(waiting.done, self._end_ns)
         if not waiting.done():
             if self._timers:
                 limit_ms = (self._end_ns - START_NS) // 1_000_000
                 raise LimitError(f"{limit_ms} ms of virtual time have passed{self._pending_text()}")
-            raise DeadlockError(f"nothing can happen any more{self._pending_text()}")
+            raise DeadlockError(f"no callback is ready and no timer is set{self._pending_text()}")
         return waiting.result()
 
     def run_while(self, condition: Callable[[], bool], duration_ns: int) -> None:
-        """Run on for at most `duration_ns`, as long as `condition` holds."""
+        """Run for at most `duration_ns`, while `condition` holds."""
         self._drive(lambda: not condition(), self.now_ns + duration_ns)
 
     def _drive(self, done: Callable[[], bool], end_ns: int) -> None:
@@ -189,8 +189,8 @@ class VirtualLoop(ForbiddenCalls):
         asyncio._set_running_loop(self)  # noqa: SLF001
         try:
             while not done() and self._turn(end_ns):
-                if self.escapes:
-                    raise self.escapes[0]
+                if self.violations:
+                    raise self.violations[0]
                 if self.steps >= self._collect_at:
                     self._collect_at = self.steps + _COLLECT_GARBAGE_STEPS
                     gc.collect()

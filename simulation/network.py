@@ -1,7 +1,7 @@
-"""The network between simulated hosts: who listens where, how a connection comes about, and what goes wrong.
+"""The network between simulated hosts: listeners, connections, faults.
 
-Faults come in pairs: `partition`/`repair` stop all traffic between two hosts (new connections time out), `hold`/
-`release` stop one direction. `cut` resets connections and loses what is under way.
+Faults come in pairs: `partition`/`repair` stop and start all traffic between two hosts (new connections time out),
+`hold`/`release` one direction. `cut` resets connections and loses the bytes in flight.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class SimListening:
         return self.address.port
 
     def take(self, endpoint: Endpoint) -> None:
-        """The kernel has made a connection; the process accepts it when it gets to run."""
+        """The kernel has established a connection; the process accepts it when it runs."""
         self._open[endpoint] = None
         endpoint.on_end = self._forget
         self._network.loop.call_soon(self._accept, endpoint, context=self._context)
@@ -104,13 +104,13 @@ class Network:
         self._addresses[host.name] = host.address
 
     def address_of(self, name: str) -> str:
-        """Of a host by name. Raises LookupError."""
+        """The address of a host, by name. Raises LookupError."""
         if name not in self._addresses:
-            raise LookupError(f"no host is named {name!r}; there are {list(self._addresses)}")
+            raise LookupError(f"no host is named {name!r}; the hosts are {list(self._addresses)}")
         return self._addresses[name]
 
     def link(self, source: str, target: str) -> Link:
-        """From one address to another."""
+        """The link from one address to another."""
         if (source, target) not in self._links:
             options = self._options
             low, high = options.latency_us_min * 1000, options.latency_us_max * 1000
@@ -172,7 +172,7 @@ class Network:
     async def connect(
         self, host: Host, factory: ProtocolFactory, name: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """Raises ConnectionRefusedError where nobody listens, TimeoutError behind a partition, OSError."""
+        """Raises ConnectionRefusedError without a listener, TimeoutError behind a partition, OSError."""
         address = self._resolve(host, name)
         loopback = name in (_LOOPBACK, "localhost")
         source = Address(_LOOPBACK if loopback else host.address, self._free_port(host))
@@ -182,8 +182,8 @@ class Network:
         timer = self.loop.call_at_ns(
             self.loop.now_ns + timeout_ns, self._time_out, answer, target, context=self.loop.ground
         )
-        knock = partial(self._knock, host, self._hosts[address].address, source, target, answer)
-        self.link(host.address, address).send(knock, self._rng)
+        request = partial(self._request_connection, host, self._hosts[address].address, source, target, answer)
+        self.link(host.address, address).send(request, self._rng)
         try:
             endpoint = await answer
         except asyncio.CancelledError:
@@ -207,8 +207,8 @@ class Network:
             raise
         return protocol
 
-    def _knock(self, host: Host, address: str, source: Address, target: Address, answer: _Answer) -> None:
-        """A request to connect has reached the other host."""
+    def _request_connection(self, host: Host, address: str, source: Address, target: Address, answer: _Answer) -> None:
+        """A connection request has reached the other host."""
         peer = self._hosts[address]
         if not host.alive or answer.done() or peer.asleep or (not peer.alive and peer.silent):
             return
@@ -228,8 +228,8 @@ class Network:
     def _make_pair(self, host: Host, peer: Host, source: Address, target: Address) -> tuple[Endpoint, Endpoint]:
         self._connection_count += 1
         read_max = self._options.read_bytes_max
-        client = Endpoint(self.loop, self._trace, host, host_context(host), source, target, read_max)
-        server = Endpoint(self.loop, self._trace, peer, host_context(peer), target, source, read_max)
+        client = Endpoint(self.loop, self._trace, host, source, target, read_max)
+        server = Endpoint(self.loop, self._trace, peer, target, source, read_max)
         names = self._label(source, host), self._label(target, peer)
         client.label, server.label = f"{names[1]} -> {names[0]}", f"{names[0]} -> {names[1]}"
         for this, other, direction in ((client, server, "out"), (server, client, "back")):
@@ -256,17 +256,17 @@ class Network:
             self._trace.add("timeout", f"connecting to {target.host}:{target.port}")
             answer.set_exception(TimeoutError(errno.ETIMEDOUT, f"Connect call failed {tuple(target)}"))
 
-    # What goes wrong -----------------------------------------------------------------------------------------
+    # Faults --------------------------------------------------------------------------------------------------
 
     def endpoints(self) -> list[Endpoint]:
-        """Both ends of every connection that is not over yet; oldest first."""
+        """Both ends of every open connection, oldest first."""
         return list(self._endpoints)
 
     def forget(self, endpoint: Endpoint) -> None:
         self._endpoints.pop(endpoint, None)
 
     def cut(self, condition: Callable[[Endpoint], bool]) -> int:
-        """Reset both ends of the connections of which `condition` holds for an end; how many there were."""
+        """Reset the connections for which `condition` holds at either end. Returns their number."""
         chosen = [endpoint for endpoint in self.endpoints() if condition(endpoint) and not endpoint.lost]
         for endpoint in chosen:
             for end in (endpoint, endpoint.peer):

@@ -1,4 +1,4 @@
-"""The entry: a loop, a network and a guard around one scenario, and a verdict at its end."""
+"""`simulate`: run one scenario with its own loop, network and guard, and check its end."""
 
 import gc
 from collections.abc import Callable, Coroutine, Iterator
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lockstep.simulation.errors import LeakError, UnhandledError
-from lockstep.simulation.escape import EscapeGuard
 from lockstep.simulation.loop import VirtualLoop
+from lockstep.simulation.nondeterminism import NondeterminismGuard
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import Outcome, World
 
@@ -26,21 +26,24 @@ def simulate(
     options: SimulationOptions | None = None,
     errors_allowed: bool = False,
 ) -> Outcome[T]:
-    """Run `scenario` to its end on virtual time.
+    """Run `scenario` to its end on virtual time. Every failure has the seed and the last events as notes.
 
-    Raises what the scenario raises, and any SimulationError: an escape even if it was swallowed, an exception that
-    nobody looked at (unless `errors_allowed`), whatever is left running at the end. Every failure carries the seed
-    and the last events as notes.
+    Args:
+        limit_ms: Of virtual time.
+        errors_allowed: Do not fail for exceptions that were not read.
+
+    Raises:
+        SimulationError: Also for a swallowed violation, an unread exception, and anything that is left at the end.
     """
     options = options or SimulationOptions()
     loop = VirtualLoop(limit_ns=limit_ms * 1_000_000, instant_steps_max=options.instant_steps_max, debug=options.debug)
     world = World(loop, seed, options)
-    with _collector_at_rest():
+    with _collector_paused():
         try:
-            with EscapeGuard(loop.escapes, (scenario.__module__,)):
+            with NondeterminismGuard(loop.violations, (scenario.__module__,)):
                 try:
                     value = loop.run_until_complete(world.start(scenario(world), name="scenario"))
-                    _judge(world, errors_allowed=errors_allowed)
+                    _check_end(world, errors_allowed=errors_allowed)
                 finally:
                     loop.close()
         except BaseException as error:
@@ -49,13 +52,13 @@ def simulate(
     return Outcome(value, world.trace.digest, world.trace.lines, world.elapsed_ms, loop.steps)
 
 
-def _judge(world: World, *, errors_allowed: bool) -> None:
-    """Let what has ended come to rest, then fail for what has not, and for what went wrong unseen."""
+def _check_end(world: World, *, errors_allowed: bool) -> None:
+    """Let connections and tasks end; then fail for violations, unread exceptions and leaks."""
     loop = world.loop
     loop.run_while(lambda: bool(world.leaks()), world.options.drain_ms * 1_000_000)
-    gc.collect()  # a failed task says so when it is collected
-    if loop.escapes:
-        raise loop.escapes[0]
+    gc.collect()  # a failed task reports its exception when it is collected
+    if loop.violations:
+        raise loop.violations[0]
     if loop.errors and not errors_allowed:
         first = loop.errors[0]
         raise UnhandledError("\n".join(_error_text(error) for error in loop.errors)) from first.get("exception")
@@ -76,10 +79,10 @@ def _annotate(error: BaseException, world: World) -> None:
 
 
 @contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Garbage is collected at steps of the loop's choice, not wherever a count of allocations happens to stand.
+def _collector_paused() -> Iterator[None]:
+    """Collect garbage only at steps that the loop chooses, not by the count of allocations.
 
-    What existed before is frozen, which makes those collections cheap.
+    Objects that exist already are frozen, so that these collections are cheap.
     """
     enabled = gc.isenabled()
     gc.disable()

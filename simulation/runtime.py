@@ -1,4 +1,4 @@
-"""`remoting.runtime.Runtime` for one simulated host: the door through which the code under test meets its world."""
+"""`remoting.runtime.Runtime` for one simulated host."""
 
 import asyncio
 import contextvars
@@ -35,8 +35,9 @@ class _JobTime(Protocol):
 
 
 class _SimWorkerPool:
-    """Jobs run on the loop, in order; each occupies one of the pool's threads for the runtime's `job_ms` and for as
-    long as the disk takes."""
+    """Jobs run on the loop, in order. Each occupies a thread of the pool for the runtime's `job_ms` and for the time of
+    its disk operations.
+    """
 
     def __init__(self, loop: VirtualLoop, host: Host, disk: Disk, pace: _JobTime, threads: int) -> None:
         assert threads >= 0
@@ -92,7 +93,7 @@ class _SimWorkerPool:
         self._start_jobs()
 
     def close(self) -> None:
-        """What was submitted before still runs."""
+        """Accept no more jobs; those that were submitted still run."""
         self._closed = True
 
 
@@ -102,7 +103,7 @@ def _wake(waiter: "asyncio.Future[None]", _: object) -> None:
 
 
 class SimRuntime:
-    """Everything made through it belongs to its host, whoever asks. Get one with `World.host`."""
+    """The Runtime of one host; everything created through it belongs to that host. `World.host` creates it."""
 
     def __init__(
         self, loop: VirtualLoop, network: Network, host: Host, disk: Disk, rng: random.Random, epoch_ms: int
@@ -111,7 +112,7 @@ class SimRuntime:
         self.disk = disk
         self.rng = rng
         self.storage: Storage = SimStorage(host, disk)
-        self.job_ms = 0  # how long each job of a worker pool takes
+        self.job_ms = 0  # the duration of each job of a worker pool
         self._blocked_ms = 0
         self._loop = loop
         self._network = network
@@ -124,18 +125,18 @@ class SimRuntime:
 
     @property
     def address(self) -> str:
-        """IPv4 text, to listen on and to be reached at; the name works as well."""
+        """IPv4 text, to listen on and to connect to; the host name works too."""
         return self.host.address
 
     def now_ms(self) -> int:
-        """Virtual time: it counts the machine's sleep, as the real one does."""
+        """Virtual time. It counts the sleep of the machine, as the real clock does."""
         return (self._epoch_ns + self._loop.now_ns - START_NS) // 1_000_000
 
     def monotonic_ns(self) -> int:
         return self._loop.now_ns
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
-        """As late as the real one may be: a second after the machine woke."""
+        """Call `callback` a second after the machine woke, the longest delay of the real Runtime."""
         key = object()
         self.host.on_wake[key] = lambda slept_ms: self.call_later_ms(_WAKE_SEEN_MS, callback, slept_ms)
         return partial(self.host.on_wake.pop, key, None)
@@ -170,16 +171,16 @@ class SimRuntime:
         return task_stacks()
 
     def block_ms(self, duration_ms: int) -> None:
-        """Called in a job of a worker pool, as `time.sleep` would be: its thread is busy for that much longer."""
+        """Like `time.sleep` in a job of a worker pool: its thread is busy for longer."""
         self._blocked_ms += duration_ms
 
     def take_job_ms(self) -> int:
-        """How long the job that has just run keeps its thread."""
+        """How long the last job keeps its thread."""
         blocked_ms, self._blocked_ms = self._blocked_ms, 0
         return self.job_ms + blocked_ms
 
     async def run(self, coroutine: Coroutine[Any, Any, T], *, name: str = "scenario") -> T:
-        """Await `coroutine` on this host, so that its own tasks and sleeps belong there too.
+        """Await `coroutine` on this host, with its tasks and sleeps.
 
         Raises HostCrashedError as soon as the host crashes.
         """

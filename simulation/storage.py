@@ -1,6 +1,6 @@
 """`remoting.storage.Storage` of one simulated process, on the disk of its host.
 
-What a dead process does while it is taken apart did not happen: its writes are dropped without a word.
+Writes of a crashed process, while its tasks are closed, are dropped silently.
 """
 
 import errno
@@ -26,7 +26,7 @@ class _File:
         self._closed = True
 
     def _check(self, operation: str) -> bool:
-        """False: the process is dead. Raises ValueError after `close`, and what the disk was told to."""
+        """Returns False for a crashed process. Raises ValueError after `close`, and OSError for a fault of the disk."""
         if self._closed:
             raise ValueError(f"write to closed file: {self.path}")
         if self._host.alive:
@@ -34,9 +34,9 @@ class _File:
         return self._host.alive
 
     def _write(self, position: int, data: bytes) -> None:
-        room_bytes = self._disk.room_bytes(self._content, position, len(data))
-        self._content.write(position, data[:room_bytes], self._disk.now_ns)
-        if room_bytes < len(data):
+        free_bytes = self._disk.free_bytes(self._content, position, len(data))
+        self._content.write(position, data[:free_bytes], self._disk.now_ns)
+        if free_bytes < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
 
@@ -144,7 +144,7 @@ class SimStorage:
     def _lock(self, path: str, content: Content, *, shared: bool) -> FileLock:
         held = [lock for lock in self._disk.locks.get(content, ()) if lock.is_held]
         if not all(shared and lock.shared for lock in held):
-            raise BlockingIOError(errno.EAGAIN, "somebody else holds it", path)
+            raise BlockingIOError(errno.EAGAIN, "another process holds the lock", path)
         taken = Lock(self._host, shared)
         self._disk.locks[content] = [*held, taken]
         return taken

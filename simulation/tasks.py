@@ -1,4 +1,4 @@
-"""Handles, futures and tasks of the virtual loop: all of them know a number, and tasks and handles their host."""
+"""Handles, futures and tasks of the virtual loop. Futures and tasks have a number, tasks and handles a host."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ class _Loop(Protocol):
 
 
 class VirtualHandle(asyncio.TimerHandle):
-    """A callback to come. asyncio's own constructor is left out on purpose: none of its fields is used."""
+    """A scheduled callback. The constructor of asyncio's handle is not called: its fields are not used."""
 
     __slots__ = ("args", "callback", "context", "host", "is_cancelled", "loop", "timed", "when_ns")
 
@@ -65,7 +65,7 @@ class VirtualHandle(asyncio.TimerHandle):
 
 
 class SequencedFuture(asyncio.Future[T]):
-    """Hashes by number: a set of them has the same order in every run."""
+    """Hashes by its number, so that a set of futures has the same order in every run."""
 
     __slots__ = ("sequence",)
 
@@ -78,7 +78,7 @@ class SequencedFuture(asyncio.Future[T]):
 
 
 class SequencedTask(asyncio.Task[T]):
-    """As SequencedFuture; named by number too, and on the host of its context."""
+    """Hashes by its number, as SequencedFuture; named by it too; on the host of its context."""
 
     __slots__ = ("host", "sequence")
 
@@ -99,7 +99,7 @@ class SequencedTask(asyncio.Task[T]):
 
 
 def describe(task: SequencedTask[Any]) -> str:
-    """The task's name, its host, and the lines it stands at, outermost first."""
+    """The name of a task, its host, and the lines where it waits, outermost first."""
     places: list[str] = []
     coroutine: Any = task.get_coro()
     while coroutine is not None:
@@ -112,7 +112,7 @@ def describe(task: SequencedTask[Any]) -> str:
 
 
 def close_coroutine(task: SequencedTask[Any]) -> None:
-    """End a task that will never run again. Each await in its cleaning up takes one more attempt."""
+    """End a task that will not run again. Each await in its cleanup takes one more attempt."""
     coroutine: Any = task.get_coro()
     for _ in range(_CLOSE_ATTEMPTS_MAX):
         with contextlib.suppress(Exception, asyncio.CancelledError):

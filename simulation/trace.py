@@ -1,4 +1,4 @@
-"""What happened, one line an event, and a hash over all of it that proves two runs equal."""
+"""The trace of a run: one line an event, and a hash over all lines, by which runs are compared."""
 
 import hashlib
 from collections import deque

@@ -1,18 +1,17 @@
-"""One end of a simulated connection: an asyncio transport that keeps the promises of asyncio's own.
+"""One end of a simulated connection: an asyncio transport that behaves like asyncio's own.
 
-`connection_made` comes before any data and `connection_lost` once, last, from the loop; nothing is received while
-reading is paused; a close sends what was written first. A wire takes `window_bytes` that the reader has not read;
-what is written beyond stays in the write buffer, and its high-water mark pauses the protocol.
+`connection_made` is called before any data, and `connection_lost` once, at the end, from the loop. Nothing is
+received while reading is paused. `close` sends the written bytes first. A pipe holds `window_bytes` that the reader
+has not read; further bytes stay in the write buffer, whose high-water mark pauses the protocol.
 """
 
 import asyncio
-import contextvars
 import errno
 import zlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from lockstep.simulation.host import Host
+from lockstep.simulation.host import Host, host_context
 from lockstep.simulation.loop import VirtualLoop
 from lockstep.simulation.trace import Trace
 from lockstep.simulation.wire import Ending, Pipe
@@ -33,21 +32,20 @@ def reset_error() -> ConnectionResetError:
 
 
 class Endpoint(asyncio.Transport):
-    """Made by the network, in pairs; `out` carries what is written here to the peer, `inbound` its bytes to here."""
+    """Created by the network, in pairs. `out` carries bytes to the peer, `inbound` bytes from the peer."""
 
     def __init__(
         self,
         loop: VirtualLoop,
         trace: Trace,
         host: Host,
-        context: contextvars.Context,
         local: Address,
         remote: Address,
         read_bytes_max: int,
     ) -> None:
         super().__init__({"sockname": tuple(local), "peername": tuple(remote)})
         self.host = host
-        self.context = context
+        self.context = host_context(host)
         self.label = ""
         self.peer: Endpoint
         self.out: Pipe
@@ -58,8 +56,8 @@ class Endpoint(asyncio.Transport):
         self._read_bytes_max = read_bytes_max
         self._protocol: asyncio.Protocol | None = None
         self._made = False
-        self._closing = False  # no more reading, and no more writing but of what was written before
-        self._lost = False  # connection_lost is on its way
+        self._closing = False  # no more reading; only bytes that were written before are sent
+        self._lost = False  # connection_lost is scheduled or done
         self._reset_by_peer = False
         # reading
         self._received = bytearray()
@@ -78,14 +76,14 @@ class Endpoint(asyncio.Transport):
     def __repr__(self) -> str:
         return f"<connection {self.label}>"
 
-    # Its life, as the network sees it ------------------------------------------------------------------------
+    # Called by the network -----------------------------------------------------------------------------------
 
     @property
     def lost(self) -> bool:
         return self._lost
 
     def attach(self, protocol: asyncio.Protocol, waiter: "asyncio.Future[None] | None" = None) -> None:
-        """Give the connection to a protocol; `waiter` is done once its connection_made has run."""
+        """Pass the connection to a protocol; `waiter` is done when connection_made has run."""
         self._protocol = protocol
         self._loop.call_soon(self._call_made, waiter, context=self.context)
 
@@ -100,7 +98,7 @@ class Endpoint(asyncio.Transport):
                 waiter.set_result(None)
 
     def lose(self, error: Exception | None) -> None:
-        """The connection is over on this side; the peer is not told."""
+        """End the connection on this side without notifying the peer."""
         if self._lost:
             return
         self._lost = self._closing = True
@@ -116,7 +114,7 @@ class Endpoint(asyncio.Transport):
             self.on_end(self)
 
     def kill(self, *, silently: bool) -> None:
-        """The host is gone: nothing runs here any more, and the peer learns of it, or not."""
+        """The host crashed: nothing runs here any more. The peer gets a reset unless `silently`."""
         if not self._lost:
             self._lost = self._closing = True
             self._buffer.clear()
@@ -133,12 +131,12 @@ class Endpoint(asyncio.Transport):
             self._buffer.clear()
             self._shut(error)
 
-    # What arrives --------------------------------------------------------------------------------------------
+    # Reading -------------------------------------------------------------------------------------------------
 
     def on_bytes(self, data: bytes) -> None:
         if self._lost:
             if not self.host.silent:
-                self.out.put(Ending.RESET)  # as a kernel answers what comes for a closed socket
+                self.out.put(Ending.RESET)  # as a kernel answers bytes for a closed socket
         elif self._closing:
             self._take(len(data))
         else:
@@ -157,7 +155,7 @@ class Endpoint(asyncio.Transport):
 
     def _take(self, size: int) -> None:
         self.inbound.read(size)
-        self.peer.on_room()
+        self.peer.on_read()
 
     def _schedule_read(self) -> None:
         something = self._received or self._eof_arrived or self._reset_by_peer
@@ -181,7 +179,7 @@ class Endpoint(asyncio.Transport):
                 if not self._protocol.eof_received():
                     self.close()
         except Exception as error:
-            self._fail(error, "Fatal error: the protocol failed to take what was received.")
+            self._fail(error, "Fatal error: the protocol failed to handle received bytes.")
 
     def _read_bytes(self, protocol: asyncio.Protocol) -> None:
         data = bytes(self._received[: self._read_bytes_max])
@@ -203,7 +201,7 @@ class Endpoint(asyncio.Transport):
             self._reading_paused = False
             self._schedule_read()
 
-    # What is written -----------------------------------------------------------------------------------------
+    # Writing -------------------------------------------------------------------------------------------------
 
     def write(self, data: Bytes) -> None:
         if not isinstance(data, Bytes):
@@ -219,13 +217,13 @@ class Endpoint(asyncio.Transport):
         self._pump()
         if len(self._buffer) > self._high_bytes and not self._writing_paused:
             self._writing_paused = True
-            self._tell("pause_writing")
+            self._call_protocol("pause_writing")
 
     def writelines(self, list_of_data: Iterable[Bytes]) -> None:
         self.write(b"".join(list_of_data))
 
-    def on_room(self) -> None:
-        """The peer has read; its host may be stalled, but ours fills the window when it gets to run."""
+    def on_read(self) -> None:
+        """The peer has read: fill the window again when this host runs."""
         if self._buffer and not self._pump_scheduled:
             self._pump_scheduled = True
             self._loop.call_soon(self._pump_later, context=self.context)
@@ -235,7 +233,7 @@ class Endpoint(asyncio.Transport):
         self._pump()
         if self._writing_paused and not self._lost and len(self._buffer) <= self._low_bytes:
             self._writing_paused = False
-            self._tell("resume_writing")
+            self._call_protocol("resume_writing")
         if not self._buffer and not self._lost:
             if self._closing:
                 self._shut()
@@ -243,12 +241,12 @@ class Endpoint(asyncio.Transport):
                 self._send_eof()
 
     def _pump(self) -> None:
-        size = min(len(self._buffer), self.out.room_bytes)
+        size = min(len(self._buffer), self.out.free_bytes)
         if size > 0:
             self.out.put(bytes(self._buffer[:size]))
             del self._buffer[:size]
 
-    def _tell(self, method: str) -> None:
+    def _call_protocol(self, method: str) -> None:
         try:
             getattr(self._protocol, method)()
         except Exception as error:
@@ -302,7 +300,7 @@ class Endpoint(asyncio.Transport):
             self._shut()
 
     def _shut(self, error: Exception | None = None) -> None:
-        """Close the socket: bytes that nobody read turn the end into a reset, as kernels do."""
+        """Close the socket. As in a kernel, unread bytes turn the end into a reset."""
         if self._received:
             self.out.put(Ending.RESET)
         else:

@@ -1,8 +1,8 @@
-"""What lies between two hosts: a link in each direction, and on it a pipe for each connection.
+"""The wires between hosts: a link in each direction, and on it a pipe for each connection.
 
-A link can be blocked, by a partition or by a hold; what arrives meanwhile waits, as TCP would send it again, and goes
-on when the link is free. A pipe keeps its bytes in order, draws a latency for each write, and by the seed hands a
-reader a part first and the rest later; bytes that arrive while a reader is busy are read together.
+A link can be blocked by a partition or a hold. Data then waits, as TCP would send it again, until the link is free. A
+pipe keeps its bytes in order and draws a latency for each write. By the seed some writes arrive in two parts; bytes
+that arrive while a reader is busy are read together.
 """
 
 import random
@@ -17,7 +17,7 @@ from lockstep.simulation.options import SimulationOptions
 
 __all__ = ["Ending", "Link", "Pipe", "Sink"]
 
-_HEAD_BYTES = 12  # half of the splits fall within these: lengths and headers are where decoders go wrong
+_HEAD_BYTES = 12  # half of the splits fall into these: decoders fail at lengths and headers
 
 
 class Ending(Enum):
@@ -53,7 +53,7 @@ class Link:
         return low + int((high - low) * rng.random())
 
     def pass_on(self, arrive: Callable[[], None]) -> None:
-        """Something is at the end of its way: let it arrive, or wait until the link is free."""
+        """Data reached the end of the link: deliver it, or keep it until the link is free."""
         if self.blocked:
             self._waiting.append(arrive)
         else:
@@ -90,8 +90,8 @@ class Pipe:
         self.sink: Sink | None = None
 
     @property
-    def room_bytes(self) -> int:
-        """What the wire would take now."""
+    def free_bytes(self) -> int:
+        """How many bytes the pipe accepts now."""
         return self._window_bytes - self._unread_bytes
 
     def put(self, segment: bytes | Ending) -> None:
@@ -105,9 +105,9 @@ class Pipe:
         self._loop.call_at_ns(due_ns, self._arrive_later, context=self._loop.ground)
 
     def _arrive(self) -> None:
-        """One segment, or its first part, reaches the reader's host. Each segment has one such call to come."""
+        """Deliver one segment, or its first part. This is called once for each segment."""
         if not self._segments or self.sink is None:
-            return  # cut meanwhile
+            return  # the connection was cut
         segment = self._segments.popleft()
         if isinstance(segment, Ending):
             self.sink.on_ending(segment)
@@ -126,10 +126,10 @@ class Pipe:
         return self._rng.randrange(1, limit) if limit > 1 else 1
 
     def read(self, size: int) -> None:
-        """The reader has taken `size` bytes off the wire."""
+        """The reader has read `size` bytes."""
         self._unread_bytes -= size
 
     def cut(self) -> None:
-        """Lose all that is under way."""
+        """Drop all bytes in flight."""
         self._segments.clear()
         self.sink = None

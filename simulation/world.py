@@ -1,4 +1,4 @@
-"""`simulate`: run a scenario on virtual time, and the World through which the scenario rules it.
+"""The World: what a scenario controls while `simulate` runs it on virtual time.
 
 async def scenario(world: World) -> int:
     broker, consumer = world.host("broker"), world.host("c1")
@@ -36,7 +36,7 @@ _ADDRESSES_PER_NET = 250
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What a simulation came to; equal for equal seeds, options and code."""
+    """The result of a simulation; equal for equal seeds, options and code."""
 
     value: T
     trace_hash: str
@@ -46,7 +46,7 @@ class Outcome(Generic[T]):
 
 
 class World:
-    """Hosts by name, the faults that befall them, and the trace. Its methods are for the scenario."""
+    """Hosts by name, faults, and the trace; for scenarios."""
 
     def __init__(self, loop: VirtualLoop, seed: int, options: SimulationOptions) -> None:
         self.loop = loop
@@ -58,16 +58,17 @@ class World:
         self._runtimes: dict[str, SimRuntime] = {}
         self._disks: dict[str, Disk] = {}
         self._clock_offsets_ms: dict[str, int] = {}
-        self._asleep: dict[Host, tuple[int, list[Timer]]] = {}  # since when, and its timers
+        self._asleep: dict[Host, tuple[int, list[Timer]]] = {}  # since when, in ns, and its timers
         self._started = 0
         self._cuts = 0
 
     # Hosts ---------------------------------------------------------------------------------------------------
 
     def host(self, name: str, *, clock_offset_ms: int | None = None) -> SimRuntime:
-        """The runtime of a living host; made when new, and anew, on the same address and disk, after a crash.
+        """The runtime of a live host. A new or crashed host is started; it has the same address and disk each time.
 
-        `clock_offset_ms` is how far its wall clock is ahead of virtual time; it stays so, see `set_clock`.
+        Args:
+            clock_offset_ms: How far its wall clock is ahead of virtual time, also after later starts.
         """
         runtime = self._runtimes.get(name)
         if runtime is not None and runtime.host.alive:
@@ -78,7 +79,7 @@ class World:
             address, generation = f"10.0.{net}.{number + 1}", 1
         else:
             address, generation = runtime.address, runtime.host.generation + 1
-            runtime.host.silent = False  # the machine is up again, and answers for connections it has forgotten
+            runtime.host.silent = False  # the machine is up again, and resets connections that it does not know
         if clock_offset_ms is not None:
             self._clock_offsets_ms[name] = clock_offset_ms
         offset_ms = self._clock_offsets_ms.get(name, 0)
@@ -91,13 +92,13 @@ class World:
         return runtime
 
     def disk(self, name: str) -> Disk:
-        """The files of a host, which outlive it."""
+        """The disk of a host; it survives crashes."""
         return self._disks.setdefault(name, Disk(lambda: self.loop.now_ns))
 
     def crash(self, name: str, *, silently: bool = False) -> None:
-        """SIGKILL: nothing of the host runs any more and its connections are reset.
+        """SIGKILL: the host stops, and its connections are reset.
 
-        With `silently` the machine goes with it: peers hear nothing, until they give up or it starts again.
+        With `silently` the machine stops too: peers get no answer until they time out or it starts again.
         """
         host = self._living(name)
         self.trace.add("crash", f"{host}{' silently' if silently else ''}")
@@ -110,14 +111,14 @@ class World:
                 waiter.set_exception(HostCrashedError(f"{host} has crashed"))
 
     def power_cut(self, name: str) -> None:
-        """The machine is gone silently, and with it what its disk had not been told to keep (see `Disk`)."""
+        """The machine stops silently, and its disk loses what was not synced (see `Disk`)."""
         self.crash(name, silently=True)
         self._cuts += 1
         left = self.disk(name).power_cut(random.Random(f"{self.seed}/power cut {self._cuts} of {name}"))
         self.trace.add("power cut", f"{name} {left}")
 
     def pause(self, name: str) -> None:
-        """SIGSTOP: no callback of the host runs until `resume`; its kernel still accepts and buffers."""
+        """SIGSTOP: no callback of the host runs until `resume`; its kernel still accepts connections and bytes."""
         self.trace.add("pause", str(self._living(name)))
         self._living(name).pause()
 
@@ -128,7 +129,7 @@ class World:
             self.loop.reschedule(host.resume())
 
     def stall(self, name: str, duration_ms: int) -> None:
-        """Pause now, resume after `duration_ms`; a crash and a restart meanwhile end it."""
+        """Pause now and resume after `duration_ms`; a restart in between ends the pause."""
         self.pause(name)
         host = self._living(name)
         due_ns = self.loop.now_ns + duration_ms * 1_000_000
@@ -139,10 +140,10 @@ class World:
             self.resume(host.name)
 
     def suspend(self, name: str) -> None:
-        """The machine falls asleep: nothing of it runs and its timers stand still until `wake`.
+        """The machine sleeps: nothing runs, and its timers stop until `wake`.
 
-        The clocks of its Runtime go on, for they count sleep. The network keeps what peers send on open connections;
-        new ones time out.
+        The clocks of its Runtime go on, because they count sleep. The network keeps the bytes of open connections; new
+        connections time out.
         """
         host = self._living(name)
         if not host.asleep:
@@ -162,7 +163,7 @@ class World:
                 callback(slept_ns // 1_000_000)
 
     def suspend_for(self, name: str, duration_ms: int) -> None:
-        """Suspend now, wake after `duration_ms`; a crash and a restart meanwhile end it."""
+        """Suspend now and wake after `duration_ms`; a restart in between ends the sleep."""
         self.suspend(name)
         host = self._living(name)
         due_ns = self.loop.now_ns + duration_ms * 1_000_000
@@ -173,41 +174,41 @@ class World:
             self.wake(host.name)
 
     def set_clock(self, name: str, offset_ms: int) -> None:
-        """Set a machine's wall clock, `offset_ms` ahead of virtual time or behind it.
+        """Set the wall clock of a machine, `offset_ms` ahead of virtual time.
 
-        A process that runs does not see it (`Runtime.now_ms`); the next one that starts on the host does.
+        A running process does not notice that (`Runtime.now_ms`); the next process on the host does.
         """
         self.trace.add("clock", f"{name} {offset_ms:+d} ms")
         self._clock_offsets_ms[name] = offset_ms
 
     def power_off(self) -> None:
-        """Crash every host: for a scenario that ends in the middle of things."""
+        """Crash every host, for a scenario that ends while clients run."""
         for runtime in list(self._runtimes.values()):
             if runtime.host.alive:
                 self.crash(runtime.name)
 
     def _living(self, name: str) -> Host:
         if name not in self._runtimes:
-            raise LookupError(f"no host is named {name!r}; there are {list(self._runtimes)}")
+            raise LookupError(f"no host is named {name!r}; the hosts are {list(self._runtimes)}")
         host = self._runtimes[name].host
         if not host.alive:
             raise HostCrashedError(f"{host} has crashed")
         return host
 
-    # The network's faults ------------------------------------------------------------------------------------
+    # Faults of the network -----------------------------------------------------------------------------------
 
     def partition(self, one: str, other: str) -> None:
-        """Nothing passes between the two, either way, until `repair`; new connections time out."""
+        """Stop all bytes between two hosts until `repair`; new connections time out."""
         self._block("partition", one, other, partitioned=True)
         self.network.block(other, one, partitioned=True)
 
     def repair(self, one: str, other: str) -> None:
-        """What was sent meanwhile arrives, as TCP would send it again."""
+        """End a partition. Bytes that were sent arrive, as TCP would send them again."""
         self._block("repair", one, other, partitioned=False)
         self.network.block(other, one, partitioned=False)
 
     def hold(self, source: str, target: str) -> None:
-        """Nothing passes from `source` to `target` until `release`; the other direction is free."""
+        """Stop all bytes from `source` to `target` until `release`; the other direction is free."""
         self._block("hold", source, target, held=True)
 
     def release(self, source: str, target: str) -> None:
@@ -220,13 +221,15 @@ class World:
         self.trace.add(verb, f"{one} {other}")
 
     def cut(self, one: str | asyncio.BaseTransport, other: str | None = None) -> int:
-        """Reset connections at once, both ends, losing what is under way; returns how many.
+        """Reset connections at both ends; bytes in flight are lost. Returns the number of connections.
 
-        `one` is a transport, or a host: with `other` all connections between the two, else all of its own.
+        Args:
+            one: A transport, or the name of a host.
+            other: Only the connections between the two hosts; None: all of host `one`.
         """
         for name in (one, other):
             if isinstance(name, str):
-                self.network.address_of(name)  # a name that does not exist is a mistake, not a cut of nothing
+                self.network.address_of(name)  # raises LookupError for an unknown name
         self.trace.add("cut", one.label if isinstance(one, Endpoint) else f"{one} {other or ''}".rstrip())
 
         def chosen(endpoint: Endpoint) -> bool:
@@ -237,11 +240,11 @@ class World:
         return self.network.cut(chosen)
 
     def connections(self, one: str, other: str) -> list[asyncio.Transport]:
-        """The open transports on host `one` whose peer is host `other`; oldest first."""
+        """The open transports on host `one` with peers on host `other`, oldest first."""
         ends = [end for end in self.network.endpoints() if end.host.name == one and end.peer.host.name == other]
         return [end for end in ends if not end.lost]
 
-    # Time, waiting, evidence ---------------------------------------------------------------------------------
+    # Time, waiting, trace ------------------------------------------------------------------------------------
 
     @property
     def elapsed_ms(self) -> int:
@@ -257,25 +260,25 @@ class World:
         await asyncio.sleep(duration_ms / 1000)
 
     async def until(self, condition: Callable[[], object], *, timeout_ms: int = 60_000, poll_ms: int = 10) -> None:
-        """Wait for a condition, looking every `poll_ms`. Raises LimitError, naming it, after `timeout_ms`."""
+        """Wait for a condition, tested every `poll_ms`. Raises LimitError with its name after `timeout_ms`."""
         end_ms = self.elapsed_ms + timeout_ms
         while not condition():
             if self.elapsed_ms >= end_ms:
                 name = getattr(condition, "__qualname__", repr(condition))
                 line = getattr(getattr(condition, "__code__", None), "co_firstlineno", "?")
-                raise LimitError(f"after {timeout_ms} ms still not so: {name} (line {line})")
+                raise LimitError(f"after {timeout_ms} ms still false: {name} (line {line})")
             await self.sleep_ms(poll_ms)
 
     def start(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
-        """A task of the scenario, on no host."""
+        """Start a task of the scenario, on no host."""
         return self.loop.create_task(coroutine, name=name, context=self.loop.ground.copy())
 
     def record(self, text: str) -> None:
-        """A line of the scenario's own in the trace, and so in its hash."""
+        """Add a line to the trace, and so to its hash."""
         self.trace.add("record", text)
 
     def leaks(self) -> list[str]:
-        """What living hosts, and the scenario, have not ended: tasks, connections, listeners."""
+        """Tasks, connections and listeners that live hosts and the scenario have not ended."""
         return [
             *(f"task {describe(task)}" for task in self.loop.pending()),
             *(f"connection {end.label}" for end in self.network.endpoints() if end.host.alive),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import ConsumeOrderlyContext, MessageExt, SerializeType
-from lockstep.simulation import EscapeError
+from lockstep.simulation import NondeterminismError
 from tests.scenarios.all_hashes import load
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.scenario import ENCODINGS, INSTANT, SEED, STORIES, Scenario
@@ -66,7 +66,7 @@ def test_another_seed_makes_another_run(path: Path) -> None:
         assert not draws or one.trace_hash != other.trace_hash, story.name
 
 
-ESCAPES: dict[str, Callable[[], object]] = {
+NONDETERMINISTIC: dict[str, Callable[[], object]] = {
     "real time": lambda: time.time(),
     "a thread": lambda: threading.Thread(target=int).start(),
     "the default executor": lambda: asyncio.get_running_loop().run_in_executor(None, int),
@@ -76,13 +76,13 @@ ESCAPES: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
-def test_a_listener_that_escapes_fails_its_scenario(escape: Callable[[], object]) -> None:
+@pytest.mark.parametrize("call", NONDETERMINISTIC.values(), ids=NONDETERMINISTIC)
+def test_a_nondeterministic_listener_fails_its_scenario(call: Callable[[], object]) -> None:
     """A listener that uses the real clock or another thing outside the Runtime fails the scenario, although a consumer
     survives a listener's exception."""
 
     def answer(_: MessageExt, __: ConsumeOrderlyContext) -> None:
-        escape()
+        call()
 
     async def story(cluster: Cluster) -> None:
         await cluster.broker(queues=1)
@@ -91,7 +91,7 @@ def test_a_listener_that_escapes_fails_its_scenario(escape: Callable[[], object]
         await cluster.send()
         await cluster.world.sleep_ms(30_000)
 
-    with pytest.raises(EscapeError, match=r"goes around the simulation|does not exist on virtual time"):
+    with pytest.raises(NondeterminismError, match=r"bypasses the simulation|does not exist on virtual time"):
         Scenario("an escape", story, None).run(SerializeType.MSGPACK)
 
 

@@ -202,7 +202,7 @@ def test_until_waits_and_gives_up() -> None:
         world.host("c1").call_later_ms(5_003, seen.append, 1)
         await world.until(lambda: seen)
         assert world.elapsed_ms == 5_010
-        with pytest.raises(LimitError, match=r"after 200 ms still not so: .*scenario.*line"):
+        with pytest.raises(LimitError, match=r"after 200 ms still false: .*scenario.*line"):
             await world.until(lambda: len(seen) > 1, timeout_ms=200)
         assert world.elapsed_ms == 5_210
 

@@ -1,9 +1,9 @@
-"""While a simulation runs, whoever reaches for the real world instead of the Runtime is caught in the act.
+"""The nondeterminism guard: during a simulation, calls that bypass the Runtime fail.
 
-Names of the standard library are replaced by guards for the time of a run, in their own modules and, where code of
-ours or of the scenario has them by `from time import time`, in there. A guard looks up the stack: the first caller
-that is not a mere go-between of the standard library (random, uuid, pathlib, ...) is to blame, unless it is a tool that
-only watches (logging, pytest, ...). Not seen: C code, other threads, and what third-party modules imported by name.
+Functions of the standard library are replaced by guards during a run: in their own modules, and in modules of Lockstep
+and of the scenario that imported them by name (`from time import time`). A guard searches the stack for the caller,
+skipping modules of the standard library that only pass calls on (random, uuid, pathlib, ...). Tools such as logging and
+pytest are allowed. Not detected: C code, other threads, and names that third-party modules imported.
 """
 
 import builtins
@@ -21,13 +21,13 @@ import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lockstep.simulation.errors import EscapeError
+from lockstep.simulation.errors import NondeterminismError
 
-__all__ = ["EscapeGuard"]
+__all__ = ["NondeterminismGuard"]
 
 _CLOCK = "ask Runtime.now_ms() or monotonic_ns()"
-_SLEEP = "await asyncio.sleep(), which costs virtual time only"
-_CHANCE = "use Runtime.rng, or a random.Random with a seed"
+_SLEEP = "await asyncio.sleep(), which takes virtual time only"
+_RANDOM = "use Runtime.rng, or a random.Random with a seed"
 _IDENTITY = "use Runtime.new_identity()"
 _THREADS = "use Runtime.new_worker_pool()"
 _NETWORK = "use Runtime.create_connection() and create_server()"
@@ -41,7 +41,7 @@ class _Watch(NamedTuple):
     owner: Any  # a module or a class
     name: str
     cure: str
-    escapes_with: Callable[..., bool]  # given the call's arguments
+    is_nondeterministic: Callable[..., bool]  # given the call's arguments
 
 
 def _always(*_: Any, **__: Any) -> bool:
@@ -49,7 +49,7 @@ def _always(*_: Any, **__: Any) -> bool:
 
 
 def _without_argument(*args: Any, **_: Any) -> bool:
-    """localtime(seconds) only converts."""
+    """localtime(seconds) only converts a time."""
     return not args or args[0] is None
 
 
@@ -58,7 +58,7 @@ def _without_seed(_: object, seed: object = None, *__: Any, **___: Any) -> bool:
 
 
 def _module_level_random() -> list[str]:
-    """The functions of `random` that draw from its hidden generator."""
+    """The functions of `random` that use its global generator."""
     hidden = random.random.__self__  # type: ignore[attr-defined]  # a bound method
     return [name for name in random.__all__ if getattr(getattr(random, name), "__self__", None) is hidden]
 
@@ -66,15 +66,15 @@ def _module_level_random() -> list[str]:
 def _watched() -> list[_Watch]:
     converts = {"localtime", "gmtime", "ctime"}
     clocks = [_Watch(time, name, _CLOCK, _without_argument if name in converts else _always) for name in _CLOCKS]
-    chance = [_Watch(random, name, _CHANCE, _always) for name in _module_level_random()]
+    randomness = [_Watch(random, name, _RANDOM, _always) for name in _module_level_random()]
     return [
         *clocks,
         _Watch(time, "sleep", _SLEEP, _always),
-        *chance,
-        _Watch(random.Random, "seed", _CHANCE, _without_seed),
-        _Watch(random, "_urandom", _CHANCE, _always),  # what SystemRandom and secrets draw from
-        _Watch(os, "urandom", _CHANCE, _always),
-        *(_Watch(secrets, name, _CHANCE, _always) for name in ("token_bytes", "token_hex", "token_urlsafe")),
+        *randomness,
+        _Watch(random.Random, "seed", _RANDOM, _without_seed),
+        _Watch(random, "_urandom", _RANDOM, _always),  # what SystemRandom and secrets draw from
+        _Watch(os, "urandom", _RANDOM, _always),
+        *(_Watch(secrets, name, _RANDOM, _always) for name in ("token_bytes", "token_hex", "token_urlsafe")),
         _Watch(uuid, "uuid1", _IDENTITY, _always),
         _Watch(uuid, "uuid4", _IDENTITY, _always),
         _Watch(uuid, "getnode", _IDENTITY, _always),
@@ -86,24 +86,24 @@ def _watched() -> list[_Watch]:
     ]
 
 
-# Of the disk only our own code is kept away; a scenario may read its vectors.
+# Only Lockstep's own code must not use the real disk; a scenario may read its test vectors.
 _WATCHED_DISK = [
     _Watch(owner, name, _DISK, _always) for owner, name in ((builtins, "open"), (io, "open"), (os, "open"))
 ]
 
-_GO_BETWEEN = {"asyncio", "concurrent", "multiprocessing", "pathlib", "random", "secrets", "selectors", "socket",
+_PASSES_ON = {"asyncio", "concurrent", "multiprocessing", "pathlib", "random", "secrets", "selectors", "socket",
                "socketserver", "subprocess", "tempfile", "threading", "uuid"}  # fmt: skip
-_MAY = {"_pytest", "_hypothesis_pytestplugin", "bdb", "coverage", "faulthandler", "hypothesis", "importlib", "inspect",
-        "linecache", "logging", "pdb", "pluggy", "pytest", "pytest_asyncio", "pytest_timeout", "structlog", "tokenize",
-        "traceback", "warnings"}  # fmt: skip
+_ALLOWED = {"_pytest", "_hypothesis_pytestplugin", "bdb", "coverage", "faulthandler", "hypothesis", "importlib",
+        "inspect", "linecache", "logging", "pdb", "pluggy", "pytest", "pytest_asyncio", "pytest_timeout", "structlog",
+        "tokenize", "traceback", "warnings"}  # fmt: skip
 _OURS = "lockstep"
 
 
-class EscapeGuard:
-    """A context manager; `escapes` collects every offence, `modules` are searched besides our own packages."""
+class NondeterminismGuard:
+    """A context manager. Every forbidden call is added to `violations`; guards are also set in `modules`."""
 
-    def __init__(self, escapes: list[EscapeError], modules: tuple[str, ...] = ()) -> None:
-        self._escapes = escapes
+    def __init__(self, violations: list[NondeterminismError], modules: tuple[str, ...] = ()) -> None:
+        self._violations = violations
         self._modules = modules
         self._thread = threading.get_ident()
         self._undo: list[tuple[Any, str, Any]] = []
@@ -132,7 +132,7 @@ class EscapeGuard:
         setattr(owner, name, guard)
 
     def _replace_imported(self, guards: dict[int, Any]) -> None:
-        """`from time import time` in our code made before: the same guard there."""
+        """Set the guards also where a module has imported a function by name."""
         for module_name, module in list(sys.modules.items()):
             ours = module_name.startswith(f"{_OURS}.") and not module_name.startswith(__package__)
             if ours or module_name in self._modules:
@@ -146,7 +146,7 @@ class EscapeGuard:
         ours_only = watch.cure is _DISK
 
         def guard(*args: Any, **kwargs: Any) -> Any:
-            if watch.escapes_with(*args, **kwargs):
+            if watch.is_nondeterministic(*args, **kwargs):
                 self._check(what, watch.cure, ours_only)
             return original(*args, **kwargs)
 
@@ -155,7 +155,7 @@ class EscapeGuard:
     def _guard_date(self, original: Any) -> Any:
         check = self._check
 
-        class Meta(type(original)):  # type: ignore[misc]  # real dates must go on being instances
+        class Meta(type(original)):  # type: ignore[misc]  # real dates must remain instances
             def __instancecheck__(cls, instance: object) -> bool:
                 return isinstance(instance, original)
 
@@ -173,18 +173,18 @@ class EscapeGuard:
         return Meta(original.__name__, (original,), {name: reading(name) for name in readers})
 
     def _check(self, what: str, cure: str, ours_only: bool) -> None:
-        """Raises EscapeError unless whoever asks may."""
+        """Raises NondeterminismError unless the caller is allowed."""
         if threading.get_ident() != self._thread:
             return
         frame: types.FrameType | None = sys._getframe(2)  # noqa: SLF001 - the only way to see a caller
         while frame is not None:
             top = str(frame.f_globals.get("__name__", "?")).partition(".")[0]
-            if top in _MAY or (ours_only and top != _OURS and top not in _GO_BETWEEN):
+            if top in _ALLOWED or (ours_only and top != _OURS and top not in _PASSES_ON):
                 return
-            if top not in _GO_BETWEEN and frame.f_globals.get("__name__") != __name__:
+            if top not in _PASSES_ON and frame.f_globals.get("__name__") != __name__:
                 break
             frame = frame.f_back
         place = f"{frame.f_code.co_filename.split('/')[-1]}:{frame.f_lineno}" if frame else "nowhere"
-        error = EscapeError(f"{what}() at {place} goes around the simulation: {cure}")
-        self._escapes.append(error)
+        error = NondeterminismError(f"{what}() at {place} bypasses the simulation: {cure}")
+        self._violations.append(error)
         raise error

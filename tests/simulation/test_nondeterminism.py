@@ -21,11 +21,11 @@ from time import time as imported_time
 
 import pytest
 
-from lockstep.simulation import EscapeError, World, simulate
+from lockstep.simulation import NondeterminismError, World, simulate
 
 nap = vars(time)["sleep"]
 
-ESCAPES: dict[str, Callable[[], object]] = {
+NONDETERMINISTIC: dict[str, Callable[[], object]] = {
     "time.time": lambda: time.time(),
     "time.time_ns": lambda: time.time_ns(),
     "time.monotonic": lambda: time.monotonic(),
@@ -65,34 +65,36 @@ ESCAPES: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", ESCAPES)
-def test_an_escape_fails_the_run_though_it_is_swallowed(name: str) -> None:
+@pytest.mark.parametrize("name", NONDETERMINISTIC)
+def test_a_violation_fails_the_run_though_it_is_swallowed(name: str) -> None:
     """Each way out raises where it is taken, and the run fails with it whatever the code does then."""
     raised: list[Exception] = []
 
     async def scenario(world: World) -> None:
         try:
-            ESCAPES[name]()
-        except EscapeError as error:
+            NONDETERMINISTIC[name]()
+        except NondeterminismError as error:
             raised.append(error)
         await asyncio.sleep(1)
 
-    with pytest.raises(EscapeError) as caught:
+    with pytest.raises(NondeterminismError) as caught:
         simulate(scenario)
     assert raised == [caught.value]
 
 
-def test_an_escape_says_where_and_what_instead() -> None:
+def test_a_violation_says_where_and_what_instead() -> None:
     """File, line, and the cure."""
 
     async def scenario(world: World) -> None:
         time.monotonic()
 
-    with pytest.raises(EscapeError, match=r"time.monotonic\(\) at test_escape.py:\d+ .*Runtime.now_ms\(\)"):
+    with pytest.raises(
+        NondeterminismError, match=r"time.monotonic\(\) at test_nondeterminism.py:\d+ .*Runtime.now_ms\(\)"
+    ):
         simulate(scenario)
 
 
-def test_asyncio_to_thread_is_an_escape() -> None:
+def test_asyncio_to_thread_is_a_violation() -> None:
     """asyncio's own ways into threads and sockets end at the loop."""
 
     async def thread(world: World) -> None:
@@ -101,9 +103,9 @@ def test_asyncio_to_thread_is_an_escape() -> None:
     async def stream(world: World) -> None:
         await asyncio.open_connection("127.0.0.1", 9)
 
-    with pytest.raises(EscapeError, match=r"Runtime.new_worker_pool\(\)"):
+    with pytest.raises(NondeterminismError, match=r"Runtime.new_worker_pool\(\)"):
         simulate(thread)
-    with pytest.raises(EscapeError, match=r"Runtime.create_connection\(\)"):
+    with pytest.raises(NondeterminismError, match=r"Runtime.create_connection\(\)"):
         simulate(stream)
 
 
@@ -114,7 +116,7 @@ def test_a_callback_of_a_host_is_watched_as_well() -> None:
         world.host("c1").call_later_ms(10, lambda: time.time())
         await world.sleep_ms(100)
 
-    with pytest.raises(EscapeError, match=r"time.time\(\)"):
+    with pytest.raises(NondeterminismError, match=r"time.time\(\)"):
         simulate(scenario)
 
 
@@ -142,7 +144,7 @@ EARLY = dt.datetime(1999, 1, 1, tzinfo=dt.UTC)
 
 
 def test_our_packages_do_not_touch_the_disk() -> None:
-    """A file opened by code named lockstep.* is an escape, directly or through pathlib."""
+    """A file opened by code named lockstep.* is a violation, directly or through pathlib."""
     module = types.ModuleType("lockstep.made_up")
     code = "import pathlib\ndef direct(path): open(path).close()\ndef deeper(path): pathlib.Path(path).read_bytes()\n"
     exec(compile(code, "made_up.py", "exec"), vars(module))
@@ -153,9 +155,9 @@ def test_our_packages_do_not_touch_the_disk() -> None:
     async def deeper(world: World) -> None:
         module.deeper(__file__)
 
-    with pytest.raises(EscapeError, match=r"open\(\) at made_up.py:2 .*Runtime.storage"):
+    with pytest.raises(NondeterminismError, match=r"open\(\) at made_up.py:2 .*Runtime.storage"):
         simulate(direct)
-    with pytest.raises(EscapeError, match=r"open\(\) at made_up.py:3 .*Runtime.storage"):
+    with pytest.raises(NondeterminismError, match=r"open\(\) at made_up.py:3 .*Runtime.storage"):
         simulate(deeper)
 
 
@@ -176,7 +178,7 @@ def test_the_real_world_is_back_afterwards() -> None:
         time.time()
 
     simulate(good)
-    with pytest.raises(EscapeError):
+    with pytest.raises(NondeterminismError):
         simulate(bad)
     assert names() == before
     assert time.time() > 0
