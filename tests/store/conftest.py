@@ -1,4 +1,4 @@
-"""A store of either kind, for tests of what both must do."""
+"""A fixture with a store of either kind, for tests of what both must do."""
 
 import itertools
 from collections.abc import Iterator

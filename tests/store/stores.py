@@ -1,4 +1,4 @@
-"""Stores of both kinds for the tests, and messages for them."""
+"""Stores of both kinds for tests, and messages for them."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The folder of a store: who has it open, and files written whole."""
+"""The folder of a store: its lock, its marks, and files that are replaced as a whole."""
 
 import errno
 import fcntl
@@ -29,7 +29,7 @@ class Moved(OsStorage):
 
 @pytest.mark.parametrize("crashes", [True, False])
 def test_how_the_last_one_ended_is_looked_at_when_the_lock_is_held(tmp_path: Path, crashes: bool) -> None:
-    """What stood there before is of a broker that was still running."""
+    """Before that the mark may belong to a broker that still runs."""
     if not crashes:
         (tmp_path / "abort").touch()
     folder = DataDir(Moved(crashes=crashes), str(tmp_path))
@@ -39,7 +39,7 @@ def test_how_the_last_one_ended_is_looked_at_when_the_lock_is_held(tmp_path: Pat
 
 
 def test_only_a_lock_that_is_held_means_another_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system without locks says so, and names the file."""
+    """A file system without locks is another error, which names the file."""
     path = str(tmp_path / "lock")
 
     def refuse(*_: object) -> None:
@@ -66,7 +66,7 @@ class Unsure(OsStorage):
 
 
 def test_a_file_that_is_there_in_name_only_is_not_taken_for_written(tmp_path: Path) -> None:
-    """Its folder could not be synced: the next attempt does that, though the file reads as it should."""
+    """Its folder could not be synced: the next attempt syncs it, although the file reads correctly."""
     storage = Unsure()
     folder = DataDir(storage, str(tmp_path))
     with pytest.raises(OSError, match="Input/output"):

@@ -1,4 +1,4 @@
-"""Entries of queues that are damaged: their messages are found again in the log, and nobody waits for a long search."""
+"""Damaged entries of queues: their messages are found in the log, and no pull waits for a long search."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ def blank(folder: Path, first: int, count: int) -> None:
 
 
 def test_an_entry_that_is_found_again_has_its_tag(tmp_path: Path) -> None:
-    """Consumers of that tag get the message, and those of other tags do not, as before."""
+    """Consumers of that tag get the message, and those of other tags do not."""
     first = FolderStore(tmp_path, **SIZES)
     for number in range(30):
         first.store.append(record(b"%d" % number, tag="even" if number % 2 == 0 else "odd"))
@@ -42,7 +42,7 @@ def test_an_entry_that_is_found_again_has_its_tag(tmp_path: Path) -> None:
 
 
 async def test_a_long_search_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """The reader is told to ask again, and skips nothing; one search finds all entries of the gap."""
+    """The reader must ask again and skips nothing; one search finds all entries of the gap."""
     async with kept(tmp_path, **SIZES) as opened:
         for _ in range(100):
             opened.store.append(record(b"sought"))
@@ -60,7 +60,7 @@ async def test_a_long_search_keeps_nobody_waiting(tmp_path: Path) -> None:
 
 
 async def test_a_search_for_what_is_not_there_ends(tmp_path: Path) -> None:
-    """The message is reported and left out, and what stands behind it is served."""
+    """The missing message is logged and left out, and later messages are served."""
     async with kept(tmp_path, **SIZES) as opened:
         for queue_id in (0, 1, 1, 1, 0, 0):
             opened.store.append(record(b"x" * 700_000, queue_id=queue_id))
@@ -78,7 +78,7 @@ async def test_a_search_for_what_is_not_there_ends(tmp_path: Path) -> None:
 
 
 async def test_a_search_in_a_file_that_is_deleted_meanwhile_is_begun_anew(tmp_path: Path) -> None:
-    """What stands behind it in the log is found all the same."""
+    """Later messages of the log are still found."""
     sizes: dict[str, Any] = {"segment_bytes": 1 << 20, "queue_file_bytes": 20_000}
     async with kept(tmp_path, **sizes) as opened:
         for number in range(10):

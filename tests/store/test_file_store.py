@@ -1,4 +1,4 @@
-"""The store in files: what is there after a restart, a crash, a torn write, damage; and what no store is."""
+"""The store in files after a restart, a crash, a torn write or damage; and folders that are no store."""
 
 import random
 from pathlib import Path
@@ -45,7 +45,7 @@ def end_well(opened: FolderStore) -> None:
 
 @pytest.mark.parametrize("well", [True, False])
 def test_everything_is_there_after_a_restart(tmp_path: Path, well: bool) -> None:
-    """However it ended: messages, offsets, keys; and new ones follow."""
+    """After any kind of end: messages, offsets and keys; new messages follow them."""
     first = FolderStore(tmp_path, segment_bytes=SMALL)
     fill(first.store, 100)
     fill(first.store, 7, queue_id=3, tag="A")
@@ -61,7 +61,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path, well: bool) -> None
 
 
 def test_entries_after_a_crash_carry_their_tags(tmp_path: Path) -> None:
-    """A filter works on what was recovered from the log as on what was stored just now."""
+    """A filter works on entries that were recovered from the log as on new ones."""
     first = FolderStore(tmp_path)
     for i in range(20):
         first.store.append(record(b"%d" % i, tag="A" if i % 3 == 0 else "B"))
@@ -73,7 +73,7 @@ def test_entries_after_a_crash_carry_their_tags(tmp_path: Path) -> None:
 
 
 def test_files_of_the_log_are_named_by_offset_and_end_with_padding(tmp_path: Path) -> None:
-    """A message that does not fit goes to the next file; the mark says how far it is to the end (wire.md 5)."""
+    """A message that does not fit goes to the next file; the padding has the length of the rest (wire.md 5)."""
     opened = FolderStore(tmp_path, segment_bytes=SMALL)
     offsets = [opened.store.append(record(b"x" * 500)).commit_log_offset for _ in range(20)]
     opened.kill()
@@ -88,7 +88,8 @@ def test_files_of_the_log_are_named_by_offset_and_end_with_padding(tmp_path: Pat
 
 @pytest.mark.parametrize("left", [1, 50, 87, 95, 98])
 def test_a_torn_tail_is_cut_at_the_last_whole_message(tmp_path: Path, left: int) -> None:
-    """The last write got `left` bytes far: it is gone, what stood before it is not, and its place is used again."""
+    """Of the last write `left` bytes were written: it is cut off, earlier messages stay, and its place is used
+    again."""
     first = FolderStore(tmp_path)
     fill(first.store, 9)
     at = first.store.append(record(b"torn" * 3, tag="A")).commit_log_offset
@@ -108,7 +109,7 @@ def test_a_torn_tail_is_cut_at_the_last_whole_message(tmp_path: Path, left: int)
 
 
 def test_a_second_holder_is_refused(tmp_path: Path) -> None:
-    """Two brokers on one folder would write over each other."""
+    """Two brokers would overwrite each other's files."""
     first = FolderStore(tmp_path)
     with pytest.raises(StoreUnusable, match="open in another broker"):
         FolderStore(tmp_path)
@@ -116,7 +117,7 @@ def test_a_second_holder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_another_layout_is_refused(tmp_path: Path) -> None:
-    """It is left as it is, and the message says what is wrong with it."""
+    """It is not changed, and the error says what is wrong."""
     (tmp_path / "photos").mkdir()
     with pytest.raises(StoreUnusable, match=r"no store of RocketMQ's layout: it has 'photos'"):
         DataDir(OsStorage(), str(tmp_path)).open()
@@ -129,7 +130,7 @@ def test_a_folder_of_another_layout_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_sizes_than_the_folders_are_refused(tmp_path: Path) -> None:
-    """The file and both sizes are named."""
+    """The error names the file and both sizes."""
     first = FolderStore(tmp_path, segment_bytes=2 * SMALL)
     fill(first.store, 200)
     first.kill()
@@ -138,7 +139,7 @@ def test_other_sizes_than_the_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_sizes_that_are_refused_change_nothing(tmp_path: Path) -> None:
-    """With the sizes that the folder was written with everything is there again."""
+    """With the sizes that the folder was written with it opens, and all is there."""
     written = FolderStore(tmp_path, segment_bytes=2000)
     fill(written.store, 50)
     end_well(written)
@@ -152,7 +153,7 @@ def test_sizes_that_are_refused_change_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_read_back_after_a_crash_is_synced_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was killed may have left it to the operating system alone, in whichever file."""
+    """The process that was killed may not have synced it, in any file."""
     killed = FolderStore(tmp_path, segment_bytes=2000)
     fill(killed.store, 50)
     killed.kill()
@@ -167,7 +168,7 @@ def test_what_is_read_back_after_a_crash_is_synced_anew(tmp_path: Path, monkeypa
 
 
 def test_a_deleted_queue_is_found_again_in_the_log(tmp_path: Path) -> None:
-    """The checkpoint knows how many entries there were; missing ones are read from the log."""
+    """The checkpoint has the number of entries; missing ones are read from the log."""
     first = FolderStore(tmp_path, segment_bytes=SMALL)
     fill(first.store, 100)
     fill(first.store, 5, queue_id=1)
@@ -182,7 +183,7 @@ def test_a_deleted_queue_is_found_again_in_the_log(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_of_the_log_costs_its_messages_and_no_others(tmp_path: Path) -> None:
-    """It is named; the offsets of what follows stay what they were."""
+    """It is named in the log; offsets of later messages do not change."""
     first = FolderStore(tmp_path, segment_bytes=SMALL)
     fill(first.store, 100)
     end_well(first)
@@ -198,7 +199,7 @@ def test_a_missing_file_of_the_log_costs_its_messages_and_no_others(tmp_path: Pa
 
 
 def test_a_damaged_message_is_left_out_and_named(tmp_path: Path) -> None:
-    """A flipped bit of a body: its CRC tells, the place is logged, its neighbours are served."""
+    """A bit of a body is flipped: the CRC shows it, the place is logged, and its neighbours are served."""
     first = FolderStore(tmp_path)
     offsets = [first.store.append(record(b"%d" % i)).commit_log_offset for i in range(10)]
     end_well(first)
@@ -220,7 +221,8 @@ def test_a_damaged_message_is_left_out_and_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("well", [True, False])
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_damaged_nothing_is_made_up(tmp_path: Path, seed: int, well: bool) -> None:
-    """Bytes flipped, cut or zeroed in any file: it opens or says which file is wrong, and serves only what was sent."""
+    """Bytes are flipped, cut or zeroed in any file: the store opens or names the bad file, and serves only stored
+    messages."""
     first = FolderStore(tmp_path, segment_bytes=SMALL)
     sent = {queue_id: [b"%d-%d" % (queue_id, i) for i in range(60)] for queue_id in (0, 1)}
     for pair in zip(*sent.values(), strict=True):
@@ -250,7 +252,7 @@ def test_whatever_is_damaged_nothing_is_made_up(tmp_path: Path, seed: int, well:
 
 @pytest.mark.parametrize("first_kept", [0, 7])
 def test_the_oldest_files_go_whole(tmp_path: Path, first_kept: int) -> None:
-    """Min offsets move behind what went, however far that was looked for; a reader below is told where to go on."""
+    """Min offsets move up to the kept messages, also after a long search; a reader below gets the next offset."""
     opened = FolderStore(tmp_path, segment_bytes=SMALL, queue_file_bytes=200)
     fill(opened.store, 100)
     opened.store.queues["T", 0].write_tail()
@@ -271,7 +273,7 @@ def test_the_oldest_files_go_whole(tmp_path: Path, first_kept: int) -> None:
 
 
 def test_what_is_not_safe_yet_is_not_read(tmp_path: Path) -> None:
-    """With `deferred` a message shows up when the log is safe behind it, and tells its queue then."""
+    """With `deferred` a message becomes readable when the log is synced behind it; then its queue is notified."""
     opened = FolderStore(tmp_path, deferred=True)
     arrived: list[int] = []
     opened.store.on_arrived = lambda message: arrived.append(message.queue_offset)
@@ -283,7 +285,7 @@ def test_what_is_not_safe_yet_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_deleted_topic_stays_deleted_and_a_new_one_of_its_name_begins_anew(tmp_path: Path) -> None:
-    """The log still has messages of both lives when it is read again after a crash."""
+    """After a crash the log is read again and still has messages of both topics."""
     first = FolderStore(tmp_path)
     fill(first.store, 9)
     first.store.append(record(topic="Gone"))

@@ -17,7 +17,7 @@ from tests.store.stores import record
 
 
 async def test_replies_wait_for_the_log_alone(tmp_path: Path) -> None:
-    """While queues, checkpoint and tables are being put on a slow disk, sends are answered as ever."""
+    """While queues, checkpoint and tables are written to a slow disk, sends are answered as usual."""
     async with kept(tmp_path) as opened:
         opened.broker.offsets.commit("G", "T", 0, 1)
         opened.send(b"first")
@@ -37,7 +37,7 @@ async def test_replies_wait_for_the_log_alone(tmp_path: Path) -> None:
 
 
 async def test_offsets_do_not_wait_for_queues(tmp_path: Path) -> None:
-    """However long a checkpoint takes, with hundreds of files to sync: offsets go to the disk at their interval."""
+    """However long a checkpoint takes, with hundreds of files to sync: offsets are written at their interval."""
     path, data_dir = tmp_path / "config" / "consumerOffset.json", DataDir(OsStorage(), str(tmp_path))
     async with kept(tmp_path) as opened:
         opened.disk.slow_name = "/consumequeue/"
@@ -56,7 +56,7 @@ async def test_offsets_do_not_wait_for_queues(tmp_path: Path) -> None:
 
 
 async def test_a_topic_deleted_while_its_queues_are_synced_fails_nothing(tmp_path: Path) -> None:
-    """Its files and folders are gone when their turn comes, and the disk is not blamed for it."""
+    """Its files are gone when they should be synced, and this is no error of the disk."""
     times: dict[str, Any] = {"flush_interval_ms": 60_000, "flush_offsets_interval_ms": 1, "checkpoint_interval_ms": 1}
     async with kept(tmp_path, **times) as opened:
 
@@ -80,7 +80,7 @@ async def test_a_topic_deleted_while_its_queues_are_synced_fails_nothing(tmp_pat
 
 
 async def test_queues_of_a_round_that_failed_are_synced_by_a_later_one(tmp_path: Path) -> None:
-    """A checkpoint never says of entries that they are on the disk when the round that wrote them was given up."""
+    """A checkpoint never claims entries whose sync failed."""
     async with kept(tmp_path, flush_sync=False) as opened:
         opened.disk.synced.clear()
         opened.disk.sync_error = errno.EIO
@@ -94,7 +94,7 @@ async def test_queues_of_a_round_that_failed_are_synced_by_a_later_one(tmp_path:
 
 
 async def test_a_flush_ends_though_sends_keep_coming(tmp_path: Path) -> None:
-    """It waits for what was stored when it began: a broker under load comes to its end."""
+    """It waits only for messages that were stored before it began, so a broker under load can end."""
     async with kept(tmp_path) as opened:
         answers, coming = opened.flusher, [True]
 
@@ -115,7 +115,7 @@ async def test_a_flush_ends_though_sends_keep_coming(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flush_sync", [True, False])
 async def test_keys_are_entered_though_sends_keep_coming(tmp_path: Path, flush_sync: bool) -> None:
-    """A broker that never rests answers from its index and not from its log."""
+    """A broker under constant load answers queries from its index and not from its log."""
     async with kept(tmp_path, flush_sync=flush_sync) as opened:
         store, coming = opened.store, [True]
 
@@ -134,7 +134,7 @@ async def test_keys_are_entered_though_sends_keep_coming(tmp_path: Path, flush_s
 
 
 async def test_entries_that_wait_in_memory_are_bounded_when_no_checkpoint_comes(tmp_path: Path) -> None:
-    """Long tails are written all the same; while they cannot be, sends are refused before memory is full of them."""
+    """Long tails are written without it; when that fails, sends are refused before the memory is full."""
     async with kept(tmp_path, flush_sync=False, queue_file_bytes=200_000, checkpoint_interval_ms=86_400_000) as opened:
         store = opened.store
         for _ in range(4000):
@@ -158,7 +158,7 @@ async def test_entries_that_wait_in_memory_are_bounded_when_no_checkpoint_comes(
 
 
 async def test_what_a_failed_sync_has_lost_is_never_acknowledged(tmp_path: Path) -> None:
-    """The system may read back what the disk had before: zeros are found to be none of ours, and stay refused."""
+    """The system may read back the old content of the disk: zeros are no messages, and stay refused."""
     async with kept(tmp_path) as opened:
         opened.send(b"safe")
         opened.flusher.check()

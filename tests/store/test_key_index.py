@@ -1,4 +1,4 @@
-"""Keys in RocketMQ's index files: entered when there is time, found at every moment (docs/store.md)."""
+"""Keys in RocketMQ's index files: entered when there is time, and found at every moment (docs/store.md)."""
 
 import struct
 from pathlib import Path
@@ -34,7 +34,7 @@ def found(store: FolderStore, key: str, max_num: int = 1000) -> list[int]:
 
 @pytest.mark.parametrize("entered", [0, 1, 37, 100])
 def test_a_key_is_found_whether_it_is_entered_yet_or_not(tmp_path: Path, entered: int) -> None:
-    """Three keys a message, several files, and what no file has: nothing is missing, nothing is there twice."""
+    """Three keys a message, several files, and a rest that no file has: each is found once."""
     store = opened(tmp_path)
     for number in range(100):
         append(store, number)
@@ -49,7 +49,7 @@ def test_a_key_is_found_whether_it_is_entered_yet_or_not(tmp_path: Path, entered
 
 
 def test_files_have_rocketmqs_header_and_one_item_less_than_room(tmp_path: Path) -> None:
-    """50 items: 49 keys a file; times and offsets are those of the first and the last message entered."""
+    """50 items: 49 keys a file; times and offsets are those of the first and the last entered message."""
     store = opened(tmp_path)
     for number in range(100):
         append(store, number)
@@ -65,7 +65,7 @@ def test_files_have_rocketmqs_header_and_one_item_less_than_room(tmp_path: Path)
 
 
 def test_files_of_any_number_of_slots_are_checked_by_their_own(tmp_path: Path) -> None:
-    """50 slots and 20 items say nothing about each other; some other number may look right at first, and is not it."""
+    """50 slots and 20 items do not determine each other; another number may look right at first."""
     for trial in range(150):
         folder = tmp_path / str(trial)
         store = opened(folder, index_slot_count=50, index_item_count=20)
@@ -79,7 +79,7 @@ def test_files_of_any_number_of_slots_are_checked_by_their_own(tmp_path: Path) -
 
 
 def test_after_a_crash_keys_are_entered_anew_where_they_are_not_safe(tmp_path: Path) -> None:
-    """Files that were written to since the last checkpoint are not believed; every key is found all the same."""
+    """Files that were written after the last checkpoint are not trusted; every key is found."""
     store = opened(tmp_path)
     for number in range(40):
         append(store, number)
@@ -95,7 +95,7 @@ def test_after_a_crash_keys_are_entered_anew_where_they_are_not_safe(tmp_path: P
 
 
 def test_a_query_reads_a_bounded_part_of_what_is_not_entered_yet(tmp_path: Path) -> None:
-    """The newest of it: a broker that is far behind serves others all the same. The rest is found once entered."""
+    """The newest part: a broker far behind still serves others. The rest is found once it is entered."""
     store = opened(tmp_path, segment_bytes=64 << 20)
     for number in range(14):
         properties = f"KEYS\x01k{number} all\x02UNIQ_KEY\x01U{number}".encode()
@@ -121,7 +121,7 @@ def test_a_query_reads_a_bounded_part_of_what_is_not_entered_yet(tmp_path: Path)
 def test_a_key_that_is_not_entered_is_found_over_the_ends_of_files_and_beside_what_looks_like_it(
     tmp_path: Path,
 ) -> None:
-    """Bodies that hold the key, or the bytes that messages begin with; a key that is a part of another."""
+    """Beside bodies with the key, bodies with the first bytes of a message, and longer keys that contain it."""
     store = opened(tmp_path, segment_bytes=2000)
     magic = bytes.fromhex("daa320a7")
     for number in range(60):
@@ -138,7 +138,7 @@ def test_a_key_that_is_not_entered_is_found_over_the_ends_of_files_and_beside_wh
 
 
 def test_slots_that_reached_the_disk_before_their_header_are_not_believed_after_a_crash(tmp_path: Path) -> None:
-    """A cut of power between the two: every slot would begin with an item that the header does not know."""
+    """A power cut between the two: slots would point at items that the header does not count."""
     store = opened(tmp_path)
     for number in range(10):
         append(store, number)

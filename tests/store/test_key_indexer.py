@@ -1,4 +1,4 @@
-"""How much of a broker's time the index of keys gets (docs/store.md)."""
+"""How much of a broker's time the index of keys takes (docs/store.md)."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -47,7 +47,7 @@ class Parts:
 
 
 def test_a_busy_broker_gives_it_a_twentieth_of_its_time() -> None:
-    """However long a piece takes on a machine that is shared; the pause has an end."""
+    """However long a piece takes on a shared machine; the pause has a maximum."""
     for piece_ms, pause_ms in ((0, 20), (1, 20), (2, 38), (10, 190), (100, INTERVAL_MS)):
         parts = Parts(piece_ms)
         parts.run(5)
@@ -56,7 +56,7 @@ def test_a_busy_broker_gives_it_a_twentieth_of_its_time() -> None:
 
 
 def test_a_broker_is_idle_when_nothing_came_for_a_while() -> None:
-    """A sender that waits for its turn on a busy machine may be silent for some pieces: the large ones come later."""
+    """On a busy machine a sender may be silent for some pieces: large pieces begin later."""
     parts = Parts(2, grows=False)
     parts.run(9)
     assert parts.counts == [100] * 5 + [1000] * 4

@@ -1,4 +1,4 @@
-"""The store in memory: what is dropped when it is full, and what stays (wire.md 6.3, 8.2)."""
+"""The store in memory: which messages are dropped when it is full, and which stay (wire.md 6.3, 8.2)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,8 @@ S = GetStatus
 
 
 def test_an_offset_below_what_was_evicted_is_too_small_and_an_emptied_queue_keeps_its_offsets() -> None:
-    """After the oldest segments went: min moves up, the next offset is the new min, and none is given twice."""
+    """After the oldest segments are dropped min moves up, the answer's next offset is the new min, and no offset is
+    given twice."""
     evictions: Evictions = []
     store = memory_store(evictions, memory_limit_bytes=4096, segment_bytes=1024)
     fill(store, 3, queue_id=1)
@@ -28,7 +29,7 @@ def test_an_offset_below_what_was_evicted_is_too_small_and_an_emptied_queue_keep
 
 
 def test_memory_stays_below_its_limit() -> None:
-    """Ten times the limit is written; what is reserved never passes it, oversized messages included."""
+    """Ten times the limit is written; reserved memory never exceeds it, also with oversized messages."""
     store = memory_store(memory_limit_bytes=8192, segment_bytes=1024)
     for i in range(500):
         store.append(record(b"y" * (3000 if i % 50 == 49 else 100)))
@@ -37,7 +38,7 @@ def test_memory_stays_below_its_limit() -> None:
 
 
 def test_look_ups_of_equal_times_of_empty_queues_and_after_eviction() -> None:
-    """An exact match is one of the equal ones; unknown queues answer 0; min offsets are respected."""
+    """An exact match finds one of the equal ones; unknown queues answer 0; min offsets hold."""
     store = memory_store(memory_limit_bytes=4096, segment_bytes=1024)
     assert (store.offset_at("T", 0, 5), store.store_timestamp("T", 0, 0)) == (0, None)
     for i in range(100):
@@ -51,7 +52,7 @@ def test_look_ups_of_equal_times_of_empty_queues_and_after_eviction() -> None:
 
 
 def test_a_new_segment_reuses_the_oldest_ones_memory() -> None:
-    """Once the limit is reached no further memory is asked for."""
+    """At the limit no further memory is allocated."""
     store = memory_store(memory_limit_bytes=4096, segment_bytes=1024)
     fill(store, 60)
     buffers = {id(segment.buffer) for segment in store._log._segments}
@@ -67,7 +68,7 @@ def test_a_new_segment_reuses_the_oldest_ones_memory() -> None:
 def test_reading_on_brings_every_kept_message_once_in_order(
     messages: list[tuple[int, int, str]], tags: str, max_msg_nums: int
 ) -> None:
-    """Following next_begin_offset from min to max yields the matching messages of a queue, whatever was evicted."""
+    """Following next_begin_offset from min to max gives the matching messages of a queue, after any eviction."""
     store = memory_store(memory_limit_bytes=8192, segment_bytes=1024, pull_bytes_max=2048)
     written: dict[int, list[tuple[bytes, str]]] = {0: [], 1: [], 2: []}
     for i, (queue_id, body_bytes, tag) in enumerate(messages):

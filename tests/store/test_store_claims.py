@@ -1,4 +1,4 @@
-"""What a start believes of a folder: not a checkpoint of a time that never was, nor that what is gone was deleted."""
+"""Which files a start trusts: no checkpoint of an impossible time, and no missing file as deleted."""
 
 import contextlib
 import shutil
@@ -70,7 +70,7 @@ def damaged(folder: Path) -> list[Damage]:
 async def test_a_queue_that_is_missing_is_found_again_in_the_log(
     tmp_path: Path, change: Callable[[Checkpoint], Checkpoint], crashed: bool
 ) -> None:
-    """Whoever wrote the checkpoint, and whatever it says: its messages are in files that it calls safe."""
+    """Whichever broker wrote the checkpoint: its messages are in files that it calls synced."""
     await filled(tmp_path)
     spoil(tmp_path, change, crashed=crashed)
     shutil.rmtree(tmp_path / "consumequeue" / "T" / "1")
@@ -85,7 +85,8 @@ async def test_a_queue_that_is_missing_is_found_again_in_the_log(
 
 @pytest.mark.parametrize("crashed", [True, False])
 async def test_a_checkpoint_ahead_of_the_log_is_said_and_not_kept(tmp_path: Path, crashed: bool) -> None:
-    """No message was stored by then: what it says of queues and keys is worth nothing, and the next one is right."""
+    """It has a time after the last message: its state of queues and keys is ignored, and the next checkpoint is
+    right."""
     await filled(tmp_path)
     spoil(tmp_path, of_2100, crashed=crashed)
     (found,) = damaged(tmp_path)
@@ -101,7 +102,7 @@ async def test_a_checkpoint_ahead_of_the_log_is_said_and_not_kept(tmp_path: Path
 
 @pytest.mark.parametrize("crashed", [True, False])
 async def test_a_folder_of_apaches_broker_is_not_read_as_a_whole(tmp_path: Path, crashed: bool) -> None:
-    """Where queues have every message of the log, its end alone is read, as ever."""
+    """Where queues have every message of the log, only the end of the log is read."""
     await filled(tmp_path)
     spoil(tmp_path, as_apaches, crashed=crashed)
     assert damaged(tmp_path) == []
@@ -129,7 +130,7 @@ def copy_what_is_there(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("crashed", [True, False])
 async def test_a_first_file_that_is_gone_is_said(tmp_path: Path, crashed: bool) -> None:
-    """Each time, until it would have been deleted anyway: nobody deleted it for its age."""
+    """At each start, until it would have been deleted by age."""
     await filled(tmp_path)
     first = log_files(tmp_path)[0]
     first.unlink()
@@ -144,7 +145,7 @@ async def test_a_first_file_that_is_gone_is_said(tmp_path: Path, crashed: bool) 
 
 
 async def test_a_first_file_that_was_deleted_for_its_size_is_not_missed(tmp_path: Path) -> None:
-    """By the broker itself, also when it dies before the files are gone."""
+    """The broker deleted it itself, also when it died before the files were gone."""
     await filled(tmp_path)
     async with kept(tmp_path, **FILES, data_bytes_max=100_000) as opened:
         await until(lambda: 0 < opened.store.min_commit_log_offset == first_offset(tmp_path), "old files are deleted")
@@ -158,7 +159,7 @@ async def test_a_first_file_that_was_deleted_for_its_size_is_not_missed(tmp_path
 
 @pytest.mark.parametrize("of", ["apache", "older"])
 async def test_a_log_that_others_have_cut_begins_where_it_begins(tmp_path: Path, of: str) -> None:
-    """Apache's broker deletes old files and leaves no word of it, as our older versions did."""
+    """Apache's broker deletes old files without a record of it, as our older versions did."""
     await filled(tmp_path)
     log_files(tmp_path)[0].unlink()
     if of == "apache":

@@ -1,4 +1,4 @@
-"""Damage anywhere in a store's folder: it opens or says why not, serves what is whole, and makes nothing up."""
+"""Damage anywhere in a store's folder: it opens or names the bad file, and serves only intact messages."""
 
 import random
 from collections.abc import Iterator
@@ -161,21 +161,21 @@ def check(damage: Damage, *, cleanly: bool) -> None:
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(damage=st.deferred(lambda: damages(cleanly=True)))
 def test_damage_after_a_clean_stop(damage: Damage) -> None:
-    """One damaged place anywhere: the store opens, or says which file is at fault; every message that the damage does
-    not touch is served under its offset, no other is, and the log names the file of what is lost."""
+    """One damaged place anywhere: the store opens or names the bad file. Every undamaged message is served under its
+    offset and no other, and the log names the file of lost ones."""
     check(damage, cleanly=True)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(damage=st.deferred(lambda: damages(cleanly=False)))
 def test_damage_after_a_crash(damage: Damage) -> None:
-    """The same after a SIGKILL, where what follows a torn end of the log is not believed: nothing is made up."""
+    """The same after SIGKILL, where data after a torn end of the log is not trusted: no message is invented."""
     check(damage, cleanly=False)
 
 
 @pytest.mark.parametrize("cleanly", [True, False])
 def test_a_missing_file(cleanly: bool) -> None:
-    """Any one file may be gone: what the others hold is served."""
+    """Any one file may be missing: messages of the others are served."""
     before = whole(cleanly=cleanly)
     for path in before.files:
         log = RecordingLog()

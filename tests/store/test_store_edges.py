@@ -1,4 +1,4 @@
-"""What comes together rarely: topics deleted while messages wait for the disk, old files of damaged queues."""
+"""Rare combinations: topics deleted while messages wait for the disk, old files of damaged queues."""
 
 import errno
 import threading
@@ -30,7 +30,7 @@ def one(opened: Kept, queue_offset: int) -> list[bytes]:
 
 
 async def test_what_waits_for_the_disk_goes_with_its_topic(tmp_path: Path) -> None:
-    """A message of a new topic of the name is found at its offset, and that of the deleted one is not."""
+    """A message of a new topic with the name is found at its offset, and the deleted topic's is not."""
     async with kept(tmp_path, flush_interval_ms=60_000) as opened:
         opened.store.append(record(b"of the deleted topic"))
         opened.store.drop_topic("T")
@@ -40,7 +40,7 @@ async def test_what_waits_for_the_disk_goes_with_its_topic(tmp_path: Path) -> No
 
 
 async def test_in_doubt_nobody_waits_for_ever(tmp_path: Path) -> None:
-    """A producer that ends its transaction while the log is in doubt is told so."""
+    """A producer that ends its transaction while a sync of the log failed gets an answer."""
     async with kept(tmp_path) as opened:
         opened.send(b"safe")
         opened.flusher.check()
@@ -58,7 +58,7 @@ async def test_in_doubt_nobody_waits_for_ever(tmp_path: Path) -> None:
 
 
 async def test_searches_do_not_keep_the_log_from_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many queues are damaged, and however long it takes to find their messages, sends are answered."""
+    """Sends are answered however many queues are damaged and however long the searches take."""
     sizes: dict[str, Any] = {"segment_bytes": 8 << 20, "queue_file_bytes": 20_000}
     async with kept(tmp_path, **sizes) as opened:
         for body in (b"first", b"sought", b"last"):
@@ -92,7 +92,7 @@ async def test_searches_do_not_keep_the_log_from_the_disk(tmp_path: Path, monkey
 
 
 async def test_a_store_time_that_cannot_be_stops_nothing(tmp_path: Path) -> None:
-    """No CRC covers it: keys of that message and of those behind it are entered, and the store ends well."""
+    """No CRC covers it: keys of this message and of later ones are entered, and the store closes cleanly."""
     async with kept(tmp_path, flush_sync=False) as opened:
         for at_ms in (LATER_MS, -LATER_MS, NOW_MS):
             opened.store.append(record(b"x")._replace(store_timestamp=at_ms, properties=b"KEYS\x01wanted"))
@@ -111,7 +111,7 @@ def fill_files(opened: Kept) -> None:
 
 
 async def test_old_files_take_nothing_along_from_a_damaged_queue(tmp_path: Path) -> None:
-    """Entries that read as zeros are not taken for those of old messages: what is in the log is found again."""
+    """Entries that read as zeros do not count as old messages: those in the log are found again."""
     async with kept(tmp_path, queue_file_bytes=20_000) as opened:
         fill_files(opened)
         await opened.flusher.flush()
@@ -131,7 +131,7 @@ async def test_old_files_take_nothing_along_from_a_damaged_queue(tmp_path: Path)
 
 
 async def test_a_file_is_not_old_because_the_next_one_is_damaged(tmp_path: Path) -> None:
-    """When no message begins the next file, nobody knows by it how old the file before is: it stays."""
+    """Without a message at the begin of the next file the age is unknown, and the file stays."""
     async with kept(tmp_path) as opened:
         fill_files(opened)
         now_ms = AsyncioRuntime(seed=1).now_ms()
@@ -148,7 +148,7 @@ async def test_a_file_is_not_old_because_the_next_one_is_damaged(tmp_path: Path)
 
 
 async def test_a_full_disk_ends_no_checkpoints_for_ever(tmp_path: Path) -> None:
-    """When there is room again the next one is written, and the store ends well."""
+    """When there is room again the next checkpoint is written, and the store closes cleanly."""
     async with kept(tmp_path, flush_sync=False) as opened:
         data_dir = DataDir(OsStorage(), str(tmp_path))
         opened.disk.bad_name = "/checkpoint"
@@ -162,7 +162,7 @@ async def test_a_full_disk_ends_no_checkpoints_for_ever(tmp_path: Path) -> None:
 
 
 async def test_a_log_that_is_gone_is_missed(tmp_path: Path) -> None:
-    """Each file that a clean end has left is named, and offsets are not given out again."""
+    """Each file of the clean end is named, and its offsets are not used again."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
         await opened.flusher.flush()
@@ -176,7 +176,7 @@ async def test_a_log_that_is_gone_is_missed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("filler_bytes", [0, 1_500_000])
 async def test_a_delayed_message_whose_entry_is_damaged_is_delivered(tmp_path: Path, filler_bytes: int) -> None:
-    """Once, at its time, however long it is searched for; no other message takes its place."""
+    """Once, at its time, however long the search takes; no other message takes its place."""
     sizes: dict[str, Any] = {"segment_bytes": 8 << 20, "max_message_bytes": 2 << 20}
     async with kept(tmp_path, **sizes) as opened:
         for number in range(3):

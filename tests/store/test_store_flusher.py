@@ -27,7 +27,7 @@ HOUR_MS = 3_600_000
 
 
 async def test_replies_leave_when_many_sends_are_on_the_disk_with_one_sync(tmp_path: Path) -> None:
-    """No reply before the sync; then all, in the order of the sends; consumers see the messages from then on."""
+    """No reply before the sync; then all, in the order of the sends. Consumers get the messages from then on."""
     async with kept(tmp_path, flush_interval_ms=60_000) as opened:
         assert [opened.send(b"%d" % i) for i in range(50)] == [None] * 50
         assert (opened.connection.replies, opened.bodies()) == ([], [])
@@ -42,8 +42,8 @@ async def test_replies_leave_when_many_sends_are_on_the_disk_with_one_sync(tmp_p
 
 
 async def test_a_failed_sync_acknowledges_nothing_until_all_was_written_again(tmp_path: Path) -> None:
-    """What is in the log gets FLUSH_DISK_TIMEOUT and its place, later sends are refused at once; reads go on; when the
-    disk is back, so are sends."""
+    """Messages in the log get FLUSH_DISK_TIMEOUT and their offset, later sends are refused at once, and reads go on.
+    When the disk works again sends do too."""
     async with kept(tmp_path) as opened:
         opened.send(b"safe")
         opened.flusher.check()
@@ -72,7 +72,7 @@ async def test_a_failed_sync_acknowledges_nothing_until_all_was_written_again(tm
 
 @pytest.mark.parametrize("flush_sync", [True, False])
 async def test_a_full_disk_refuses_sends_and_serves_reads_until_there_is_room(tmp_path: Path, flush_sync: bool) -> None:
-    """The refused message is nowhere, and the next one takes its place."""
+    """The refused message is not stored, and the next one takes its place."""
     async with kept(tmp_path, flush_sync=flush_sync) as opened:
         opened.send(b"first")
         await opened.flusher.flush()
@@ -94,7 +94,7 @@ async def test_a_full_disk_refuses_sends_and_serves_reads_until_there_is_room(tm
 
 @pytest.mark.parametrize("flush_sync", [True, False])
 async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path, flush_sync: bool) -> None:
-    """The disk is full in the midst of it: what was written of it is taken back, over the end of a file as well."""
+    """The disk is full in the middle of it: the written part is removed, also across the end of a file."""
     async with kept(tmp_path, flush_sync=flush_sync, segment_bytes=45_000) as opened:
         batch = [record(b"%d" % i * 9000) for i in range(8)]
         disk, store = opened.disk, opened.store
@@ -111,7 +111,7 @@ async def test_a_batch_is_stored_whole_or_not_at_all(tmp_path: Path, flush_sync:
 
 
 def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In lines that name the folder, whoever reads them."""
+    """In log events that name the folder."""
     told: list[str] = []
     monkeypatch.setattr(file_recovery, "_PROGRESS_BYTES", 10_000)
     config = BrokerConfig(data_dir=str(tmp_path))
@@ -126,7 +126,7 @@ def test_a_long_recovery_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest
 
 
 async def test_offsets_topics_and_groups_are_there_after_a_clean_end(tmp_path: Path) -> None:
-    """And nothing is read again, for all is where the checkpoint says."""
+    """The start reads no message again, because the checkpoint is at the end."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
         opened.broker.offsets.commit("G", "T", 0, 1)
@@ -145,7 +145,7 @@ async def test_offsets_topics_and_groups_are_there_after_a_clean_end(tmp_path: P
 
 
 async def test_offsets_are_written_while_it_runs(tmp_path: Path) -> None:
-    """A crash loses no more of them than the interval between two writings."""
+    """A crash loses only commits after the last write."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
         opened.flusher.check()
@@ -155,7 +155,7 @@ async def test_offsets_are_written_while_it_runs(tmp_path: Path) -> None:
 
 
 async def test_offsets_beyond_what_a_crash_left_are_lowered(tmp_path: Path) -> None:
-    """What will stand at an offset that a group has passed must not be skipped."""
+    """Otherwise new messages at those offsets would be skipped."""
     folder = tmp_path / "store"
     async with kept(folder) as opened:
         opened.send(b"one")
@@ -166,7 +166,7 @@ async def test_offsets_beyond_what_a_crash_left_are_lowered(tmp_path: Path) -> N
 
 
 async def test_an_unreadable_table_falls_back_to_its_older_copy(tmp_path: Path) -> None:
-    """The file is named; of what was changed last nothing is made up."""
+    """The log names the file; the last changes are missing and none is invented."""
     async with kept(tmp_path) as opened:
         opened.broker.topics.put(TopicConfig("Older", 1, 1), NOW_MS)
         await opened.durable.flush()
@@ -180,8 +180,7 @@ async def test_an_unreadable_table_falls_back_to_its_older_copy(tmp_path: Path) 
 
 
 async def test_topics_of_which_no_file_tells_are_those_of_the_queues(tmp_path: Path) -> None:
-    """Their messages can be read, which would be of no use without their topics. The marks of transactions are read
-    by the broker alone."""
+    """Their messages can be read, which needs the topic. Only the broker reads the marks of transactions."""
     async with kept(tmp_path) as opened:
         opened.send(b"one")
         opened.broker.put(record(b"1", topic=OP_HALF_TOPIC))
@@ -194,7 +193,7 @@ async def test_topics_of_which_no_file_tells_are_those_of_the_queues(tmp_path: P
 
 
 async def test_delayed_messages_and_undecided_transactions_go_on(tmp_path: Path) -> None:
-    """What was due while nobody ran is due now; a half message without an end is asked for again."""
+    """Messages that became due meanwhile are delivered now; undecided half messages are checked again."""
     async with kept(tmp_path) as opened:
         late = record(b"late", topic="SCHEDULE_TOPIC_XXXX")
         opened.broker.put(late._replace(properties=b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x010", tags_code=NOW_MS))
@@ -212,7 +211,7 @@ async def test_delayed_messages_and_undecided_transactions_go_on(tmp_path: Path)
 
 
 async def test_old_files_go_by_age_and_by_size(tmp_path: Path) -> None:
-    """Whole files; the one that is written to stays. Those too old go in the hour of `deleteWhen` only."""
+    """As whole files; the current one stays. By age they are deleted only in the hour of `deleteWhen`."""
     limits: dict[str, Any] = {"segment_bytes": 45_000, "data_bytes_max": 100_000, "reserved_hours": 72}
     async with kept(tmp_path, flush_interval_ms=60_000, **limits) as opened:
         for _ in range(100):
@@ -250,7 +249,7 @@ async def test_a_folder_in_use_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 async def test_a_folder_left_before_its_first_file_was_whole_is_a_store(tmp_path: Path) -> None:
-    """A broker that died while it wrote its first checkpoint does not keep the next one from starting."""
+    """A broker died during its first checkpoint: the next one starts."""
     (tmp_path / "abort").touch()
     (tmp_path / "checkpoint.tmp").touch()
     async with kept(tmp_path) as opened:
@@ -260,7 +259,7 @@ async def test_a_folder_left_before_its_first_file_was_whole_is_a_store(tmp_path
 
 
 async def test_what_is_refused_is_told_as_store_full(tmp_path: Path) -> None:
-    """To the broker's own messages as well."""
+    """For the broker's own messages too."""
     async with kept(tmp_path) as opened:
         opened.store.refusal = "for the test"
         with pytest.raises(StoreFull, match="for the test"):

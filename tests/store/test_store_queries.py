@@ -33,7 +33,7 @@ def found(
 
 
 def test_every_word_of_keys_and_the_uniq_key_find_their_message(new_store: MakeStore) -> None:
-    """Words of KEYS wherever they stand, and UNIQ_KEY; no part of a word, no body, no other property."""
+    """Words of KEYS at any place, and UNIQ_KEY; no part of a word, no body, no other property."""
     store = new_store()
     at = append(store, "first second third", uniq_key="AB01")
     append(store, "secondary", body=b"\x01second\x02")
@@ -45,7 +45,7 @@ def test_every_word_of_keys_and_the_uniq_key_find_their_message(new_store: MakeS
 
 
 def test_a_query_is_of_one_topic_and_gives_the_newest_in_order(new_store: MakeStore) -> None:
-    """At most `max_num`, the newest of them, oldest first, from every queue of the topic and of no other."""
+    """At most `max_num`, the newest ones, oldest first, from every queue of the topic and of no other."""
     store = new_store()
     mine = [append(store, "k", queue_id=i % 3) for i in range(7)]
     append(store, "k", topic="Other")
@@ -67,7 +67,7 @@ def test_times_bound_a_query_inclusively(new_store: MakeStore, begin: int, end: 
 
 
 def test_words_are_found_across_the_pieces_of_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However the pieces that memory is searched in fall, each message is found, and once."""
+    """Each message is found once, however the searched memory is divided."""
     store = memory_store()
     offsets = [append(store, f"order-{i}", body=b"y" * (i % 13)) for i in range(60)]
     for piece_bytes in (2, 7, 64, 101, 100_000):
@@ -76,7 +76,7 @@ def test_words_are_found_across_the_pieces_of_a_search(monkeypatch: pytest.Monke
 
 
 def test_a_query_tells_of_the_newest_message_of_the_log() -> None:
-    """Its store time and its place, whichever topic it is of; nothing is 0."""
+    """Its store time and offset, whatever its topic; 0 in an empty log."""
     store = memory_store()
     assert store.query("T", "k", 1, 0, FOREVER)[1:] == (0, 0)
     append(store, "k", at_ms=1000)
@@ -85,7 +85,7 @@ def test_a_query_tells_of_the_newest_message_of_the_log() -> None:
 
 
 def test_what_was_evicted_is_found_no_more() -> None:
-    """Eviction needs nothing of the queries, and they give only what is there."""
+    """Eviction does not wait for queries, and they return only kept messages."""
     evictions: Evictions = []
     store = memory_store(evictions, memory_limit_bytes=4096, segment_bytes=1024)
     offsets = [append(store, f"k{i} all", body=b"z" * 100) for i in range(60)]
@@ -98,14 +98,14 @@ def test_what_was_evicted_is_found_no_more() -> None:
 
 
 def test_a_message_with_a_body_that_is_no_zip_is_given_as_it_stands(new_store: MakeStore) -> None:
-    """The compressed flag is the producer's claim; a query does not look into bodies."""
+    """The producer sets the compressed flag; a query does not check bodies."""
     store = new_store()
     at = append(store, "k", sys_flag=1, body=b"no zip at all")
     assert found(store, "k") == [at]
 
 
 def test_a_message_is_read_only_where_one_begins(new_store: MakeStore) -> None:
-    """Any other place of the log, and any outside of it, holds none."""
+    """No message is at any other offset, inside or outside of the log."""
     store = new_store()
     fake = struct.pack(">iI20xq", 91, 0xDAA320A7, 5)  # looks like the head of a message, and says that it is elsewhere
     offsets = [append(store, "a"), append(store, "b", body=fake * 4), append(store, "c")]
@@ -117,7 +117,7 @@ def test_a_message_is_read_only_where_one_begins(new_store: MakeStore) -> None:
 
 
 def test_entries_are_those_of_the_index(new_store: MakeStore) -> None:
-    """As many as asked for and there are, with place, size and tag hash; out of bounds none."""
+    """The requested number of entries, with offset, size and tag hash; out of bounds there are none."""
     store = new_store()
     offsets = [append(store, str(i)) for i in range(5)]
     entries = store.entries("T", 0, 1, 3)
@@ -130,7 +130,7 @@ def test_entries_are_those_of_the_index(new_store: MakeStore) -> None:
 
 
 def test_a_dropped_topic_begins_anew(new_store: MakeStore) -> None:
-    """Its queues read as empty, those of others stay, and its next message is its first."""
+    """Its queues are empty, other topics stay, and its next message is its first."""
     store = new_store()
     for topic in ("T", "Other"):
         append(store, "k", topic=topic)
@@ -142,7 +142,7 @@ def test_a_dropped_topic_begins_anew(new_store: MakeStore) -> None:
 
 
 def test_bounds_of_the_log() -> None:
-    """Where it begins, where the next message will stand, how old its oldest message is."""
+    """Its first offset, its next offset, and the store time of its oldest message."""
     store = memory_store()
     assert (store.min_commit_log_offset, store.max_commit_log_offset, store.earliest_timestamp()) == (0, 0, None)
     append(store, at_ms=1000)

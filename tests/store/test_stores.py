@@ -12,7 +12,7 @@ S = GetStatus
 
 
 def test_a_message_comes_back_as_it_went_in(new_store: MakeStore) -> None:
-    """Every field of the stored layout, the broker's own included."""
+    """Every field of the stored layout, also those that the broker sets."""
     store = new_store()
     store.append(record(b"first"))
     result = store.append(record(b"hello", tag="A"))
@@ -25,7 +25,7 @@ def test_a_message_comes_back_as_it_went_in(new_store: MakeStore) -> None:
 
 
 def test_messages_of_ipv6_peers_stand_among_the_others(new_store: MakeStore) -> None:
-    """A host of 16 bytes makes its record longer by 12; its neighbours are found all the same."""
+    """A host of 16 bytes makes its record 12 bytes longer; its neighbours are found."""
     store, peer = new_store(), bytes(range(16))
     store.append(record(b"before"))
     long = store.append(record(b"long")._replace(born_host=peer))
@@ -60,7 +60,7 @@ def test_status_and_next_offset(
 
 
 def test_a_pull_stops_at_its_number_of_messages_and_at_the_brokers(new_store: MakeStore) -> None:
-    """maxMsgNums, at most 32; 0 and negative ones still bring one."""
+    """maxMsgNums, at most 32; 0 and negative ones still return one message."""
     store = new_store()
     fill(store, 50)
     assert [get(store, 0, n).message_count for n in (1, 5, 32, 1000, 0, -4)] == [1, 5, 32, 32, 1, 1]
@@ -69,7 +69,7 @@ def test_a_pull_stops_at_its_number_of_messages_and_at_the_brokers(new_store: Ma
 
 @pytest.mark.parametrize("tags", ["*", "A"])
 def test_a_pull_stops_at_its_bytes_but_the_first_message_always_fits(new_store: MakeStore, tags: str) -> None:
-    """Exactly the limit fits, one byte more does not; a single larger message comes alone."""
+    """Exactly the limit fits, one byte more does not; a single larger message is returned alone."""
     probe = new_store()
     probe.append(record(b"z" * 1000, tag="A"))
     size_bytes = len(get(probe, 0).body)
@@ -82,7 +82,7 @@ def test_a_pull_stops_at_its_bytes_but_the_first_message_always_fits(new_store: 
 
 
 def test_a_filter_takes_out_by_hash_and_counts_what_it_examined(new_store: MakeStore) -> None:
-    """A pull for A skips B and untagged ones; with nothing left it says so and moves on."""
+    """A pull for A skips B and untagged ones; with no match left it says so and the offset moves on."""
     store = new_store()
     for i in range(20):
         store.append(record(b"%d" % i, tag="A" if i in (3, 9) else "B" if i % 2 else ""))
@@ -93,7 +93,7 @@ def test_a_filter_takes_out_by_hash_and_counts_what_it_examined(new_store: MakeS
 
 
 def test_a_full_filtered_pull_stops_behind_its_last_message(new_store: MakeStore) -> None:
-    """Entries behind it are examined by the next pull."""
+    """The next pull examines the entries after it."""
     store = new_store()
     for i in range(20):
         store.append(record(tag="A" if i in (3, 9, 12) else "B"))
@@ -141,7 +141,7 @@ def test_times_are_read_behind_hosts_of_either_length(new_store: MakeStore, host
 
 
 def test_a_filter_is_shown_each_message(new_store: MakeStore) -> None:
-    """It alone decides, whatever the tags of the subscription are; limits are looked at as with tags."""
+    """It alone decides, whatever the tags of the subscription are; limits hold as with tags."""
     store = new_store(pull_messages_max=2)
     for body, tag in ((b"a", "A"), (b"b", ""), (b"c", "A"), (b"b", "B"), (b"b", "A"), (b"d", "")):
         store.append(record(body, tag=tag))
