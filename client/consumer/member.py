@@ -245,7 +245,8 @@ class GroupMember(ABC):
                 await self.instance.routes.fetch(topic)
             await self.instance.heartbeat_all()
         except Exception as error:  # the next rebalance fetches the route, and the next heartbeat announces the same
-            self.log.warning("subscriptions_not_announced", error=f"{type(error).__name__}: {error}")
+            if not self._stopping:
+                self.log.warning("subscriptions_not_announced", error=f"{type(error).__name__}: {error}")
         self._wake.set()
 
     # Rebalance -----------------------------------------------------------------------------------------------

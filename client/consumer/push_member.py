@@ -1,6 +1,6 @@
 """PushMember: a running PushConsumer, which pulls, locks queues and calls the listener (wire.md 12.2)."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lockstep.client.consumer.broker_requests import Listening
 from lockstep.client.consumer.dispatch.base import ServiceParts
@@ -18,6 +18,7 @@ from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData
 from lockstep.protocol.codes import PullSysFlag
 from lockstep.protocol.message import MessageExt
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import KeyOf
 from lockstep.remoting.endpoint import Endpoint
 
@@ -51,7 +52,7 @@ class PushMember(GroupMember):
         self._ordering = ordering = consumption.ordering
         super().__init__(settings, subscriptions, consumption.trace_path)
         config, member = self.config, self.membership
-        self.new_process_queue = ordering.process_queues(config, consumption.key_of)  # type: ignore[method-assign]
+        self._make_process_queue = ordering.process_queues(config, consumption.key_of)
         self._suspended = False
         self._pool = self.runtime.new_worker_pool(f"{settings.group} listener", config.consume_threads)
         around = AroundListener(settings.hooks, settings.tenant, config, self.runtime)
@@ -125,6 +126,9 @@ class PushMember(GroupMember):
         self._listening.consume_thread_count = count
 
     # Queues --------------------------------------------------------------------------------------------------
+
+    def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
+        return self._make_process_queue(queue, period, now_ms, **lock)
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
         self._pulls.start(process_queue)

@@ -216,13 +216,14 @@ async def test_a_shutdown_ends_a_waiting_poll(stage: Stage) -> None:
     ],
 )
 def test_flow_control(settings: dict[str, Any], pulled: int) -> None:
-    """Over a limit, not at it, nothing is pulled; looked at again after 50 ms."""
+    """Over a limit, not at it, nothing is pulled for 50 ms; a limit of the queue is logged."""
 
     @on_stage
     async def play(stage: Stage) -> None:
         it = await (await lite(stage, **settings)).assigned(0)
         await stage.world.sleep_ms(500)
         assert it.pulled() == list(range(0, pulled, 10))
+        assert ("pull_throttled" in stage.events("warning")) == ("pull_threshold_for_all" not in settings)
         while it.pulled()[-1] < pulled:
             await it.poll(0)
             await stage.world.sleep_ms(51)

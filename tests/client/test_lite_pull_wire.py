@@ -9,7 +9,11 @@ from lockstep.protocol.bodies.heartbeat import ConsumerData, ConsumeType
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import GetConsumerRunningInfoRequestHeader
-from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader, OffsetResponseHeader
+from lockstep.protocol.headers.messaging import (
+    NotifyConsumerIdsChangedRequestHeader,
+    OffsetResponseHeader,
+    PullMessageResponseHeader,
+)
 from lockstep.remoting.errors import RequestRefused
 from tests.client.pull_stage import beats, lite, stored_offsets
 from tests.client.slaves import pulls_of, route_to_replicas, serves
@@ -103,3 +107,22 @@ async def test_a_broker_that_stores_nothing(stage: Stage) -> None:
         await it.consumer.commit_sync()
     await it.consumer.shutdown()
     assert stored_offsets(it.broker)[-1] == (0, 10)
+
+
+@on_stage
+async def test_a_pull_with_an_earlier_expression_is_made_again(stage: Stage) -> None:
+    """Its answer may have passed over messages that match the new expression."""
+    it = await lite(stage)
+    held: list[RemotingCommand] = []
+    it.broker.on[R.PULL_MESSAGE] = lambda command: held.append(command)
+    it.consumer.subscribe(TOPIC, "TagA")
+    await it.consumer.start()
+    it.members()
+    it.broker.tell(RemotingCommand(R.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader("tower")))
+    await stage.world.until(lambda: held)
+    it.consumer.subscribe(TOPIC, "TagB")
+    bounds = PullMessageResponseHeader(0, 50, 0, 100)
+    it.broker.endpoints[-1].reply(held[0].reply(ResponseCode.PULL_RETRY_IMMEDIATELY, bounds))
+    await stage.world.until(lambda: len(held) == 2)
+    assert [(pull.queue_offset, pull.subscription) for pull in it.pulls] == [(0, "TagA"), (0, "TagB")]
+    await it.consumer.shutdown()
