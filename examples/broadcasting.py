@@ -12,7 +12,7 @@ def handle(messages: list[MessageExt], _context: object) -> None:
 
 
 async def main(name: str) -> None:
-    # Its offsets are in ~/.rocketmq_offsets/<address>@<name>; a name that is new begins at the first message.
+    # Its offsets are in ~/.rocketmq_offsets/<address>@<name>; a new name begins at the first message.
     config = ConsumerConfig(instance_name=name, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
     consumer = PushConsumer("example-members", config=config, message_model=MessageModel.BROADCASTING, listener=handle)
     consumer.subscribe("example-prices")

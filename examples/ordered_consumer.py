@@ -19,5 +19,5 @@ async def main() -> None:
         await asyncio.Event().wait()
 
 
-with suppress(KeyboardInterrupt):  # by then the offsets are committed and the queues unlocked
+with suppress(KeyboardInterrupt):  # offsets are committed and queues unlocked now
     asyncio.run(main())

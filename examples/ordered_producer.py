@@ -1,4 +1,4 @@
-"""Send the stories of three aircraft: all sends in flight at once, and each aircraft's events stored in order."""
+"""Send the events of three aircraft: all sends in flight at once, each aircraft's events stored in order."""
 
 import asyncio
 

@@ -8,7 +8,7 @@ from lockstep.client import ConsumeOrderlyContext, MessageExt, PushConsumer
 
 
 def handle(messages: list[MessageExt], context: ConsumeOrderlyContext) -> None:
-    time.sleep(0.1)  # a slow database, say
+    time.sleep(0.1)  # for example a slow database
     text = f"{context.message_queue.queue_id} {messages[0].body.decode()} {threading.current_thread().name}"
     print(text + "\n", end="", flush=True)  # one write, so that threads do not mix their lines
 

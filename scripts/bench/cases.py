@@ -1,4 +1,4 @@
-"""What is measured: each case makes one operation of the public client against a broker, or sets one up to drain."""
+"""The measured cases: each makes one operation of the public client, or prepares a drain."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ _groups = itertools.count()
 
 
 class Sample(NamedTuple):
-    """`rate` per second; latencies in nanoseconds, sorted."""
+    """`rate` in operations a second; sorted latencies in nanoseconds."""
 
     rate: float
     latencies_ns: list[int]
@@ -39,7 +39,7 @@ Operation = Callable[[], Awaitable[Any]]
 
 
 async def latencies(operation: Operation, seconds: float, in_flight: int, per_call: int = 1) -> Sample:
-    """Run `operation` for `seconds` with so many in flight; `per_call` units of work each."""
+    """Run `operation` for `seconds` with `in_flight` at once; each call is `per_call` units of work."""
     times: list[int] = []
     end_ns = perf_counter_ns() + int(seconds * 1e9)
 
@@ -67,7 +67,7 @@ def _producer(name_server: str, encoding: SerializeType, runtime: Runtime | None
 async def sends(
     name_server: str, encoding: SerializeType, runtime: Runtime | None = None
 ) -> tuple[Producer, Operation]:
-    """Keyed sends, so with the order kept, over four queues and one connection."""
+    """Keyed sends, which keep their order, over four queues and one connection."""
     producer = _producer(name_server, encoding, runtime)
     await producer.start()
     keys = itertools.cycle([f"key-{i}" for i in range(64)])
@@ -80,7 +80,7 @@ async def sends(
 
 
 class _Instance:
-    """A bare client instance, for calls that no public class makes one at a time."""
+    """A bare client instance, for single calls that no public class makes."""
 
     def __init__(self, name_server: str, encoding: SerializeType, runtime: Runtime | None) -> None:
         config = ConsumerConfig(serialize_type=encoding)
@@ -95,7 +95,7 @@ class _Instance:
 async def pulls(
     name_server: str, encoding: SerializeType, runtime: Runtime | None = None
 ) -> tuple[_Instance, Operation]:
-    """PULL_MESSAGE of 32 messages, decoded, round and round a preloaded queue."""
+    """PULL_MESSAGE of 32 messages, decoded, around a preloaded queue."""
     client = _Instance(name_server, encoding, runtime)
     route = await client.instance.routes.fetch(PULL_TOPIC)
     assert route is not None
@@ -123,7 +123,7 @@ async def pulls(
 async def locks(
     name_server: str, encoding: SerializeType, runtime: Runtime | None = None
 ) -> tuple[_Instance, Operation]:
-    """LOCK_BATCH_MQ of 8 queues, renewed by their holder."""
+    """LOCK_BATCH_MQ of 8 queues, renewed by their owner."""
     client = _Instance(name_server, encoding, runtime)
     route = await client.instance.routes.fetch(SEND_TOPIC)
     assert route is not None
@@ -141,7 +141,7 @@ async def locks(
 
 
 async def runtime_info(name_server: str, address: str) -> Mapping[str, str]:
-    """What a broker says of itself."""
+    """The broker's runtime info."""
     client = _Instance(name_server, SerializeType.MSGPACK, None)
     try:
         reply = await client.instance.call_address(address, RequestCode.GET_BROKER_RUNTIME_INFO)
@@ -155,7 +155,7 @@ class Client(Protocol):
 
 
 class Case(NamedTuple):
-    """`open(name_server, encoding, runtime)` gives a client and its operation; `per_call` units of work a call."""
+    """`open(name_server, encoding, runtime)` gives a client and its operation of `per_call` units of work."""
 
     open: Callable[[str, SerializeType, Runtime | None], Awaitable[tuple[Client, Operation]]]
     in_flight: int
@@ -181,7 +181,7 @@ async def preload(name_server: str, topic: str, messages: int, queue_ids: int) -
 
 
 async def drain(name_server: str, encoding: SerializeType, batch_size: int, messages: int) -> Sample:
-    """One ordered consumer handles a preloaded topic; latencies are the time a message between 32nd calls."""
+    """One ordered consumer handles a preloaded topic; a latency is the time for a message over 32 calls."""
     handled = 0
     marks: list[int] = []
     done = asyncio.Event()

@@ -1,6 +1,6 @@
-"""The ceiling: a bare uvloop echo of frames of the same sizes. One asyncio future a call, one connection.
+"""The upper limit: a plain uvloop echo of frames of the same sizes, with one future a call, on one connection.
 
-A request of the right size comes in, a canned reply of the right size goes out; nothing is parsed but the lengths.
+Each request gets a prepared reply of the right size; only the lengths are parsed.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class CountingRuntime(AsyncioRuntime):
 
 
 class _Tap(asyncio.Protocol):
-    """Stands between a transport and its protocol and counts."""
+    """Counts between a transport and its protocol."""
 
     def __init__(self, inner: asyncio.Protocol, counter: CountingRuntime) -> None:
         self._inner = inner

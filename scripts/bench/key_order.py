@@ -1,9 +1,9 @@
 """`ordering="key"` beside queue order: 8 queues, 1,000 keys, an `async def` listener of 5 ms; part of `make bench`.
 
-Queue order is one call at a time per queue: 8 queues of 5 ms calls are 1,600 messages a second at most on any machine.
-By key many calls wait at once, and what the client itself does for a message is the limit. Both run in turn against one
-broker, on the same messages, and the order of every key is verified. Then one key always fails: every other key must go
-on to the end.
+Queue order is one call at a time for each queue: 8 queues with calls of 5 ms give at most 1,600 messages a second on
+any machine. By key many calls wait at once, and the client's own work for a message is the limit. Both run in turns on
+one broker with the same messages, and the order of every key is verified. Then one key always fails, and all others
+must finish.
 """
 
 import argparse
@@ -41,7 +41,7 @@ NAME: Final = "key_order"
 FLOOR: Final = 20.0  # times the rate of queue order
 TOPIC, QUEUES, KEYS = "BenchByKey", 8, 1000
 LISTENER_SECONDS: Final = 0.005
-PULL_BATCH_SIZE: Final = 256  # messages, of a pull and of an answer of the broker's; RocketMQ's defaults are 32
+PULL_BATCH_SIZE: Final = 256  # messages in a pull and in a reply; RocketMQ's defaults are 32
 GC_THRESHOLDS: Final = (20_000, 20, 20)  # docs/clients.md, many small messages
 POISONED: Final = "key-7"
 _BATCH: Final = 100
@@ -49,7 +49,7 @@ _groups = itertools.count()
 
 
 class Handled:
-    """A listener of 5 ms that knows, by message body, which of its key is due: a thousand counters, checked each."""
+    """A listener of 5 ms that checks each message's number against the counter of its key."""
 
     def __init__(self, wanted: int, poisoned: str | None = None) -> None:
         self.count = 0
@@ -82,7 +82,7 @@ class Handled:
 
 
 async def preload(name_server: str, messages: int) -> int:
-    """Every key as often as the others, in batches, in the queue that its hash gives it; how many there are."""
+    """Send equally many messages of every key, in batches, to the queue of the key's hash. Returns their number."""
     each = max(messages // KEYS, 1)
     async with Producer("BenchByKeyProducer", name_server=name_server) as producer:
         queues = await producer.queues(TOPIC)
@@ -121,8 +121,10 @@ async def consume(name_server: str, ordering: OrderingName, handled: Handled, se
 async def measure_key_order(
     rounds: int, seconds: float, messages: int, tick: Callable[[], None] = lambda: None
 ) -> dict[str, float]:
-    """Medians over the rounds, each of queue order and order by key in turn; then the poisoned key. Raises RuntimeError
-    when a key was out of order, or one did not come to its end."""
+    """Medians over the rounds, each of queue order and order by key; then the failing key.
+
+    Raises RuntimeError when a key was out of order or did not finish.
+    """
     by_queue: list[float] = []
     by_key: list[float] = []
     served = f"maxTransferCountOnMessageInMemory={PULL_BATCH_SIZE}"
@@ -155,7 +157,7 @@ async def measure_key_order(
 
 @contextmanager
 def calm_collector() -> Iterator[None]:
-    """As docs/clients.md says for many small messages; what is measured after it in this process has Python's own."""
+    """The garbage collector's settings of docs/clients.md for many small messages; reset at the end."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

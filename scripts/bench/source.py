@@ -1,9 +1,9 @@
-"""How fast Spark reads a topic: rows a second of 128 B bodies, from a broker of its own process, on local[2].
+"""How fast Spark reads a topic: rows a second of 128 B bodies, from a broker process, on local[2].
 
     python -m scripts.bench.source [--messages 2000000] [--queues 2] [--body-bytes 128] [--runs 3] [--stream]
 
-The first run is cold (JVM and workers start); a run's figure is of the whole query, planning included. With --stream
-the topic is read by a stream in one micro-batch. Columns: all of them, then offset and value alone.
+The first run is cold (JVM and workers start). A figure is of the whole query with its planning. With --stream a stream
+reads the topic in one micro-batch. Columns: all, then only offset and value.
 """
 
 import argparse
@@ -33,7 +33,7 @@ async def create(name_server: str, queues: int) -> None:
 
 
 def fill(name_server: str, messages: int, queues: int, body_bytes: int) -> None:
-    """Batches with a tag, a key of 1,000 kinds and a UNIQ_KEY each."""
+    """Send batches with a tag, one of 1,000 keys and a UNIQ_KEY for each message."""
     asyncio.run(create(name_server, queues))
     texts = [f"TAGS\x01A\x02__SHARDINGKEY\x01key-{i:03}\x02UNIQ_KEY\x01{i:032}" for i in range(BATCH)]
     records = [BatchRecord(0, os.urandom(body_bytes), text) for text in texts]
@@ -66,7 +66,7 @@ def stream(spark: Any, name_server: str, schema: str | None) -> int:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor seconds that a process and all below it have used."""
+    """Processor seconds of a process and its descendants."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

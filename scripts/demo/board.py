@@ -1,4 +1,4 @@
-"""How the demo shows itself: a live table in a terminal, a line every few seconds elsewhere, and a picture."""
+"""How the demo shows itself: a live table in a terminal, else a line every few seconds, and a picture."""
 
 import io
 from collections import deque
@@ -25,7 +25,7 @@ STYLES = ("cyan", "magenta", "yellow", "green", "blue")
 
 
 class Board:
-    """Shows snapshots and what happens. `names` are the consumers by process id; `dead` those that were killed."""
+    """Shows snapshots and events. `names`: consumers by process id; `dead`: the killed ones."""
 
     def __init__(self, console: Console, names: Mapping[int, str], dead: Mapping[int, float]) -> None:
         self.console = console
@@ -46,7 +46,7 @@ class Board:
             self._live.stop()
 
     def happened(self, at_s: float, text: str) -> None:
-        """Something to tell, in rich's markup."""
+        """Show an event; `text` may have rich's markup."""
         line = f"[dim]{at_s:6.1f} s[/dim]  {text}"
         self._events.append(line)
         if self._live:
@@ -55,7 +55,7 @@ class Board:
             self.console.print(line, highlight=False, soft_wrap=True)
 
     def show(self, snapshot: Snapshot, total: int, at_s: float) -> None:
-        """Show how it stands; `total` is the number of events there will be, 0 while nobody knows."""
+        """Show a snapshot; `total` is the number of events to come, 0 while unknown."""
         self._last = (snapshot, total, at_s)
         if self._live:
             self._live.update(self.picture(), refresh=True)
@@ -86,7 +86,7 @@ class Board:
         return Group(table, Text(), self._progress(snapshot, total, at_s), Text(), *events)
 
     def owner(self, pid: int) -> str:
-        """A consumer's name in its colour."""
+        """A consumer's name in its color."""
         if not pid:
             return "[dim]nobody[/dim]"
         name = self._names.get(pid, str(pid))

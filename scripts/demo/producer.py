@@ -1,7 +1,7 @@
-"""The producer of the demo: every event of the flights, in order of time, keyed by aircraft, 256 sends in flight.
+"""The producer of the demo: sends every event of the flights in order of time, keyed by aircraft, 256 in flight.
 
-Prints two JSON lines: what it read (`read`), and what came of it (`done`). The second counts events that were stored
-out of their aircraft's order, which the checker cannot know: it sees the order of the queues, not of the year.
+Prints two JSON lines: what it read (`read`), then the result (`done`). The result counts events stored out of their
+aircraft's order. The checker cannot see that: it knows the order of the queues, not of the year.
 """
 
 import argparse
@@ -18,27 +18,27 @@ from lockstep.client import Message, Producer, SendResult
 from scripts.demo.consumer import TOPIC
 from scripts.flights import FLIGHTS_ZIP, FlightEvent, Flights, read_flights
 
-__all__ = ["Stories", "body_of", "main"]
+__all__ = ["AircraftOrder", "body_of", "main"]
 
 IN_FLIGHT = 256
 PACE_CHECK_EVENTS = 64
 
 
-class Stories:
-    """How far each aircraft's story has come, while it is told and once it is stored."""
+class AircraftOrder:
+    """Numbers the events of each aircraft, and checks the order in which they are stored."""
 
     def __init__(self) -> None:
         self.misplaced = 0
-        self._told: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
         self._stored: dict[str, tuple[int, int]] = {}
 
     def next_number(self, key: str) -> int:
-        """The place of an aircraft's next event in its story, from 1."""
-        number = self._told[key] = self._told.get(key, 0) + 1
+        """The number of an aircraft's next event, from 1."""
+        number = self._numbers[key] = self._numbers.get(key, 0) + 1
         return number
 
     def stored(self, key: str, result: SendResult) -> None:
-        """An answer, in the order of the calls: it must follow the aircraft's last one in the same queue."""
+        """Check a result, in the order of the calls: same queue as the aircraft's last event, and a later offset."""
         queue_id, offset = result.queue.queue_id, result.queue_offset
         last_queue_id, last_offset = self._stored.get(key, (queue_id, -1))
         if queue_id != last_queue_id or offset <= last_offset:
@@ -47,7 +47,7 @@ class Stories:
 
 
 def body_of(event: FlightEvent, number: int) -> bytes:
-    """An event as its message carries it."""
+    """The body of an event's message."""
     facts = {
         "number": number,
         "event": event.kind,
@@ -59,9 +59,9 @@ def body_of(event: FlightEvent, number: int) -> bytes:
     return json.dumps(facts, separators=(",", ":")).encode()
 
 
-async def produce(name_server: str, trace: str, events: Sequence[FlightEvent], seconds: float) -> Stories:
-    """Send every event; take at least `seconds` for it. Raises SendError when a send fails."""
-    stories = Stories()
+async def produce(name_server: str, trace: str, events: Sequence[FlightEvent], seconds: float) -> AircraftOrder:
+    """Send every event in at least `seconds`. Raises SendError when a send fails."""
+    order = AircraftOrder()
     in_flight: deque[tuple[str, asyncio.Task[SendResult]]] = deque()
     pace = seconds / max(len(events), 1)
     async with Producer("flight-feed", name_server=name_server, trace=trace) as producer:
@@ -71,16 +71,16 @@ async def produce(name_server: str, trace: str, events: Sequence[FlightEvent], s
                 await asyncio.sleep(max(0.0, begin + place * pace - time.monotonic()))
             if len(in_flight) >= IN_FLIGHT:
                 key, task = in_flight.popleft()
-                stories.stored(key, await task)
-            message = Message(TOPIC, body_of(event, stories.next_number(event.key)), tags=event.kind)
+                order.stored(key, await task)
+            message = Message(TOPIC, body_of(event, order.next_number(event.key)), tags=event.kind)
             in_flight.append((event.key, asyncio.create_task(producer.send(message, sharding_key=event.key))))
         for key, task in in_flight:
-            stories.stored(key, await task)
-    return stories
+            order.stored(key, await task)
+    return order
 
 
 def summary(flights: Flights) -> dict[str, object]:
-    """What was read, for the report."""
+    """Figures of the read data, for the report."""
     keys = {event.key for event in flights.events}
     without = {event.key for event in flights.events if event.key == event.flight}
     return {
@@ -93,7 +93,7 @@ def summary(flights: Flights) -> dict[str, object]:
 
 
 def main() -> None:
-    """Read, say so, send, say so."""
+    """Read and report, send and report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name-server", required=True)
     parser.add_argument("--trace", required=True, help="file for the JSON lines of what it did")
@@ -103,8 +103,8 @@ def main() -> None:
     given = parser.parse_args()
     flights = read_flights(given.data, given.limit)
     print(json.dumps({"read": summary(flights)}), flush=True)
-    stories = uvloop.run(produce(given.name_server, given.trace, flights.events, given.seconds))
-    print(json.dumps({"done": {"misplaced": stories.misplaced}}), flush=True)
+    order = uvloop.run(produce(given.name_server, given.trace, flights.events, given.seconds))
+    print(json.dumps({"done": {"misplaced": order.misplaced}}), flush=True)
 
 
 if __name__ == "__main__":

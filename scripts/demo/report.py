@@ -1,4 +1,4 @@
-"""The end of the demo: the traces of all its processes, judged by the project's definition of order."""
+"""The end of the demo: judges the traces of all processes by the project's definition of order."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ TELL_EVERY = 20_000
 
 
 class Outcome(NamedTuple):
-    """What the demo knows without the traces: the producer's own words, and who is who."""
+    """Facts for the report that are not in the traces: the producer's figures, and the names of consumers."""
 
     read: Mapping[str, Any]  # what the producer read: see producer.summary
     misplaced: int  # events stored out of their aircraft's order
@@ -40,7 +40,7 @@ def check(traces: list[Path], console: Console) -> OrderReport:
 
 
 def faults(report: OrderReport, outcome: Outcome) -> list[str]:
-    """Why the demo failed; nothing if it did not."""
+    """Why the demo failed; empty if it did not."""
     events = outcome.read["events"]
     keys = outcome.read["aircraft"] + outcome.read["flights_without_aircraft"]
     conditions = {
@@ -56,7 +56,7 @@ def faults(report: OrderReport, outcome: Outcome) -> list[str]:
 
 
 def print_report(report: OrderReport, outcome: Outcome, console: Console) -> bool:
-    """Print the report; whether everything was in order and nothing was lost."""
+    """Print the report. Returns whether all was in order and nothing was lost."""
     for name, text in rows(report, outcome):
         console.print(f"  [bold]{name:<18}[/bold] {text}", highlight=False, soft_wrap=True)
     for violation in report.violations[:10]:
@@ -97,7 +97,7 @@ def rows(report: OrderReport, outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def flight_handovers(report: OrderReport) -> list[Handover]:
-    """Those of the flights; the group's retry topic, in which nothing is, has a queue of its own."""
+    """Handovers of the flights' queues, without the queue of the group's empty retry topic."""
     return [handover for handover in report.handovers if handover.queue.topic == TOPIC]
 
 

@@ -1,6 +1,6 @@
-"""What the demo sees of its cluster, asked over the admin calls that anybody may use: owners, locks, offsets, rates.
+"""Watches the demo's cluster by public admin calls: owners, locks, offsets, rates.
 
-RocketMQ has no call that tells who holds a queue's lock; on its brokers owners come from the consumers' own traces.
+RocketMQ has no call for the owner of a lock; for its brokers the owners come from the consumers' traces.
 """
 
 import json
@@ -18,11 +18,11 @@ RATE_WINDOW_S = 2.0
 
 
 class QueueRow(NamedTuple):
-    """One queue at one moment. `owner_pid` is 0 while nobody holds its lock."""
+    """One queue at one moment. `owner_pid` is 0 while its lock has no owner."""
 
     queue_id: int
     owner_pid: int
-    lock_age_ms: int | None  # None where the broker does not tell
+    lock_age_ms: int | None  # None if the broker does not list locks
     stored: int
     handled: int  # as committed
     rate: float  # handled per second
@@ -59,12 +59,12 @@ class Snapshot(NamedTuple):
 
 
 class TraceOwners:
-    """Who holds which queue, by what the consumers wrote into `traces`, a list that may grow."""
+    """Owners of queues by the consumers' `traces`, a list that may grow."""
 
     def __init__(self, traces: Sequence[Path]) -> None:
         self._traces = traces
         self._read: dict[Path, int] = {}
-        self._owners: dict[int, tuple[int, int]] = {}  # queue id -> (since, process id; 0 for nobody)
+        self._owners: dict[int, tuple[int, int]] = {}  # queue id -> (since, process id; 0 for none)
 
     def look(self) -> Mapping[int, int]:
         """Process ids by queue id. What a killed consumer held stays its own until somebody else has acquired it."""
@@ -98,7 +98,10 @@ _OWNERSHIP = tuple(f'{{"event":"{event}"'.encode() for event in ("acquired", "dr
 
 
 class Watch:
-    """Asks for snapshots, and remembers the last two seconds for the rates. `owners`: where the broker has none."""
+    """Takes snapshots, and keeps those of the last two seconds for rates. `owners`.
+
+    For brokers that do not list locks.
+    """
 
     def __init__(self, admin: AdminClient, owners: TraceOwners | None = None) -> None:
         self._admin = admin
@@ -112,7 +115,7 @@ class Watch:
             route = await self._admin.route(TOPIC)
             self._queues = route.readable_queues(TOPIC)[:QUEUES]
         holders = await self._holders()
-        # In this order: what is stored and handled between the two looks would be a lag below 0.
+        # In this order: messages handled between the two reads would give a lag below 0.
         handled = [await self._admin.consumer_offset(GROUP, queue) or 0 for queue in self._queues]
         stored = [await self._admin.max_offset(queue) for queue in self._queues]
         rates = self._rates(now_s, handled)

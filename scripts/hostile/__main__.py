@@ -1,8 +1,8 @@
 """`make hostile`: attacks of clumsy and hostile peers, one after the other, each beside a quiet probe.
 
-Each attack meets a broker process of its own over loopback. The table shows the probe's median and worst answer times
-and the broker's peak of memory; build/hostile.json has all figures. `--only` picks attacks by name or number, `--list`
-shows them, `--markdown` prints the table as docs/hostile.md has it.
+Each attack has its own broker process on loopback. The table shows the probe's median and worst reply times and the
+broker's peak memory; build/hostile.json has all figures. `--only` picks attacks by name or number, `--list` shows them,
+`--markdown` prints the table of docs/hostile.md.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ATTACKS: tuple[Attack, ...] = tuple(
     sorted((*GROUP_ATTACKS, *FRAME_ATTACKS, *TABLE_ATTACKS, *ANSWER_ATTACKS), key=lambda attack: attack.point)
 )
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "hostile.json"
-WORST_CPU_MS_MAX = 50.0  # of the broker's own work, between a request of the probe and its answer
+WORST_CPU_MS_MAX = 50.0  # processor time of the broker between a request of the probe and its reply
 TITLES = ("attack", "sends", "answer", "p50 ms", "worst ms", "CPU ms", "idle MiB", "peak MiB", "after MiB", "log lines")
 
 
@@ -42,7 +42,7 @@ def markdown(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def chosen(only: list[str]) -> list[Attack]:
-    """Those named, by name, start of a name, or point; all when none is."""
+    """Attacks by name, start of a name, or point; all without `only`."""
     return [
         attack
         for attack in ATTACKS

@@ -1,4 +1,4 @@
-"""Attacks that make the broker answer much at once, or keep answers that nobody reads."""
+"""Attacks that make the broker send many replies at once, or keep replies that the peer does not read."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def send(body: bytes) -> bytes:
 
 
 async def waiting_pulls(target: Target) -> str:
-    """All are answered by one message."""
+    """One message ends all waiting pulls."""
 
     async def read(peer: Peer) -> int:
         return sum([await peer.read() is not None for _ in range(PULLS)])
@@ -49,7 +49,7 @@ async def waiting_pulls(target: Target) -> str:
 
 
 async def unread_answers(target: Target) -> str:
-    """A consumer answers what is asked, with long answers; who asked reads none of them."""
+    """A consumer sends long replies to a peer's questions; the peer reads none of them."""
     consumer, asker = await target.connect(), await target.connect()
     data = {"groupName": "g", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
             "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [], "unitMode": False}  # fmt: skip

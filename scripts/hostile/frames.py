@@ -1,4 +1,4 @@
-"""Attacks on what reads frames: unfinished ones, slow ones, many connections, huge headers and bodies."""
+"""Attacks on the frame reader: unfinished and slow frames, many connections, huge headers and bodies."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ async def msgpack_header(target: Target) -> str:
 
 
 async def headers_in_a_row(target: Target) -> str:
-    """As large as the limit allows, 200 at once: what one read may bring."""
+    """200 headers of the largest size at once: as many as one read may bring."""
     fields = ",".join(f'"k{number}":"v"' for number in range(60_000 // 14))
     header = b'{"code":30,"flag":0,"language":"JAVA","opaque":7,"version":401,"extFields":{%s}}' % fields.encode()
     peer = await target.connect()
@@ -101,20 +101,20 @@ async def flat_body(target: Target) -> str:
 
 
 async def lists_body(target: Target) -> str:
-    """As long as is allowed, of what takes longest to read."""
+    """A body of the largest size with the content that is slowest to read."""
     body = _GROUP_OF_LOCK + b"[]," * ((MIB - 100) // 3) + b"[]]}"
     return await _body(target, RequestCode.LOCK_BATCH_MQ, body)
 
 
 async def short_lenient_bodies(target: Target) -> str:
-    """As long as is allowed, 50 in a row."""
+    """50 bodies in a row, each of the largest size that the slow JSON reader takes."""
     body = _GROUP_OF_LOCK + b"{a:1}," * (32_000 // 6) + b"]}"
     peer = await target.connect()
     return str(await peer.ask_all([json_request(RequestCode.LOCK_BATCH_MQ, {}, body)] * 50, window=50))
 
 
 async def lenient_body(target: Target) -> str:
-    """What strict JSON does not allow is read by a slower reader."""
+    """JSON that only the slower reader accepts."""
     return await _body(target, RequestCode.LOCK_BATCH_MQ, _GROUP_OF_LOCK + b"{a:1}," * (HUGE // 6) + b"]}")
 
 
@@ -124,7 +124,7 @@ async def references_body(target: Target) -> str:
 
 
 async def long_paths_body(target: Target) -> str:
-    """Each reference is a path through a deep body."""
+    """References that are paths through a deep body."""
     depth = 150
     deep = b'{"a":' * depth + b"{}" + b"}" * depth
     name = b'{"$ref":"$.d' + b".a" * depth + b'"},'
@@ -137,7 +137,7 @@ async def nested_body(target: Target) -> str:
 
 
 async def long_properties(target: Target) -> str:
-    """The properties of a message travel in the header of a send."""
+    """Properties of a message, which are in the header of a send."""
     properties = "".join(f"k{number}\x01v\x02" for number in range(HUGE // 10))
     fields = {
         "producerGroup": "p", "topic": "probe", "defaultTopic": "TBW102", "defaultTopicQueueNums": 4, "queueId": 0,
@@ -149,7 +149,7 @@ async def long_properties(target: Target) -> str:
 
 
 async def batch_of_empty_messages(target: Target) -> str:
-    """One SEND_BATCH_MESSAGE of as many messages as its body can hold."""
+    """One SEND_BATCH_MESSAGE with as many messages as its body can hold."""
     record = struct.pack(">iiiii", 22, 0, 0, 0, 0) + struct.pack(">h", 0)
     fields = {
         "a": "p", "b": "probe", "c": "TBW102", "d": 4, "e": 0, "f": 0, "g": 0, "h": 0, "i": "", "j": 0, "k": False,

@@ -1,4 +1,4 @@
-"""Attacks on groups, clients and routes: many groups or subscriptions in one heartbeat, and what walks over them."""
+"""Attacks on groups, clients and routes: many groups or subscriptions in a heartbeat, and requests that scan them."""
 
 import json
 from typing import Any
@@ -65,7 +65,7 @@ async def heartbeat_of_subscriptions(target: Target) -> str:
 
 
 async def groups_by_heartbeats(target: Target, count: int) -> str:
-    """Each in as many heartbeats as it takes, from connections of their own: as many a heartbeat as are allowed."""
+    """As many groups a heartbeat as are allowed, in many heartbeats, each from its own connection."""
     made = []
     for start in range(0, count, GROUPS_ALLOWED):
         names = range(start, start + GROUPS_ALLOWED)
@@ -130,7 +130,7 @@ async def unregister_the_broker(target: Target) -> str:
 
 
 async def closings_allowed(target: Target) -> str:
-    """As many groups as a connection may be in, of as many connections as may be members; all end at once."""
+    """As many groups a connection, and as many connections a group, as are allowed; all close at once."""
     peers = [await target.connect() for _ in range(CONNECTIONS)]
     answer = ""
     for number, peer in enumerate(peers):
@@ -143,7 +143,7 @@ async def closings_allowed(target: Target) -> str:
 
 
 async def consumers_end(target: Target) -> str:
-    """Members of the same thousand groups: who ends is told to those that stay."""
+    """Members of the same thousand groups end; the brokers notify those that stay."""
     peers = [await target.connect() for _ in range(10)]
     groups = [consumer(f"group-{number}", []) for number in range(GROUPS_ALLOWED)]
     answers = [outcome_of(await peer.ask(heartbeat(groups))) for peer in peers]
@@ -153,7 +153,7 @@ async def consumers_end(target: Target) -> str:
 
 
 async def registrations(target: Target) -> str:
-    """Of brokers that there are not, with as many topics as a request has room for; then they end."""
+    """Brokers that do not exist register with as many topics as fit into a request; then they end."""
     peers = [await target.connect(name_server=True) for _ in range(10)]
     answers = []
     for number, peer in enumerate(peers):

@@ -1,4 +1,4 @@
-"""What attacks say on the wire: frames as a peer may write them, and connections that send them."""
+"""Frames of an attack, and connections that send them."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ def json_request(
 
 
 def outcome_of(reply: RemotingCommand | None) -> str:
-    """An answer in a few words, for the table."""
+    """A reply in a few words, for the table."""
     if reply is None:
         return "closed"
     remark = (reply.remark or "").replace("\n", " ")
@@ -40,14 +40,14 @@ def outcome_of(reply: RemotingCommand | None) -> str:
 
 
 class Peer:
-    """A connection. `ask` is None when the connection ended instead of an answer."""
+    """A connection. `ask` returns None when the connection ended before the reply."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._decoder = FrameDecoder()
 
     async def send(self, data: bytes) -> bool:
-        """False when the broker has closed."""
+        """Returns False when the broker has closed."""
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -68,14 +68,14 @@ class Peer:
         return decode_command(found)
 
     async def ask(self, data: bytes) -> RemotingCommand | None:
-        """The next reply; what is pushed before it is passed over."""
+        """The next reply; requests of the broker before it are skipped."""
         await self.send(data)
         while (command := await self.read()) is not None and not command.is_reply:
             pass
         return command
 
     async def ask_all(self, requests: Iterable[bytes], window: int = 64) -> dict[str, int]:
-        """Up to `window` requests in flight. Returns how often each outcome came."""
+        """Send with up to `window` requests in flight. Returns the number of each outcome."""
         outcomes: dict[str, int] = {}
         waiting = 0
         for request in requests:
@@ -103,14 +103,14 @@ class Peer:
 
 
 class Target:
-    """A broker process and its ports. Every connection that an attack opens is closed when the attack has ended."""
+    """A broker process and its ports. It closes all connections of an attack when the attack has ended."""
 
     def __init__(self, pid: int, port: int, name_server_port: int) -> None:
         self.pid, self.port, self.name_server_port = pid, port, name_server_port
         self._peers: list[Peer] = []
 
     async def connect(self, *, name_server: bool = False) -> Peer:
-        """Raises OSError when nobody accepts."""
+        """Raises OSError when the broker does not accept."""
         port = self.name_server_port if name_server else self.port
         peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
         self._peers.append(peer)

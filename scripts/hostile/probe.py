@@ -1,8 +1,8 @@
 """A quiet client beside an attack: `python -m scripts.hostile.probe PORT PID` sends a cheap request every 3 ms.
 
-A process of its own, so that the work of an attack does not delay its clock. It reads the broker's CPU time around
-each request: on a shared machine the wall clock also counts other programs, the CPU time of the broker does not. It
-ends when its stdin closes, and prints its findings as one JSON object.
+It is a process, so that the work of an attack does not delay its clock. It reads the broker's processor time around
+each request: on a shared machine the wall clock also counts other programs. It ends when its stdin closes, and prints
+its findings as one JSON object.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""One attack against a broker process of its own, beside a quiet probe: the worst stall and the peak of memory."""
+"""Runs one attack against its own broker, beside a quiet probe: the worst stall and the peak of memory."""
 
 import asyncio
 import json
@@ -19,16 +19,16 @@ MIB = 1024 * 1024
 _ROOT = Path(__file__).parents[2]
 _PROBE = (sys.executable, "-m", "scripts.hostile.probe")
 _QUIET_S = 0.5  # the probe alone, before an attack
-_AFTER_S = 1.5  # the probe after an attack, which sees what its end costs
+_AFTER_S = 1.5  # the probe after an attack: it sees the cost of its end
 _PROBE_END_S = 130.0  # its last request may wait for its whole timeout
 
 
 @dataclass(frozen=True)
 class Attack:
-    """`name` and `point`: which attack, of which point of the list; `sends`: what it sends, for the table.
+    """An attack of the list.
 
-    `run` does it once and returns what was answered in a few words. It is ended after `seconds`. `options` are given to
-    the broker; in them {folder} is one that goes when the attack has ended.
+    `sends` describes it in the table. `run` does it once and returns the result in a few words; it is stopped after
+    `seconds`. `options` are for the broker; in them {folder} is a temporary folder.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Attack:
 
 @dataclass
 class Findings:
-    """Milliseconds and MiB. `worst_cpu_ms` counts the broker's own CPU time while the probe waited for one answer."""
+    """Milliseconds and MiB. `worst_cpu_ms` is the broker's processor time while the probe waited for one reply."""
 
     name: str
     point: int
@@ -94,7 +94,7 @@ async def _attack(attack: Attack, target: Target) -> str:
 
 
 def _memory(pid: int, field: str) -> float:
-    """A row of /proc/PID/status in MiB; 0 when the process has died."""
+    """A row of /proc/PID/status in MiB; 0 when the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
@@ -104,5 +104,5 @@ def _memory(pid: int, field: str) -> float:
 
 
 def _raw_control_lines(said: bytes) -> int:
-    """Lines of the log with a control character that a terminal would obey."""
+    """Number of log lines with a control character that a terminal would obey."""
     return sum(re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", line) is not None for line in said.split(b"\n"))

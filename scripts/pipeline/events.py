@@ -1,4 +1,4 @@
-"""The flights of the demo as Spark makes events of them: what `make pipeline` sends, equal to what the demo sends."""
+"""The flights as events made by Spark: `make pipeline` sends the same events as the demo."""
 
 import io
 import zipfile
@@ -23,7 +23,7 @@ COLUMNS = EventColumns(
 
 
 def unpack(archive: Path, folder: Path, limit: int | None = None) -> Path:
-    """flights.csv of the archive, or its first `limit` flights: Spark reads no zip."""
+    """Extract flights.csv, or its first `limit` flights: Spark does not read zip files."""
     path = folder / "flights.csv"
     with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as member, path.open("w") as out:
         lines = io.TextIOWrapper(member, encoding="utf-8")

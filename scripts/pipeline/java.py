@@ -1,6 +1,6 @@
-"""Have a Java for Spark: find one, or install Debian's headless runtime where that is allowed.
+"""Find a Java for Spark, or install Debian's headless runtime if that is allowed.
 
-Without one everything but the pipeline works, so that is one line on stderr and no failure; in CI it is one.
+Everything but the pipeline works without Java: its absence is one line on stderr, and an error only in CI.
 """
 
 import os
@@ -17,7 +17,7 @@ APT_TIMEOUT_S = 900
 
 
 def main() -> int:
-    """0 with a Java or, out of CI, without; 1 without one in CI or when a pipeline is to run now (`--needed`)."""
+    """Returns 0 with a Java, or without one outside of CI; 1 without one in CI or with `--needed`."""
     lack = missing()
     if lack and may_install():
         install()
@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def missing() -> str | None:
-    """What is missing, in one line; None when there is a Java."""
+    """The problem in one line; None when there is a Java."""
     try:
         find_java()
     except JavaMissing as lack:
@@ -40,12 +40,12 @@ def missing() -> str | None:
 
 
 def may_install() -> bool:
-    """Root of a Debian may, unless somebody chose a Java that does not do: JAVA_HOME is left to its owner."""
+    """Whether to install: only as root on Debian, and not when JAVA_HOME is set."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None and not os.environ.get("JAVA_HOME")
 
 
 def install() -> None:
-    """Try apt, which asks nothing; whether it helped is for the caller to see."""
+    """Try apt without questions; the caller checks the result."""
     print(f"installing {PACKAGE} for Spark", file=sys.stderr)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update", "-q"], ["install", "-q", "-y", "--no-install-recommends", PACKAGE]):

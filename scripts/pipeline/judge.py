@@ -25,7 +25,7 @@ THE_RUN: Final = ""  # its history
 
 
 class Expected(NamedTuple):
-    """What the run must have been."""
+    """What the run must have done."""
 
     events: int
     keys: int
@@ -33,7 +33,7 @@ class Expected(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What the run has left: the traces, and folders of Parquet with the topic's content and the group's lag."""
+    """The results of the run: traces, and folders of Parquet with the topic's content and the group's lag."""
 
     traces: list[Path]
     content: Path
@@ -41,7 +41,7 @@ class Ran(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What came out. `misplaced`: events stored out of their aircraft's order, which no trace knows."""
+    """The findings. `misplaced`: events stored out of their aircraft's order, which traces do not show."""
 
     findings: Findings
     misplaced: int
@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
 
 
 def misplaced(content: DataFrame) -> int:
-    """Events whose number in their aircraft's story is not their place among its messages in the topic."""
+    """Number of events whose number in their aircraft's sequence is not their place among its stored messages."""
     from pyspark.sql import Window
 
     number = fn.get_json_object(fn.col("value").cast("string"), "$.number").cast("int")
@@ -97,7 +97,7 @@ def histories(spark: "SparkSession", traces: list[Path], folder: Path) -> DataFr
 def audited(
     spark: "SparkSession", traces: DataFrame, topic: DataFrame, folder: Path, progress: JobProgress
 ) -> dict[str, DataFrame]:
-    """The audit's tables, left in a folder as Parquet. Each history is held against the same topic."""
+    """The audit's tables, kept in a folder as Parquet. Each history is compared with the same topic."""
     names = fn.array(*map(fn.lit, (THE_RUN, *SPOILS)))
     with transform(traces, topic.withColumn("history", fn.explode(names))) as made:
         write_tables(made, str(folder), lambda name: progress.tell(f"the audit's table {name}"))
@@ -116,7 +116,7 @@ def spoilt_rows(tables: Mapping[str, DataFrame], done: Mapping[str, str]) -> lis
 
 
 def faults(verdict: Verdict, expected: Expected) -> list[str]:
-    """Why the run failed; nothing if it did not."""
+    """Why the run failed; empty if it did not."""
     summary = verdict.findings.summary
     missed = [row.name for row in verdict.spoilt if not row.is_found]
     conditions: dict[str, Any] = {

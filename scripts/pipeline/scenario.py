@@ -27,7 +27,7 @@ TOPIC_COLUMNS = (
 
 
 class PipelineScenario(Scenario):
-    """As the demo's, with Spark as the producer. Traces, the lag and what the topic holds stay in the plan's folder."""
+    """The demo's scenario with Spark as the producer. Traces, lag and topic content stay in the plan's folder."""
 
     def __init__(
         self, plan: Plan, console: Console, begin: float, spark: "SparkSession", events: "DataFrame", total: int
@@ -52,7 +52,7 @@ class PipelineScenario(Scenario):
 
         def handled(at_least: int, seen: Snapshot) -> bool:
             if sending.done():
-                sending.result()  # raises what went wrong
+                sending.result()  # raises the error of the send
             return seen.handled >= at_least
 
         try:
@@ -79,7 +79,7 @@ class PipelineScenario(Scenario):
         )
 
     def _stop(self, query: "StreamingQuery") -> None:
-        """The stream of lag, and a job that still sends when something else has failed."""
+        """Stop the stream of lag, and a job that may still send after an error."""
         query.stop()
         self._spark.sparkContext.cancelAllJobs()
 

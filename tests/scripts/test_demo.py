@@ -16,7 +16,7 @@ from lockstep.order import Handover, Kind, OrderReport
 from lockstep.protocol.bodies.broker import LockTableRow, QueueData, TopicRouteData
 from scripts.demo.board import Board
 from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, TOPIC
-from scripts.demo.producer import Stories, body_of, summary
+from scripts.demo.producer import AircraftOrder, body_of, summary
 from scripts.demo.report import Outcome, faults, print_report
 from scripts.demo.scenario import NOTICE
 from scripts.demo.watch import QueueRow, Snapshot, TraceOwners, Watch, pid_of
@@ -31,8 +31,8 @@ def result(queue_id: int, offset: int) -> SendResult:
 
 def test_a_message_carries_its_place_in_the_story() -> None:
     """Body and number are what a consumer's board shows."""
-    stories = Stories()
-    assert [stories.next_number("N1"), stories.next_number("N2"), stories.next_number("N1")] == [1, 1, 2]
+    order = AircraftOrder()
+    assert [order.next_number("N1"), order.next_number("N2"), order.next_number("N1")] == [1, 1, 2]
     assert json.loads(body_of(EVENT, 2)) == {
         "number": 2,
         "event": "departed",
@@ -50,11 +50,11 @@ def test_a_message_carries_its_place_in_the_story() -> None:
 )
 def test_a_story_stored_out_of_order_is_counted(second: SendResult, misplaced: int) -> None:
     """An aircraft's next event must stand behind its last one, in the same queue."""
-    stories = Stories()
-    stories.stored("N1", result(3, 4))
-    stories.stored("N2", result(1, 9))
-    stories.stored("N1", second)
-    assert stories.misplaced == misplaced
+    order = AircraftOrder()
+    order.stored("N1", result(3, 4))
+    order.stored("N2", result(1, 9))
+    order.stored("N1", second)
+    assert order.misplaced == misplaced
 
 
 def test_flight_numbers_are_not_counted_as_aircraft() -> None:
