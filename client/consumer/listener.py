@@ -179,7 +179,7 @@ class ListenerCall(Generic[S]):
         self._log = log
         self._around = around
         self.contract = contract
-        self._not_begun = Outcome(contract.failure, "the call was not begun any more", begun=False)
+        self._not_begun = Outcome(contract.failure, "the call was not begun", begun=False)
         self._outcomes = {status.value: Outcome(status) for status in contract.statuses}  # an Enum's hash is slow
         self._nothing = None if contract.nothing is None else self._outcomes[contract.nothing.value]
         self.is_async = inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(
