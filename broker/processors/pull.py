@@ -119,13 +119,13 @@ def _record_offset_moved(broker: Broker, pull: HeldPull, result: GetResult, now_
     group = pull.consumer_group
     broker.log.warning("offset_out_of_bounds", group=group, topic=pull.topic, queue_id=pull.queue_id,
         asked_offset=pull.queue_offset, next_offset=result.next_begin_offset)  # fmt: skip
-    event = {
+    content = {
         "consumerGroup": group,
         "messageQueue": {"brokerName": broker.config.broker_name, "queueId": pull.queue_id, "topic": pull.topic},
         "offsetNew": result.next_begin_offset,
         "offsetRequest": pull.queue_offset,
     }
-    body = json.dumps(event, separators=(",", ":")).encode("utf-8")
+    body = json.dumps(content, separators=(",", ":")).encode("utf-8")
     texts = {names.TAGS: group, names.DELAY: "0", names.KEYS: group}
     properties = encode_properties(texts).encode("utf-8", "replace")
     host, port = broker.store.store_host, broker.store.store_port

@@ -308,4 +308,4 @@ class Broker:
         lost_count = min_now - max(self.delays.offsets.get(level, 0), min_before)
         if lost_count > 0:
             self.evicted_ahead_count += lost_count
-            self.log.warning("delayed_messages_dropped", why=self._limit, level=level, count=lost_count)
+            self.log.warning("delayed_messages_dropped", why=self._limit, delay_level=level, count=lost_count)
