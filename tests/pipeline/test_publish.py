@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.pipeline.errors import ColumnError
 from lockstep.pipeline.jobs.publish import EventColumns, InputFormat, read_raw, transform
-from scripts.demo.producer import Stories, body_of
+from scripts.demo.producer import AircraftOrder, body_of
 from scripts.flights import FLIGHTS_ZIP, read_flights
 from scripts.pipeline.events import flight_events, unpack
 from tests.scripts.test_flights import ROWS, archive
@@ -30,7 +30,7 @@ def by_key(events: "DataFrame") -> dict[str, list[tuple[str, str]]]:
 
 
 def as_the_demo_makes_them(path: Path, limit: int | None = None) -> dict[str, list[tuple[str, str]]]:
-    numbers, stories = Stories(), defaultdict(list)
+    numbers, stories = AircraftOrder(), defaultdict(list)
     for event in read_flights(path, limit).events:
         stories[event.key].append((event.kind, body_of(event, numbers.next_number(event.key)).decode()))
     return dict(stories)
