@@ -1,4 +1,4 @@
-"""What a message store is: the broker's side of memory and, later, of files."""
+"""The interface of a message store, and the values that it takes and returns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,16 +24,18 @@ __all__ = [
 
 
 class StoreFull(Exception):
-    """The store cannot take the message; the text says why. The broker answers SERVICE_NOT_AVAILABLE."""
+    """The store cannot take the message; the text gives the reason. The broker answers SERVICE_NOT_AVAILABLE."""
 
 
 class AppendResult(NamedTuple):
+    """Where a message was stored."""
+
     commit_log_offset: int
     queue_offset: int
 
 
 class QueueEntry(NamedTuple):
-    """What a queue's index knows of a message."""
+    """An entry of a consume queue."""
 
     commit_log_offset: int
     size_bytes: int
@@ -57,7 +59,7 @@ class KeyQuery(NamedTuple):
 
 
 class QueryResult(NamedTuple):
-    """`messages`: whole ones in the stored layout, oldest first. The other two: the newest message of the whole log."""
+    """`messages`: in the stored layout, oldest first. The other two fields describe the newest message of the log."""
 
     messages: list[bytes]
     last_timestamp: int
@@ -65,7 +67,7 @@ class QueryResult(NamedTuple):
 
 
 class GetStatus(Enum):
-    """RocketMQ's names; what each answers is a table in processors/pull.py (wire.md 6.3)."""
+    """The result of a read, by RocketMQ's names (wire.md 6.3). `broker/processors/pull.py` has the answer to each."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -79,7 +81,7 @@ class GetStatus(Enum):
 
 
 class GetResult(NamedTuple):
-    """`body`: the messages found, back to back in the stored layout. `max_offset` is exclusive."""
+    """`body`: the messages, back to back in the stored layout. `max_offset` is exclusive."""
 
     status: GetStatus
     next_begin_offset: int
@@ -91,26 +93,27 @@ class GetResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Is a message in the stored layout wanted? It takes time: a read shows it `entries_max` of them at most."""
+    """A filter on messages in the stored layout. One read applies it to at most `entries_max` messages."""
 
     matches: Callable[[bytes], bool]
     entries_max: int
 
 
 class MessageStore(Protocol):
-    """Queues are named by topic and queue id; one that nobody wrote to reads as empty.
+    """Messages by topic and queue id. A queue without messages reads as empty.
 
-    `store_host` and `store_port` are the broker's address as written into messages.
+    Attributes:
+        store_host: The broker's address as it is written into messages; so is `store_port`.
     """
 
     store_host: bytes
     store_port: int
 
     def append(self, record: Record) -> AppendResult:
-        """Raises StoreFull, and nothing is stored then."""
+        """Store one message. Raises StoreFull if nothing was stored."""
 
     def append_all(self, records: Sequence[Record]) -> list[AppendResult]:
-        """All of these, behind one another in the log, or none. Raises StoreFull."""
+        """Store all of these next to each other in the log, or none. Raises StoreFull."""
 
     def get(
         self,
@@ -121,48 +124,50 @@ class MessageStore(Protocol):
         subscription: SubscriptionData | None,
         passes: Passes | None = None,
     ) -> GetResult:
-        """Messages from `queue_offset` on that the subscription's tag hashes pass; None passes all.
+        """Messages from `queue_offset` on whose tag hashes the subscription has.
 
-        With `passes` that alone decides, and is shown each message, up to its own `entries_max`.
+        Args:
+            subscription: None selects all messages.
+            passes: Replaces the subscription's filter.
         """
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset that the next message will get."""
+        """The offset of the next message."""
 
     def store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
-        """Epoch ms when the message was stored; None when it is not there."""
+        """Epoch ms when the message was stored; None when it does not exist."""
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The offset of the message stored nearest to `timestamp`, by the rules of wire.md 8.2."""
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]:
-        """Up to `count` entries of a queue's index from `queue_offset` on; none for what is out of its bounds."""
+        """Up to `count` entries from `queue_offset` on; none outside the queue's bounds."""
 
     def message_at(self, commit_log_offset: int) -> bytes | None:
-        """The whole message that begins there; None when none does."""
+        """The message that begins at this offset; None when none does."""
 
     def query(self, topic: str, key: str, max_num: int, begin_timestamp: int, end_timestamp: int) -> QueryResult:
-        """The newest `max_num` with `key` as a word of KEYS or as UNIQ_KEY; times inclusive, epoch ms."""
+        """The newest `max_num` messages with `key` as a word of KEYS or as UNIQ_KEY; times inclusive, epoch ms."""
 
     def drop_topic(self, topic: str) -> None:
-        """Forget the queues of a topic; the next message of one gets offset 0."""
+        """Delete the queues of a topic. Its next message gets offset 0."""
 
     def max_offsets(self) -> dict[tuple[str, int], int]:
-        """(topic, queue id) -> `max_offset`, of every queue that was written to."""
+        """(topic, queue id) -> `max_offset`, for each queue that has had a message."""
 
     def stored_bytes(self, topic: str, queue_id: int, first_offset: int, end_offset: int) -> int:
-        """The size of the messages as they are stored, of those that are left."""
+        """The stored size of the messages in [first_offset, end_offset) that still exist."""
 
     @property
     def min_commit_log_offset(self) -> int: ...
 
     @property
     def max_commit_log_offset(self) -> int:
-        """Where the next message will stand: the bytes ever written."""
+        """The offset of the next message: the number of bytes ever written."""
 
     def earliest_timestamp(self) -> int | None:
-        """Epoch ms when the oldest message that is left was stored; None when there is none."""
+        """Epoch ms when the oldest existing message was stored; None without messages."""
 
     def close(self) -> None: ...

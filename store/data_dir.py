@@ -1,4 +1,4 @@
-"""The folder of a store: is it one, does anybody have it open, did it end well; and small files written whole."""
+"""The folder of a store: checks that it is one, locks it, detects a crash; reads and writes its small files."""
 
 from typing import Final
 
@@ -31,7 +31,11 @@ _BACKUP: Final = ".bak"
 
 
 class DataDir:
-    """`crashed`: whoever had it open last did not end well."""
+    """The folder of one store.
+
+    Attributes:
+        crashed: Set by `open`: the last process that had it open did not end cleanly.
+    """
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
@@ -39,12 +43,14 @@ class DataDir:
         self.crashed = False
         self._lock: FileLock | None = None
 
-    # Who has it open -----------------------------------------------------------------------------------------
+    # Open and close -----------------------------------------------------------------------------------------
 
     def open(self, *, writing: bool = True) -> None:
-        """Hold the folder alone. A reader leaves no mark that it was there but the lock's file.
+        """Lock the folder. A reader (`writing=False`) creates nothing but the lock file.
 
-        Raises StoreUnusable when it is no store or somebody else has it open, OSError when it cannot be read.
+        Raises:
+            StoreUnusable: It is no store, or another process has it open.
+            OSError: It cannot be read.
         """
         names = self._names()
         self._check(names)
@@ -54,7 +60,7 @@ class DataDir:
             raise StoreUnusable(
                 f"{self.folder} is open in another broker; two must not write to one folder: stop it, or use another"
             ) from None
-        self.crashed = ABORT in self._names()  # not before: whoever had it open may have ended just now
+        self.crashed = ABORT in self._names()  # only now: the process that had it open may just have ended
         if writing and not self.crashed:
             self._storage.open_file(f"{self.folder}/{ABORT}", create=True).close()
             self._storage.sync_dir(self.folder)
@@ -86,11 +92,11 @@ class DataDir:
                 )
 
     def ended_well(self) -> None:
-        """Everything is on disk: the next start need not look. Raises OSError."""
+        """Mark a clean shutdown: everything is on the disk, and the next start needs no recovery. Raises OSError."""
         try:
             self._storage.delete(f"{self.folder}/{ABORT}")
         except FileNotFoundError:
-            pass  # somebody else's broom
+            pass  # another process deleted it
         self._storage.sync_dir(self.folder)
 
     def release(self) -> None:
@@ -101,7 +107,7 @@ class DataDir:
     # Small files ---------------------------------------------------------------------------------------------
 
     def read_checkpoint(self) -> Checkpoint:
-        """Zeros when there is none."""
+        """All zeros when the file does not exist. Raises OSError."""
         try:
             return decode_checkpoint(self._storage.read_file(f"{self.folder}/{CHECKPOINT}"))
         except FileNotFoundError:
@@ -114,8 +120,9 @@ class DataDir:
         self._storage.sync_dir(self.folder)
 
     def read_log_begin(self) -> int | None:
-        """Where the log begins since its oldest files were deleted; None when nothing says it, or Apache's broker has
-        had the folder since: it deletes files without a word. Raises OSError.
+        """Where the log begins since its oldest files were deleted. Raises OSError.
+
+        None when it is not known: also after Apache's broker used the folder, which deletes files without noting it.
         """
         if self.read_checkpoint().is_of_apache:
             return None
@@ -124,11 +131,11 @@ class DataDir:
         )
 
     def write_log_begin(self, offset: int) -> None:
-        """On disk when it returns. Raises OSError."""
+        """It is on the disk when this returns. Raises OSError."""
         self.write_config(LOG_BEGIN, encode_log_begin(offset))
 
     def read_config(self, name: str) -> list[tuple[str, bytes]]:
-        """(path, content) of a file of `config` and of its older copy, as far as they are there. Raises OSError."""
+        """(path, content) of a file of `config` and of its backup, those that exist. Raises OSError."""
         found = []
         for path in (f"{self.folder}/{CONFIG}/{name}", f"{self.folder}/{CONFIG}/{name}{_BACKUP}"):
             try:
@@ -138,5 +145,5 @@ class DataDir:
         return found
 
     def write_config(self, name: str, content: bytes) -> None:
-        """In one instant, on disk when it returns; what was there before is kept as the older copy. Raises OSError."""
+        """Replace a file atomically and keep the old one as backup. It is on the disk then. Raises OSError."""
         replace_file_keeping_backup(self._storage, f"{self.folder}/{CONFIG}/{name}", content)

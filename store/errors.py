@@ -1,7 +1,7 @@
-"""Why a folder cannot be a store."""
+"""The error of a folder that cannot be opened as a store."""
 
 __all__ = ["StoreUnusable"]
 
 
 class StoreUnusable(Exception):
-    """One line for people: which file, what is wrong with it, and what to do."""
+    """The text is one line for users: the file, what is wrong with it, and what to do."""

@@ -1,1 +1,1 @@
-"""What a broker keeps in files: durable replies, its store, its tables."""
+"""Persistence of a broker: its store, its config files, and replies that wait for the disk."""

@@ -1,4 +1,4 @@
-"""What a broker keeps beside its messages: topics, groups and offsets, in RocketMQ's own files (wire.md 8.4)."""
+"""Topics, groups and offsets of a broker in RocketMQ's config files (wire.md 8.4)."""
 
 import sys
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = "consumerOffset.json"
 DELAYS: Final = "delayOffset.json"
-_UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024  # behind the log offset of the table: a start may have to read it
+_UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024  # behind the table's log offset: a start may have to read so much
 
 
 class BrokerTables(NamedTuple):
@@ -48,18 +48,21 @@ class BrokerTables(NamedTuple):
 
 
 class ConfigFiles:
-    """Files of the broker's tables. One that cannot be read is named, and its older copy is taken.
+    """Reads and writes the files. Of a file that cannot be read the backup is used.
 
-    `topics` and `groups` are written at every change, offsets from time to time: each by one writer at a time.
-    `topics_known`: they were read; `topics_are_newest`: and not from an older copy. `delays_log_offset`: where the log
-    ended when the offsets of delayed messages were taken that were read; None when nothing says it.
+    Topics and groups are written at each change, offsets periodically.
+
+    Attributes:
+        topics_known: A file of topics was read.
+        topics_are_newest: It was the newest file, not a backup.
+        delays_log_offset: The end of the log when the offsets of delayed messages were saved; None if unknown.
     """
 
     def __init__(self, tables: BrokerTables, store: FileStore) -> None:
         self._tables = tables
         self._store = store
         self._delays = DelayOffsetTable({})
-        self.delays_log_offset: int | None = 0  # of no file: nothing is counted, and all deliveries are in the log
+        self.delays_log_offset: int | None = 0  # without a file: every delivery is found in the log
         self._log = store.events
         self._data_dir = store.data_dir
         self._written: dict[str, bytes] = {}
@@ -71,7 +74,7 @@ class ConfigFiles:
     # Reading -------------------------------------------------------------------------------------------------
 
     def load(self, offset_entries_max: int) -> None:
-        """Raises OSError."""
+        """Restore the tables. Raises OSError."""
         tables = self._tables
         topics = self._read(TOPICS, TopicConfigWrapper)
         if topics is not None:
@@ -89,9 +92,9 @@ class ConfigFiles:
             self.delays_log_offset = delays.log_offset
 
     def _restore_offsets(self, read: ConsumerOffsetTable, entries_max: int) -> None:
-        """Offsets that no commit could have stored are left out. Their topics may have been deleted meanwhile.
+        """Restore offsets, except those that no commit could have stored. Their topics need not exist.
 
-        More than `entries_max` are kept: a consumer whose offset is lost leaves messages out, or repeats them.
+        More than `entries_max` offsets are kept: a consumer that loses its offset skips or repeats messages.
         """
         offsets, left_out_count = self._tables.offsets, 0
         for key, of_queue in read.offset_table.items():
@@ -101,7 +104,7 @@ class ConfigFiles:
                     offsets.commit(group, topic, queue_id, offset)
                 else:
                     left_out_count += 1
-        offsets.all()  # the first is the longest, and nobody waits now
+        offsets.all()  # the first call takes longest; no request waits now
         if left_out_count:
             self._log.warning("offsets_left_out", file=OFFSETS, count=left_out_count, kept=len(offsets))
         if len(offsets) > entries_max:
@@ -124,7 +127,7 @@ class ConfigFiles:
     # Writing -------------------------------------------------------------------------------------------------
 
     def write_now(self) -> None:
-        """Topics and groups, before the loop runs. What fails counts as changed, and is tried again."""
+        """Write topics and groups before the event loop runs. A file that fails is written again later."""
         for table in (self.topics, self.groups):
             try:
                 table.snapshot()()
@@ -134,7 +137,7 @@ class ConfigFiles:
                 self._log.error(event, file=table.name, reason=str(error))
 
     def writings(self) -> list[Writing]:
-        """Of offsets as they stand now; nothing of them may be written before the log is safe up to now."""
+        """Writings of the present offsets. They may run only after the present end of the log is synced."""
         tables = self._tables
         offsets = partial(self._write_offsets, tables.offsets.all())
         return [offsets, partial(self._write, DELAYS, self._delay_offsets())]
@@ -144,7 +147,7 @@ class ConfigFiles:
         self._write(OFFSETS, ConsumerOffsetTable(table))
 
     def _delay_offsets(self) -> DelayOffsetTable:
-        """While nothing is delivered an older log offset says the same, so that the file need not be written anew."""
+        """While nothing is delivered the older log offset stays valid, so that the file does not change."""
         offsets, log_end = self._tables.delays.offsets, self._store.max_commit_log_offset
         old = self._delays.log_offset
         if old is None or offsets != self._delays.offset_table or log_end - old > _UNSEEN_LOG_BYTES_MAX:
@@ -168,7 +171,7 @@ class ConfigFiles:
 
 
 def _in_steps(steps: BodySteps) -> bytes:
-    """On a thread of its own, whose every step may keep the interpreter from the loop."""
+    """Runs on a worker thread. Small steps let the event loop run between them."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""Files of the broker's tables, written off the event loop: one writing of each at a time, of what stands then."""
+"""Writes config files off the event loop: one write of each file at a time, of its newest state."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,13 +13,15 @@ __all__ = ["ChangingTable", "OnWritten", "TableWriter", "Writing"]
 _AGAIN_MS: Final = 500
 
 Writing = Callable[[], None]  # raises OSError; may run on another thread
-OnWritten = Callable[[str], None]  # empty: it is on the disk; else why it is not
+OnWritten = Callable[[str], None]  # gets "" when it is on the disk, else the reason why it is not
 
 
 class ChangingTable:
-    """A table that goes to its file at every change. `snapshot` says how to write it as it stands now.
+    """A table that is written to its file after each change.
 
-    `change_count` grows with each change; those up to `written_count` are in the file.
+    Attributes:
+        snapshot: Returns the writing of its present state.
+        change_count: Number of changes; those up to `written_count` are in the file.
     """
 
     def __init__(self, name: str, snapshot: Callable[[], Writing]) -> None:
@@ -27,7 +29,7 @@ class ChangingTable:
         self.snapshot = snapshot
         self.change_count = 0
         self.written_count = 0
-        self.on_change: Callable[[], None] = _nobody
+        self.on_change: Callable[[], None] = _nothing
 
     @property
     def is_written(self) -> bool:
@@ -39,7 +41,7 @@ class ChangingTable:
 
 
 class TableWriter:
-    """What fails is tried again, with what stands then, until it succeeds. All is to be called on the loop."""
+    """Repeats a failed write, with the newest state, until it succeeds. Call everything on the event loop."""
 
     def __init__(self, runtime: Runtime, table: ChangingTable, log: EventLog) -> None:
         self._runtime = runtime
@@ -48,17 +50,17 @@ class TableWriter:
         self._pool: WorkerPool | None = None
         self._writing: asyncio.Future[Exception | None] | None = None
         self._timer: TimerHandle | None = None
-        self._waiting: list[tuple[int, OnWritten]] = []  # with the change that each waits for
+        self._waiting: list[tuple[int, OnWritten]] = []  # (the change it waits for, callback)
         self._stopped = False
         self._failing = False
 
     async def start(self) -> None:
-        """What was changed before is on the disk when it returns, if the disk takes it."""
+        """Write the changes made so far. A failed write is repeated in the background."""
         self._table.on_change = self._check
         await self.flush()
 
     def when_written(self, then: OnWritten) -> None:
-        """`then` is called when all changes up to now are in the file, or with why the next attempt failed."""
+        """Call `then` when all changes so far are in the file, or with the reason why the next attempt failed."""
         if self._table.is_written:
             then("")
         else:
@@ -66,16 +68,16 @@ class TableWriter:
             self._check()
 
     async def flush(self) -> None:
-        """Wait for the writing that has all changes up to now, whether it succeeds or not."""
+        """Wait for the write of all changes so far, whether it succeeds or not."""
         written = asyncio.Event()
         self._wake()
         self.when_written(lambda _: written.set())
         await written.wait()
 
     async def stop(self) -> None:
-        """One last attempt, if need be; the log tells when it fails."""
+        """Make a last attempt if needed; a failure is logged."""
         await self.flush()
-        while self._writing is not None:  # of what has changed meanwhile
+        while self._writing is not None:  # changes made meanwhile
             await self.flush()
         self._stopped = True
         self._wake()
@@ -83,7 +85,7 @@ class TableWriter:
             self._pool.close()
 
     def _wake(self) -> None:
-        """Do not wait for the next attempt."""
+        """Cancel the wait for the next attempt."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -129,13 +131,13 @@ class TableWriter:
 
 
 def _written(write: Writing) -> Exception | None:
-    """On a thread of its own."""
+    """Runs on a worker thread."""
     try:
         write()
-    except (OSError, ValueError) as error:  # ValueError: a name that is no text in UTF-8
+    except (OSError, ValueError) as error:  # ValueError: a name that UTF-8 cannot encode
         return error
     return None
 
 
-def _nobody() -> None:
-    """Nothing is written before the writer has started."""
+def _nothing() -> None:
+    """The default: nothing is written before the writer has started."""

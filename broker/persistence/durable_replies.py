@@ -1,4 +1,4 @@
-"""Ties a broker to the keeper of its store: replies that wait for the disk, and what is kept when."""
+"""Holds replies until the data that they acknowledge is durable."""
 
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +33,7 @@ _UNSAFE: Final[dict[int, ResponseCode]] = {
     RequestCode.SEND_REPLY_MESSAGE: ResponseCode.SUCCESS,
     RequestCode.SEND_REPLY_MESSAGE_V2: ResponseCode.SUCCESS,
 }
-_TELLS: Final = frozenset(  # whether what was asked for stays so; other requests change tables by the way
+_CHANGES: Final = frozenset(  # requests for a change of a table; others change tables as a side effect
     {
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.DELETE_TOPIC_IN_BROKER,
@@ -44,7 +44,7 @@ _TELLS: Final = frozenset(  # whether what was asked for stays so; other request
 
 
 class DurableReplies:
-    """`on_visible` is called after messages have become readable."""
+    """The answers of a broker with files. `on_visible` is called after messages have become readable."""
 
     def __init__(self, runtime: Runtime, broker: Broker, kept: DurableStore, on_visible: Callable[[], None]) -> None:
         config = broker.config
@@ -62,7 +62,7 @@ class DurableReplies:
         self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
 
     def _limits(self) -> RetentionLimits:
-        config = self._broker.config  # they may change while it runs
+        config = self._broker.config  # limits may change at run time
         hours = tuple(int(hour) for hour in config.delete_when.split(";"))
         reserved_ms = config.reserved_hours * _MS_PER_HOUR
         return RetentionLimits(reserved_ms, hours, config.data_bytes_max, config.disk_used_ratio_max)
@@ -70,19 +70,19 @@ class DurableReplies:
     # Start and end -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """What there is by now is written before anybody is served."""
+        """Write the present state of the tables before the first request is served."""
         self.flusher.start()
         for writer in self._writers:
             await writer.start()
 
     async def flush(self) -> None:
-        """Wait until nobody waits for the disk any more."""
+        """Wait until no reply waits for the disk."""
         for writer in self._writers:
             await writer.flush()
         await self.flusher.flush()
 
     async def stop(self) -> None:
-        """Everything on disk and the folder given back; the store is closed afterwards."""
+        """Write everything, release the folder and close the store."""
         for writer in self._writers:
             await writer.stop()
         await self.flusher.stop()
@@ -93,10 +93,11 @@ class DurableReplies:
         return self.answer_when_safe(endpoint, command, endpoint.read_at_ms)
 
     def answer_when_safe(self, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
-        """As `dispatch`; but the reply to who asked for a change of topics or groups, or has stored something while
-        topics were on their way to the disk, leaves when they are there: without its topic a message is not found
-        again. With --flush sync the reply to what has stored something waits for that too. Groups of heartbeats and
-        pulls come again with the next one: nobody waits for the disk for them.
+        """As `dispatch`, but replies wait for the disk.
+
+        A change of topics or groups is answered when it is on the disk. So is a send while topics are being written:
+        without its topic a message is not found after a restart. With --flush sync a send also waits for its own sync.
+        Groups that heartbeats and pulls create do not wait: the next heartbeat creates them again.
         """
         broker, log, topics = self._broker, self._log, self._topics
         log_end, changes = log.max_offset, topics.change_count + self._groups.change_count
@@ -105,7 +106,7 @@ class DurableReplies:
             return None
         stored = log.max_offset != log_end
         changed = topics.change_count + self._groups.change_count != changes
-        if (changed and command.code in _TELLS) or (stored and topics.written_count != topics.change_count):
+        if (changed and command.code in _CHANGES) or (stored and topics.written_count != topics.change_count):
             self._after_tables(connection, command, reply, stored=stored)
             return None
         if self._flush_sync and (stored or self._is_repeated(command)):
@@ -114,14 +115,14 @@ class DurableReplies:
         return reply
 
     def _is_repeated(self, command: RemotingCommand) -> bool:
-        """It may tell of what another request has stored, and what is not on the disk yet."""
+        """Its answer may depend on a message of another request that is not synced yet."""
         return command.code == RequestCode.END_TRANSACTION and self._log.synced_offset < self._log.max_offset
 
     def _after_tables(
         self, connection: Connection, command: RemotingCommand, reply: RemotingCommand, *, stored: bool
     ) -> None:
         def groups_written(reason: str) -> None:
-            if reason and command.code in _TELLS:
+            if reason and command.code in _CHANGES:
                 _send(connection, command, command.reply(ResponseCode.SYSTEM_ERROR, remark=reason))
             else:
                 self._topic_writer.when_written(topics_written)
@@ -129,7 +130,7 @@ class DurableReplies:
         def topics_written(reason: str) -> None:
             if reason and stored:
                 _answer(self._broker, connection, command, reply, reason)
-            elif reason and command.code in _TELLS:
+            elif reason and command.code in _CHANGES:
                 _send(connection, command, command.reply(ResponseCode.SYSTEM_ERROR, remark=reason))
             elif self._flush_sync and stored and self._log.synced_offset < self._log.max_offset:
                 self._after_log(connection, command, reply)
@@ -160,7 +161,7 @@ def _answer(
 
 
 def _break_lane(broker: Broker, command: RemotingCommand) -> None:
-    """What is not safe counts as not stored: nothing that was numbered behind it may follow."""
+    """An unsafe message counts as not stored, so later messages of its send sequence are refused."""
     header_class = _SENDS.get(command.code)
     if header_class is not None:
         header = command.decode_header(header_class)

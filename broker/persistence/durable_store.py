@@ -1,4 +1,4 @@
-"""A broker whose messages and tables are kept in a folder: opened, recovered, and taken up where it was."""
+"""Opens a broker's folder: recovers messages and tables, and resumes from them."""
 
 from collections.abc import Callable
 from typing import Final
@@ -33,7 +33,7 @@ _MADE_WHEN_NEEDED: Final = frozenset({HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GIV
 def new_file_store(
     config: BrokerConfig, storage: Storage, store_host: bytes, on_trim: OnTrim, events: EventLog
 ) -> FileStore:
-    """Closed, and empty until a DurableStore opens it."""
+    """A store that is closed and empty until a DurableStore opens it."""
     settings = FileStoreSettings(
         config.data_dir.rstrip("/") or "/",
         config.log_file_bytes,
@@ -50,7 +50,11 @@ def new_file_store(
 
 
 class DurableStore:
-    """`tell` gets lines for people while opening takes long."""
+    """The store and the config files of one broker.
+
+    Args:
+        on_progress: Gets lines of text during a long recovery.
+    """
 
     def __init__(
         self, config: BrokerConfig, store: FileStore, tables: BrokerTables, on_progress: Callable[[str], None]
@@ -65,7 +69,7 @@ class DurableStore:
         self.tables = ConfigFiles(tables, store)
 
     def open(self, now_ms: int) -> None:
-        """Raises StoreUnusable; nobody holds the folder then."""
+        """Recover messages and tables. Raises StoreUnusable; the folder is released then."""
         try:
             self.data_dir.open()
             self._open(now_ms)
@@ -78,14 +82,14 @@ class DurableStore:
             raise
 
     def space(self) -> DiskSpace:
-        """Of the disk that the folder is on; nothing when it cannot be asked."""
+        """The disk of the folder; no free space when the system does not tell."""
         try:
             return self.store.storage.space(self.data_dir.folder)
         except OSError:
             return DiskSpace(0, 1)
 
     def abandon(self) -> None:
-        """Give the folder back as it is."""
+        """Close the files and release the folder, without a clean shutdown."""
         self.store.close()
         self.data_dir.release()
 
@@ -94,7 +98,7 @@ class DurableStore:
         self.tables.load(self._config.offset_entries_max)
         known = {config.topic_name for config in tables.topics.topics} if self.tables.topics_known else None
         if known is not None:
-            known |= _MADE_WHEN_NEEDED  # they are never deleted
+            known |= _MADE_WHEN_NEEDED  # these are never deleted
         recovered = Recovery(store, known, self.tags_code_of, self._on_progress).run()
         if known is None:
             self._topics_of_queues(now_ms)
@@ -118,7 +122,7 @@ class DurableStore:
             store.on_arrived = self._on_arrived
 
     def tags_code_of(self, record: LogRecord) -> int:
-        """What the entry of a message says of it: its tag's hash, or when it is due."""
+        """The tags code for a message's entry: its tag's hash, or the epoch ms of its delivery."""
         if record.topic != SCHEDULE_TOPIC and _TAGS not in record.properties:
             return 0
         properties = decode_properties(record.properties.decode("utf-8", "replace"))
@@ -129,7 +133,7 @@ class DurableStore:
         return tags_code(properties.get(names.TAGS))
 
     def _topics_of_queues(self, now_ms: int) -> None:
-        """No file says which topics there are: those of the queues that there are, with as many."""
+        """Without topics.json: create the topics from the queues that exist."""
         counts: dict[str, int] = {}
         for topic, queue_id in self.store.queues:
             counts[topic] = max(counts.get(topic, 0), queue_id + 1)
@@ -138,9 +142,9 @@ class DurableStore:
         topics.restore(found, DataVersion(1, now_ms))
 
     def _drop_deleted(self) -> None:
-        """Queues whose topic was deleted before the crash: a new one of its name must not begin with their messages."""
+        """Delete queues of topics deleted before the crash, so that a new topic does not begin with their messages."""
         if not self.tables.topics_are_newest or self.data_dir.read_checkpoint().log_offset is None:
-            return  # an older copy may lack a topic, and what another broker has left is not ours to delete
+            return  # a backup may lack a topic; data of another broker is not deleted
         topics = self._broker_tables.topics
         found = dict.fromkeys(topic for topic, _ in self.store.queues if topic not in _MADE_WHEN_NEEDED)
         for topic in found:
@@ -149,7 +153,7 @@ class DurableStore:
                 self._log.info("deleted_topic_queues_removed", topic=topic)
 
     def _mark_last_commit(self, now_ms: int) -> HalfMessage | None:
-        """A crash may have come between a message that was committed and the mark of its half."""
+        """Mark the half message of the last commit as ended: the crash may have come before its mark."""
         half = unmarked(self.store)
         if half is not None:
             try:

@@ -1,7 +1,7 @@
-"""What a start after a crash leaves for the order checker (docs/order.md 1): offsets that may have gone back.
+"""Records of offsets after a crash, for the order checker (docs/order.md 1).
 
-Up to `flushConsumerOffsetInterval` of commits are gone with a killed broker, and it cannot know which. So it says where
-each group stands now, as records `reset`: what is handled again from there on is no violation.
+A killed broker loses up to `flushConsumerOffsetInterval` of commits, and cannot know which. So the next start writes
+the present offset of each group as a `reset` record: messages consumed again from there on are no violation.
 """
 
 import json
@@ -22,10 +22,10 @@ _WRITTEN_AT_ONCE: Final = 1000
 
 
 def leave_resets(broker: Broker, storage: Storage, now_ms: int) -> None:
-    """Add the records to the file of `--trace`, if the broker's last life was a crash.
+    """Add the records to the file of `--trace`, if the broker's last run ended with a crash.
 
     Raises:
-        StoreUnusable: The file cannot be written to; the broker's folder is free again then.
+        StoreUnusable: The file cannot be written to; the folder is released then.
     """
     kept, path = broker.durable, broker.config.trace
     if not path or kept is None:
@@ -52,7 +52,7 @@ def leave_resets(broker: Broker, storage: Storage, now_ms: int) -> None:
 def _places(
     offsets: dict[tuple[str, str], dict[int, int]], queues: Iterable[tuple[str, int]], groups: Iterable[str]
 ) -> Iterator[dict[str, Any]]:
-    """Where each group stands in each queue; a queue of which nothing is known may have been at any offset."""
+    """The offset of each group in each queue; 0 for a queue without one, since any commit may be lost."""
     queue_ids: dict[str, set[int]] = {}
     for topic, queue_id in queues:
         queue_ids.setdefault(topic, set()).add(queue_id)

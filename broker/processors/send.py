@@ -47,24 +47,24 @@ _IPV4_HOSTS: Final = ~int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _REGION: Final = "DefaultRegion"
 _TRACE_ON: Final = "true"
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-_new_record = tuple.__new__  # as the class itself, at half the cost: every send makes one
+_new_record = tuple.__new__  # half the cost of Record(...), and each send makes one
 _tags_code = lru_cache(maxsize=4096)(tags_code)
 
 
 def send_message(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Stored, or refused with a reason; a send of a lane is stored in its turn or not at all."""
+    """The message is stored, or refused with a reason; with a send sequence only in its turn."""
     try:
         header = command.decode_header(_HEADERS[command.code])
     except HeaderError as error:
         return refuse_unreadable(command, error)
-    lane_key = None
+    sequence_key = None
     try:
         if header.lane_sequence is not None:
-            lane_key = (header.lane_id or "", header.topic, header.queue_id)
+            sequence_key = (header.lane_id or "", header.topic, header.queue_id)
             refusal = broker.send_sequences.refusal(
-                lane_key, header.lane_generation or 0, header.lane_sequence, connection, now_ms
+                sequence_key, header.lane_generation or 0, header.lane_sequence, connection, now_ms
             )
             if refusal is not None:
                 raise Refusal(ResponseCode.SEND_OUT_OF_SEQUENCE, refusal)
@@ -76,13 +76,13 @@ def send_message(
         return _refuse(broker, connection, command, header, why.code, str(why))
     except StoreFull as why:
         return _refuse(broker, connection, command, header, ResponseCode.SERVICE_NOT_AVAILABLE, str(why))
-    if lane_key is not None:
-        broker.send_sequences.stored(lane_key)
+    if sequence_key is not None:
+        broker.send_sequences.stored(sequence_key)
     return command.reply(_SUCCESS, response)
 
 
 def refuse_unreadable(command: RemotingCommand, error: HeaderError) -> RemotingCommand:
-    """RocketMQ looks at the topic first, and refuses a send without one in good order. Raises the error otherwise."""
+    """Refuse a send without a topic, which RocketMQ checks first. Raises `error` for other unreadable headers."""
     topic = "topic" if command.code in _LONG_NAMES else "b"
     if command.positional is not None or (command.ext_fields or {}).get(topic):
         raise error
@@ -90,7 +90,7 @@ def refuse_unreadable(command: RemotingCommand, error: HeaderError) -> RemotingC
 
 
 def refused(command: RemotingCommand, code: ResponseCode, remark: str) -> RemotingCommand:
-    """The two fields that RocketMQ's replies to sends have, whatever came of the send."""
+    """A refusal with the two fields that each of RocketMQ's replies to a send has."""
     reply = command.reply(code, remark=remark)
     reply.ext_fields = {"MSG_REGION": _REGION, "TRACE_ON": _TRACE_ON}
     return reply
@@ -169,14 +169,12 @@ def _check_body(broker: Broker, body: bytes) -> None:
 
 
 def _is_half(broker: Broker, header: SendMessageRequestHeader, properties: dict[str, str]) -> bool:
-    """Is this the first half of a transaction? Raises Refusal when those are not taken."""
+    """Is this a half message of a transaction? Raises Refusal when the broker rejects transactions."""
     half = properties.get(names.TRAN_MSG, "").lower() == "true"
     if half and broker.config.reject_transactions:
-        raise Refusal(ResponseCode.NO_PERMISSION, "this broker is told to reject transactional messages")
+        raise Refusal(ResponseCode.NO_PERMISSION, "this broker rejects transactional messages (reject_transactions)")
     if header.sys_flag & _PREPARED and not half:
-        raise Refusal(
-            ResponseCode.NO_PERMISSION, "a half message must have the property TRAN_MSG, or nobody can end it"
-        )
+        raise Refusal(ResponseCode.NO_PERMISSION, "a half message must have the property TRAN_MSG=true")
     return half
 
 
@@ -184,7 +182,7 @@ def _is_half(broker: Broker, header: SendMessageRequestHeader, properties: dict[
 
 
 def _is_cpp_batch(broker: Broker, command: RemotingCommand) -> bool:
-    """librocketmq's batches: marked "1", which means false in Java, and a body that is well formed."""
+    """Is it a batch of librocketmq? It marks batches with "1", which is false in Java; the body must be well formed."""
     fields = command.ext_fields
     if not fields or command.language != _CPP or not broker.config.accept_cpp_batches:
         return False
@@ -201,7 +199,7 @@ def _is_cpp_batch(broker: Broker, command: RemotingCommand) -> bool:
 def _store_batch(
     broker: Broker, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, now_ms: int
 ) -> SendMessageResponseHeader:
-    """All messages of a batch or none; they get consecutive queue offsets."""
+    """Store all messages of a batch or none; they get consecutive queue offsets."""
     if is_retry_topic(header.topic):
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot go to a retry topic")
     target = send_target(broker, command, header, now_ms)
@@ -226,7 +224,7 @@ def _store_batch(
 
 
 def _check_batch(header: SendMessageRequestHeader, shared: dict[str, str]) -> None:
-    """A batch as a whole has neither a delay nor a transaction; what its records say of it is text."""
+    """Refuse a batch with a delay or a transaction. Such properties of its single messages have no effect."""
     delay = shared.get(names.DELAY, "0")
     if delay != "0":
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot be delayed, but its DELAY is {shown(delay)}")
@@ -237,7 +235,7 @@ def _check_batch(header: SendMessageRequestHeader, shared: dict[str, str]) -> No
 def _checked(record: BatchRecord, appended: str) -> tuple[int, bytes, bytes, int]:
     """(flag, body, properties, tag hash) of a message of a batch. `appended`: the properties of the batch.
 
-    The record's own text stays as it is, so a name may stand there twice; readers take the last (wire.md 4.4).
+    The message's own text is not changed, so a name may occur twice; readers use the last (wire.md 4.4).
     """
     own = record.properties
     between = names.PAIR_END if own and not own.endswith(names.PAIR_END) else ""

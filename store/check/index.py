@@ -1,6 +1,6 @@
-"""Are files of keys whole? Each item held against its message, chains and slots against the items (docs/store.md).
+"""Checks index files: each item against its message, chains and slots against the items (docs/store.md).
 
-Items stand in the order of the log, so both are gone through side by side, and little is kept in memory.
+Items have the order of the log. So both are read side by side, and little is kept in memory.
 """
 
 from array import array
@@ -27,7 +27,7 @@ from lockstep.store.format.record import LogRecord
 
 __all__ = ["IndexCheck"]
 
-_ITEMS_A_SLOT: Final = 4  # as RocketMQ's settings have it, whatever the size
+_ITEMS_A_SLOT: Final = 4  # by RocketMQ's default settings
 _SEARCHED_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -39,9 +39,10 @@ class _Item(NamedTuple):
 
 
 class IndexCheck:
-    """Call `see` with every message of the log in its order, then `rest`. Raises OSError.
+    """Call `see` with each message of the log in order, then `rest`. Raises OSError.
 
-    `crashed`: the files may be behind, and what a broker finds so it makes anew.
+    Args:
+        crashed: Damage counts as unfinished, since a broker rebuilds the files after a crash.
     """
 
     def __init__(self, storage: Storage, root: str, first_offset: int, *, crashed: bool) -> None:
@@ -54,7 +55,7 @@ class IndexCheck:
         self._next = next(self._items, None)
 
     def see(self, record: LogRecord) -> Iterator[Damage]:
-        """What is wrong with items up to those of this message."""
+        """Damage of the items up to those of this message."""
         hashes: set[int] | None = None
         while self._next is not None and self._next.offset <= record.offset:
             item = self._next
@@ -64,13 +65,13 @@ class IndexCheck:
                 if hashes is None:
                     hashes = {key_hash(record.topic, key) for key in keys_of(record.properties)}
                 if item.key_hash not in hashes:
-                    text = f"an item says that the message at {item.offset} has a key which it has not"
+                    text = f"an item says that the message at {item.offset} has a key that it does not have"
                     yield Damage(item.file, item.position, text, self._crashed)
             self._next = next(self._items, None)
         yield from self._take_found()
 
     def rest(self) -> Iterator[Damage]:
-        """Behind the last message."""
+        """Damage of the items behind the last message."""
         while self._next is not None:
             yield from self._without_message(self._next)
             self._next = next(self._items, None)
@@ -81,7 +82,7 @@ class IndexCheck:
         return found
 
     def _without_message(self, item: _Item) -> Iterator[Damage]:
-        if not 0 <= item.offset < self._first_offset:  # else it is deleted
+        if not 0 <= item.offset < self._first_offset:  # else the message expired
             text = f"an item points at {item.offset} of the log, where no message is"
             yield Damage(item.file, item.position, text, self._crashed)
 

@@ -1,4 +1,4 @@
-"""Is a store whole? Its log message by message, and everything else against the log (docs/store.md)."""
+"""Checks a whole store: the log message by message, everything else against the log (docs/store.md)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -244,7 +244,7 @@ class StoreCheck:
             self.on_progress(f"{self.log_bytes // _MIB:,} of at most {total_bytes // _MIB:,} MiB of messages read")
 
     def _check_queued(self, record: LogRecord) -> Iterator[Damage]:
-        """That the message's entry is there."""
+        """The entry of this message."""
         if record.sys_flag & _TRANSACTION_MASK in (_PREPARED, _ROLLBACK):
             return
         queue = self._queues.get((record.topic, record.queue_id))
@@ -265,7 +265,7 @@ class StoreCheck:
             yield Damage(*queue.place(record.queue_offset), text)
 
     def _check_entries(self, topic: str, queue_id: int, queue: _Queue) -> Iterator[Damage]:
-        """That every entry has its message, or had one that is deleted."""
+        """Entries whose message neither exists nor has expired."""
         first_offset, end_offset = self._log_range
         for queue_offset, entry in queue.entries():
             offset, size, _ = entry

@@ -1,7 +1,7 @@
-"""What is written behind a round of the log: queues and keys, the checkpoint that counts on them, and tables.
+"""After a round of the log: syncs queues and index files, then writes the checkpoint; writes the broker's tables.
 
-What a file of offsets says is never ahead of the log: it is taken when a round begins, and written when that has made
-the log safe, beside the rounds that follow: replies do not wait for it.
+Tables such as consumer offsets must never be ahead of the log. So their state is taken when a round begins, and written
+after that round has synced the log. Replies do not wait for it.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from lockstep.store.keys.index import KeyIndex
 
 __all__ = ["CheckpointWork", "CheckpointWriter", "Writing"]
 
-_OPEN_FILES_MAX: Final = 256  # of queues; above, those that wait for nothing are closed
+_OPEN_FILES_MAX: Final = 256  # of queues; beyond that, files with nothing to sync are closed
 
 Writing = Callable[[], None]
 
 
 class CheckpointWork(NamedTuple):
-    """Both as they will be true when the log is safe up to where it was when they were taken."""
+    """Taken when a round begins; valid once that round has synced the log."""
 
     checkpoint: Checkpoint | None
     writings: Sequence[Writing]
@@ -39,11 +39,11 @@ class _Failed(NamedTuple):
 
 
 class CheckpointWriter:
-    """One of each kind at a time: a checkpoint takes as long as it has files to sync, and offsets do not wait for it.
+    """Writes one checkpoint and one set of tables at a time, independent of each other.
 
-    `checkpoint`: what stands in the file. `writings`: files of tables, as they stand now.
-
-    `queues_safe` is False when a sync of their files has failed: only the next start can tell what they have.
+    Attributes:
+        checkpoint: The content of the checkpoint file.
+        queues_safe: False after a failed sync of queues or index files: only recovery can tell what they contain.
     """
 
     def __init__(self, store: FileStore, writings: Callable[[], Sequence[Writing]], on_end: Callable[[], None]) -> None:
@@ -62,20 +62,20 @@ class CheckpointWriter:
 
     @property
     def are_written(self) -> bool:
-        """Tables are on their way to the disk."""
+        """Tables are being written."""
         return self._writing is not None
 
     @property
     def is_checked(self) -> bool:
-        """A checkpoint is, or what it counts on."""
+        """A checkpoint is being written, or the files that it covers are being synced."""
         return self._checking is not None
 
     def prepare(self, *, tables: bool, checkpoint: bool) -> CheckpointWork:
-        """When a round of the log begins."""
+        """Call it when a round of the log begins."""
         return CheckpointWork(self._new_checkpoint() if checkpoint else None, self._writings() if tables else ())
 
     def _new_checkpoint(self) -> Checkpoint | None:
-        """As it will be true when the round is done and the queues' files are synced."""
+        """None when the entries of queues cannot be written, or are not safe."""
         store = self._store
         try:
             store.write_tails()
@@ -91,7 +91,7 @@ class CheckpointWriter:
         return Checkpoint(last, last, keys.indexed_timestamp, visible_end, keys.indexed_offset, entry_count)
 
     def begin(self, pool: WorkerPool, work: CheckpointWork) -> None:
-        """The log is safe up to where they were taken."""
+        """Write what `prepare` returned. The log is synced up to that point."""
         if work.writings:
             self._writing = pool.submit(partial(_write_tables, work.writings))
             self._writing.add_done_callback(self._finish_tables)
@@ -131,7 +131,7 @@ class CheckpointWriter:
         self._on_end()
 
     def _close_idle(self) -> None:
-        """Few files stay open, however many queues there are."""
+        """Limit the number of open files."""
         open_count = 0
         for queue in self._store.queues.values():
             open_count += queue.segments.open_count
@@ -140,12 +140,12 @@ class CheckpointWriter:
 
 
 def _write_tables(writings: Sequence[Writing]) -> Exception | None:
-    """On a thread of its own."""
+    """Runs on a worker thread."""
     failed: Exception | None = None
     for write in writings:
         try:
             write()
-        except (OSError, ValueError) as error:  # ValueError: a name that is no text in UTF-8
+        except (OSError, ValueError) as error:  # ValueError: a name that UTF-8 cannot encode
             failed = error
     return failed
 
@@ -153,10 +153,10 @@ def _write_tables(writings: Sequence[Writing]) -> Exception | None:
 def _write_checkpoint(
     checkpoint: Checkpoint, files: Sequence[StoredFile], folders: Sequence[str], storage: Storage, data_dir: DataDir
 ) -> _Failed | None:
-    """On a thread of its own."""
+    """Runs on a worker thread."""
     try:
         for file in files:
-            with contextlib.suppress(ValueError):  # its topic was deleted meanwhile
+            with contextlib.suppress(ValueError):  # closed, because its topic was deleted meanwhile
                 file.sync()
         for folder in folders:
             with contextlib.suppress(FileNotFoundError):  # likewise

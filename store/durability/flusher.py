@@ -1,7 +1,7 @@
-"""Puts a store on the disk, off the event loop: many sends to one fsync, offsets, the checkpoint, a clean end.
+"""Group commit: one fsync round covers everything that was appended before it began. Off the event loop.
 
-One round of the log is under way at a time. It makes safe what was there when it began; who came meanwhile is of the
-next one.
+One round runs at a time. Messages that arrive during a round are covered by the next one. Tables, the checkpoint and a
+clean shutdown follow the rounds.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ class ReadbackFailed(Exception):
     """Messages that were stored cannot be read back; the text says where, and why."""
 
 
-OnSafe = Callable[[str], None]  # empty: it is safe; else why it is not
+OnSafe = Callable[[str], None]  # gets "" when the data is on the disk, else the reason why it is not
 Failure = OSError | ReadbackFailed
 
 
 class FlushSettings(NamedTuple):
-    """`at_once`: flush as soon as anything was stored, and not every `flush_interval_ms` only."""
+    """When to write. `at_once`: sync after each append, and not only every `flush_interval_ms`."""
 
     at_once: bool
     flush_interval_ms: int
@@ -45,9 +45,10 @@ class FlushSettings(NamedTuple):
 
 
 class _Work(NamedTuple):
-    """What a round does: [`log_start`, `log_end`) is safe when files and folders are synced; the tables come behind.
+    """One round: [`log_start`, `log_end`) is safe once these files and folders are synced. Then the tables follow.
 
-    `suspect`: the log, when an earlier sync of what is not safe has failed.
+    Attributes:
+        suspect: The log, if an earlier sync failed and the messages have to be written again; else None.
     """
 
     log_start: int
@@ -59,7 +60,7 @@ class _Work(NamedTuple):
 
 
 class StoreFlusher:
-    """`on_visible` is called after messages have become readable. `writings`: files of tables, as they stand now."""
+    """Writes a store to the disk while it is used, and ends it cleanly."""
 
     def __init__(
         self,
@@ -70,6 +71,11 @@ class StoreFlusher:
         writings: Callable[[], Sequence[Writing]],
         on_visible: Callable[[], None],
     ) -> None:
+        """
+        Args:
+            writings: Returns the writings of the broker's tables in their present state.
+            on_visible: Called after messages have become readable.
+        """
         self._expiry = Expiry(store, retention, self._pool_now, self._after_end)
         self._keys = KeyIndexer(runtime, store, settings.flush_interval_ms)
         self._tables = CheckpointWriter(store, writings, self._after_end)
@@ -79,7 +85,7 @@ class StoreFlusher:
         self._on_visible = on_visible
         self._events = store.events
         self._pool: WorkerPool | None = None
-        self._searches: WorkerPool | None = None  # of its own: however many there are, syncs do not wait for them
+        self._searches: WorkerPool | None = None  # a second pool, so that syncs do not wait for searches
         self._round: asyncio.Future[Failure | None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._waiting: deque[tuple[int, OnSafe]] = deque()
@@ -87,7 +93,7 @@ class StoreFlusher:
         self._next_tables_ms = 0
         self._next_checkpoint_ms = 0
         self._failed = False  # the last sync of the log
-        self._readback_failed = False  # for good
+        self._readback_failed = False  # until the broker is restarted
         self._stopped = False
 
     def start(self) -> None:
@@ -100,17 +106,17 @@ class StoreFlusher:
         self._store.repair.submit = self._searches.submit
         self._arm()
 
-    # What senders wait for -----------------------------------------------------------------------------------
+    # Acknowledgements -----------------------------------------------------------------------------------
 
     def when_safe(self, then: OnSafe) -> None:
-        """`then` is called when all that is stored by now is safe, or with why it is not."""
+        """Call `then` once everything stored so far is on the disk, or with the reason why it is not."""
         if self._readback_failed:
             then(self._store.refusal)  # no round will come
         else:
             self._waiting.append((self._store.log.max_offset, then))
 
     def check(self) -> None:
-        """After whatever may have stored something: begin a round, unless one is under way."""
+        """Begin a round if there is something to sync and none is running. Call it after each append."""
         log = self._store.log
         ready = self._settings.at_once and self._round is None and not self._stopped and not self._failed
         if ready and log.max_offset > log.synced_offset:
@@ -125,14 +131,14 @@ class StoreFlusher:
         self._arm()
         self._store.bound_tails()
         if self._round is not None or self._readback_failed:
-            return  # its end sees to what is due
+            return  # the end of the round checks what is due
         self.retain(self._runtime.now_ms())
         log, due = self._store.log, self._due()
         if any(due) or log.max_offset > log.synced_offset or self._failed:
             self._begin(due)
 
     def _due(self) -> tuple[bool, bool]:
-        """Are tables to be written behind the round that begins now, and a checkpoint?"""
+        """(tables, checkpoint): which of them follow the round that begins now."""
         now_ms = self._runtime.now_ms()
         tables = now_ms >= self._next_tables_ms and not self._tables.are_written
         checkpoint = now_ms >= self._next_checkpoint_ms and not self._tables.is_checked
@@ -143,7 +149,7 @@ class StoreFlusher:
         return tables, checkpoint
 
     def retain(self, now_ms: int) -> None:
-        """Old files go, step by step; not while any of them may be synced."""
+        """Delete old files, one step a call. Not during a sync, which may use them."""
         if self._round is None and not self._tables.is_under_way:
             self._expiry.go_on(now_ms)
 
@@ -175,7 +181,7 @@ class StoreFlusher:
         else:
             self._on_safe(work.log_end)
             self._tables.begin(self._pool_now(), work.tables)
-        self._round = None  # not before: nothing may begin while this one is being ended
+        self._round = None  # only now: no round may begin while this one ends
         self._after_end()
 
     def _after_end(self) -> None:
@@ -199,14 +205,14 @@ class StoreFlusher:
         self._on_visible()
 
     def _on_failed(self, work: _Work, error: Failure) -> None:
-        """Nobody is told that something is safe; nothing more is taken until all was written again and synced."""
+        """On sync failure: reject pending acknowledgements and refuse appends until a new sync succeeds."""
         store = self._store
         if isinstance(error, ReadbackFailed):
             self._readback_failed = True
-            reason = f"what the disk did not take is lost: {error}"
+            reason = f"messages that could not be synced are lost: {error}"
             self._events.error("log_readback_failed", reason=reason)
         else:
-            reason = f"{store.log.segments.path_of(work.log_end)} cannot be put on the disk: {error.strerror or error}"
+            reason = f"{store.log.segments.path_of(work.log_end)} cannot be synced: {error.strerror or error}"
             if not self._failed:
                 self._events.error("log_sync_failed", reason=reason)
         self._failed = True
@@ -218,7 +224,7 @@ class StoreFlusher:
     # The end -------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Wait until all that is stored by now is safe, or was found not to be; what comes meanwhile does not count."""
+        """Wait until everything stored before this call is on the disk, or its sync has failed."""
         log = self._store.log
         end = log.max_offset
         while log.synced_offset < end and not self._failed:
@@ -227,7 +233,7 @@ class StoreFlusher:
             await self._next_end()
 
     async def stop(self) -> None:
-        """Everything on disk and the folder given back; the store is closed afterwards."""
+        """Write everything, release the folder and close the store."""
         self._stopped = True
         self._keys.stop()
         self._store.repair.submit = None
@@ -274,7 +280,7 @@ class StoreFlusher:
 
 
 def _sync_log(work: _Work, storage: Storage) -> Failure | None:
-    """On a thread of its own."""
+    """Runs on a worker thread."""
     try:
         if work.suspect is not None:
             try:

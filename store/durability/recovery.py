@@ -1,8 +1,7 @@
-"""Opening a store: where does the log end, and do the queues' entries say what stands in it?
+"""Recovery: finds the end of the log and makes the consume queues match it, when a store is opened.
 
-What a checkpoint says is on disk is not read again. Behind it the log is read to its last whole message; there it is
-cut after a crash, and the queues are made to match. Below it nothing is ever cut: damage there is reported, passed
-over, and left out when it is read.
+The part that the checkpoint covers is not read again. Behind it the log is read up to its last whole message. After a
+crash the log is cut there. The covered part is never cut: damage in it is reported and skipped by readers.
 """
 
 from bisect import bisect_left
@@ -27,7 +26,7 @@ _MIB: Final = 1024 * 1024
 
 
 class Recovered(NamedTuple):
-    """`cut_bytes`: of the torn end of the log; `damaged`: places in the log that could not be read."""
+    """`cut_bytes`: bytes removed from the torn end of the log. `damaged`: number of unreadable places in the log."""
 
     message_count: int
     cut_bytes: int
@@ -35,7 +34,7 @@ class Recovered(NamedTuple):
 
 
 class Recovery:
-    """`tags_code_of`: what the entry of a message says of it. `tell` gets lines for people while it takes long."""
+    """Opens a store for writing."""
 
     def __init__(
         self,
@@ -44,6 +43,12 @@ class Recovery:
         tags_code_of: Callable[[LogRecord], int],
         on_progress: Callable[[str], None],
     ) -> None:
+        """
+        Args:
+            topics: The topics that exist; messages of others get no queue. None: all topics.
+            tags_code_of: Returns the tags code for the queue entry of a message.
+            on_progress: Gets a line of text every 128 MiB.
+        """
         self._store = store
         self._data_dir = store.data_dir
         self._topics = topics
@@ -52,7 +57,7 @@ class Recovery:
         self._on_progress = on_progress
         self._last: dict[tuple[str, int], int] = {}
         self._rebuild = False
-        self._all_is_safe = False  # the checkpoint is of a clean end: nothing follows it
+        self._all_is_safe = False  # after a clean shutdown nothing follows the checkpoint
         self._count = 0
         self._missing = 0  # files of the log
         self._damaged = 0
@@ -93,7 +98,7 @@ class Recovery:
         return Recovered(self._count, cut_bytes, self._damaged)
 
     def _make_safe(self, start: int, end: int) -> None:
-        """What a dead process wrote can be read, and may be nowhere but in memory: also where its syncs failed."""
+        """Sync the part behind the checkpoint. The system may hold it in memory only, also after failed syncs."""
         log = self._store.log
         log.synced_offset = min(start, end)
         log.segments.rewrite(log.synced_offset, end)
@@ -108,7 +113,7 @@ class Recovery:
     # Where to begin ------------------------------------------------------------------------------------------
 
     def _safe_offset(self, checkpoint: Checkpoint) -> int:
-        """Up to where everything is on disk: by our checkpoint, or to the file, as RocketMQ's own times say it."""
+        """The offset below which everything is on the disk, by our checkpoint or by RocketMQ's times."""
         log = self._store.log
         if checkpoint.log_offset is not None and checkpoint.log_offset >= log.min_offset:
             self._all_is_safe = not self._data_dir.crashed
@@ -125,7 +130,7 @@ class Recovery:
         return starts[0]
 
     def _begin_log(self, safe: int) -> None:
-        """Files that are missing are said; at the beginning those that were not deleted for their age."""
+        """Report missing files; at the beginning only those that were not deleted for their age."""
         segments = self._store.log.segments
         first = segments.starts[0] if segments.starts else segments.start_of(max(0, safe - 1))
         known = self._data_dir.read_log_begin()
@@ -155,7 +160,7 @@ class Recovery:
             self._check_end(topic, queue_id)
 
     def _check_end(self, topic: str, queue_id: int) -> None:
-        """Entries at the end that point to no message of the queue are damage: the queue ends before them."""
+        """End the queue at its last entry that points to a message of it; entries behind are damage."""
         queue, log = self._store.queues[topic, queue_id], self._store.log
         queue.skip_blank()
         queue.min_offset += bisect_left(queue, log.min_offset)
@@ -167,7 +172,7 @@ class Recovery:
                 if isinstance(record, LogRecord) and record.is_of(topic, queue_id, at - 1):
                     queue.end_at(at)
                     return
-        # None can be read: the log is to blame, and the numbers stay.
+        # No message can be read, so the log is damaged and not the queue: keep its end.
 
     def _entries_below(self) -> int:
         return sum([queue.max_offset for queue in self._store.queues.values()])
@@ -175,7 +180,7 @@ class Recovery:
     # Reading the log -----------------------------------------------------------------------------------------
 
     def _read_all(self, safe: int) -> int:
-        """The whole log, and every entry anew. Returns where the log ends."""
+        """Read the whole log and make every entry again. Returns the end of the log."""
         self._events.error("queue_entries_missing")
         self._rebuild = True
         self._last.clear()
@@ -183,7 +188,7 @@ class Recovery:
         return self._read_log(self._store.log.min_offset, safe)
 
     def _read_log(self, start: int, safe: int) -> int:
-        """Enter every message from `start` on into its queue. Returns where the log ends."""
+        """Enter every message from `start` on into its queue. Returns the end of the log."""
         segments = self._store.log.segments
         suspect_from = safe if self._data_dir.crashed else segments.end
         position, report_at = start, start + _PROGRESS_BYTES
@@ -208,7 +213,7 @@ class Recovery:
             position = following
 
     def _behind_damage(self, position: int, safe: int) -> int | None:
-        """Where to read on; None when the log ends here: nothing is believed that follows a write torn by a crash."""
+        """Where to read on; None if the log ends here. After a crash, data behind a torn write is not used."""
         segments = self._store.log.segments
         if position < safe:
             return next_record(segments, position + 1, safe) or safe
@@ -235,7 +240,7 @@ class Recovery:
         if record.sys_flag & _TRANSACTION not in _IN_QUEUES:
             return
         if self._topics is not None and record.topic not in self._topics:
-            return  # it was deleted
+            return  # the topic was deleted
         key = (record.topic, record.queue_id)
         queue = self._store.queues.get(key)
         if queue is None:
@@ -245,13 +250,13 @@ class Recovery:
             before = -1 if self._rebuild else queue.max_offset - 1
         self._last[key] = record.queue_offset
         if record.queue_offset <= before:
-            queue.restart_at(record.queue_offset)  # the topic was deleted and made anew
+            queue.restart_at(record.queue_offset)  # the topic was deleted and created again
         queue.put(record.queue_offset, (record.offset, record.size_bytes, self._tags_code_of(record)))
 
     # The end -------------------------------------------------------------------------------------------------
 
     def _cut_bytes(self, end: int) -> int:
-        """How much was written behind the end, as far as it is not zeros."""
+        """The number of bytes written behind the end of the log, without trailing zeros."""
         segments, written_end = self._store.log.segments, end
         for start, piece_end in segments.pieces(end, segments.end):
             for at in range(start, piece_end, _MIB):
@@ -263,11 +268,10 @@ class Recovery:
 
 
 def _queues_are_complete(store: FileStore, end: int) -> bool:
-    """Have the queues every message of the log's files below `end`? They tell how many bytes of each file are of
-    messages, and there the mark must stand that ends the file. Messages of deleted topics are missed, too.
+    """Do the queues have every message of the log's files below `end`? Messages of deleted topics count as missing.
 
-    Raises:
-        OSError: A file cannot be read.
+    The sizes in the queues' entries tell where the messages of each file end. The padding must begin there.
+    Raises OSError.
     """
     segments = store.log.segments
     queues = list(store.queues.values())
@@ -287,5 +291,5 @@ def _queues_are_complete(store: FileStore, end: int) -> bool:
 
 
 def _first_from(queue: FileQueue, log_offset: int) -> int:
-    """The queue offset of the first message that stands there or behind."""
+    """The queue offset of the first message at or behind a commit log offset."""
     return queue.min_offset + bisect_left(queue, log_offset)

@@ -1,4 +1,4 @@
-"""A queue's entries that are damaged, found again in the log: a message itself says which queue and offset it is of."""
+"""Repairs damaged entries of consume queues: each message in the log names its queue and queue offset."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,23 +16,24 @@ from lockstep.store.format.record import LogRecord, parse_record
 __all__ = ["EntryRepair", "Found", "SearchRunning", "Submit"]
 
 _NEIGHBOURS_MAX: Final = 1000
-_AT_ONCE_BYTES: Final = 1024 * 1024  # are searched while others wait
+_AT_ONCE_BYTES: Final = 1024 * 1024  # a search of at most so much runs on the event loop
 _SEARCHED_BYTES_MAX: Final = 256 * 1024 * 1024
-_HOPELESS_MAX: Final = 10_000
+_NOT_FOUND_MAX: Final = 10_000
 
 Found = dict[int, LogRecord]  # by queue offset
 Submit = Callable[[Callable[[], Found]], "asyncio.Future[Found]"]
 
 
 class SearchRunning(Exception):
-    """The message is being searched for; ask again later."""
+    """The message is being searched for. Ask again later."""
 
 
 class EntryRepair:
-    """The messages stand between those of the entries before and behind: there the log is searched.
+    """Searches the log between the messages of the entries before and behind a damaged one.
 
-    `submit` runs a longer search on a thread; while it is None it is run at once. `tags_code_of`: what the entry of a
-    message says of it.
+    Attributes:
+        submit: Runs a long search on a thread; None: searches run at once.
+        tags_code_of: Returns the tags code for the queue entry of a message.
     """
 
     def __init__(self, log: FileLog, events: EventLog) -> None:
@@ -40,17 +41,17 @@ class EntryRepair:
         self._events = events
         self.submit: Submit | None = None
         self.tags_code_of: Callable[[LogRecord], int] = _no_tag
-        self._hopeless: dict[tuple[str, int, int], None] = {}  # searched for in vain
+        self._not_found: dict[tuple[str, int, int], None] = {}  # entries whose message was not found
         self._searches: dict[FileQueue, asyncio.Future[Found]] = {}
 
     def message_of(self, queue: FileQueue, queue_offset: int) -> bytes | None:
-        """The message, with its entry written anew; None when the log does not have it.
+        """The message of a damaged entry, after the entry was repaired; None when the log does not have it.
 
         Raises SearchRunning and OSError.
         """
         if queue in self._searches:
             raise SearchRunning
-        if (queue.topic, queue.queue_id, queue_offset) in self._hopeless:
+        if (queue.topic, queue.queue_id, queue_offset) in self._not_found:
             return None
         start, end = self._bounds(queue, queue_offset)
         search = partial(_search, self._log.segments.twin(), start, end, queue.topic, queue.queue_id)
@@ -71,32 +72,32 @@ class EntryRepair:
             self._apply(queue, queue_offset, future.result())
         except OSError as error:
             if start < self._log.min_offset:
-                return  # the file it began in is deleted meanwhile; who asks again is told of the rest
+                return  # the file was deleted meanwhile; the next read searches the rest
             self._events.error("queue_repair_failed", topic=queue.topic, reason=str(error))
             self._give_up(queue, queue_offset)
 
     def _apply(self, queue: FileQueue, queue_offset: int, found: Found) -> None:
         if queue_offset not in found:
             self._give_up(queue, queue_offset)
-        mended = 0
+        repaired = 0
         for at, record in found.items():
             entry = QueueEntry(record.offset, record.size_bytes, self.tags_code_of(record))
             if queue.min_offset <= at < queue.max_offset and queue.entries(at, 1) != [entry]:
                 queue.put(at, entry)
-                mended += 1
-        if mended:
+                repaired += 1
+        if repaired:
             self._events.warning(
                 "queue_entries_repaired",
-                topic=queue.topic, queue_id=queue.queue_id, queue_offset=queue_offset, entries=mended,
+                topic=queue.topic, queue_id=queue.queue_id, queue_offset=queue_offset, entries=repaired,
             )  # fmt: skip
 
     def _give_up(self, queue: FileQueue, queue_offset: int) -> None:
-        if len(self._hopeless) >= _HOPELESS_MAX:
-            self._hopeless.clear()
-        self._hopeless[queue.topic, queue.queue_id, queue_offset] = None
+        if len(self._not_found) >= _NOT_FOUND_MAX:
+            self._not_found.clear()
+        self._not_found[queue.topic, queue.queue_id, queue_offset] = None
 
     def _bounds(self, queue: FileQueue, queue_offset: int) -> tuple[int, int]:
-        """Where in the log the messages before and behind end and begin."""
+        """[start, end) of the log between the nearest readable messages of the queue."""
         start, end = self._log.min_offset, self._log.max_offset
         for at in range(queue_offset - 1, max(queue.min_offset, queue_offset - _NEIGHBOURS_MAX) - 1, -1):
             if (record := self._record(queue, at)) is not None:
@@ -120,7 +121,7 @@ class EntryRepair:
 
 
 def _search(segments: Segments, start: int, end: int, topic: str, queue_id: int) -> Found:
-    """All messages of a queue between two places, or of so much of it as is worth the time; maybe on another thread.
+    """All messages of a queue in [start, end), but at most 256 MiB are searched. May run on a worker thread.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""Deletes old files of a store while it is used: what may take long on a thread, what must be one instant does not."""
+"""Deletes expired files while a store is used: slow steps on a thread, the new bounds on the event loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ __all__ = ["Expiry"]
 
 
 class Expiry:
-    """One plan at a time. Files that could not be deleted are tried again, before any other."""
+    """Carries out one plan at a time. Files that could not be deleted are tried again first."""
 
     def __init__(
         self, store: FileStore, retention: Retention, pool: Callable[[], WorkerPool], on_end: Callable[[], None]
@@ -27,7 +27,7 @@ class Expiry:
         self._looking: asyncio.Future[list[int]] | None = None
         self._deleting: asyncio.Future[list[str]] | None = None
         self._found: tuple[Plan, list[int]] | None = None
-        self._paths: list[str] = []  # that belong to nothing any more
+        self._paths: list[str] = []  # of dropped files that still exist
         self._reasons: dict[str, str] = {}
 
     @property
@@ -35,7 +35,7 @@ class Expiry:
         return self._looking is not None or self._deleting is not None
 
     def go_on(self, now_ms: int) -> None:
-        """The next step; to be called while nothing of the store is being synced."""
+        """Do the next step. Call it only while no sync is running."""
         if self.is_under_way:
             return
         if self._found is not None:
@@ -62,7 +62,7 @@ class Expiry:
         self._on_end()
 
     def _begin_at(self, plan: Plan, firsts: list[int]) -> None:
-        """From now on nobody finds what goes."""
+        """Move the bounds of log, queues and keys; from now on the old messages cannot be read."""
         self._reasons.update(plan.files)
         self._paths += self._store.forget_before(plan.log_offset)
         self._store.trim_to(zip([look.queue for look in plan.queues], firsts, strict=True))
@@ -83,15 +83,16 @@ class Expiry:
                     self._events.info("log_file_deleted", file=path, reason=reason)
             self._store.log.segments.mark_names_unsynced()
             if not self._paths:
-                self._store.queues.delete_trimmed()  # not before: of a log that is there queues have to be whole
+                self._store.queues.delete_trimmed()  # only now: while the log exists, its queues must be complete
         except OSError as error:
             self._events.error("expiry_delete_failed", reason=str(error))
         self._on_end()
 
 
 def _delete(data_dir: DataDir, log_begin: int, storage: Storage, paths: Sequence[str]) -> list[str]:
-    """On a thread of its own. Where the log begins is on the disk before the first file is gone: a file that is missing
-    behind that was not deleted by us.
+    """Runs on a worker thread. Notes the new beginning of the log before the first deletion.
+
+    So a file that is missing behind that offset was not deleted by the broker.
     """
     data_dir.write_log_begin(log_begin)
     return delete_files(storage, paths)

@@ -1,4 +1,4 @@
-"""The log that all messages of a broker stand in, in files (wire.md 5)."""
+"""The commit log in files: all messages of a broker, one after the other (wire.md 5)."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,11 @@ __all__ = ["FileLog"]
 
 
 class FileLog:
-    """Addressed by commit log offset. `synced_offset`: up to where it survives the death of the machine."""
+    """Addressed by commit log offset.
+
+    Attributes:
+        synced_offset: Messages below it survive a crash of the machine.
+    """
 
     def __init__(self, storage: Storage, folder: str, file_bytes: int) -> None:
         self.segments = Segments(storage, folder, COMMIT_LOG, file_bytes)
@@ -22,7 +26,7 @@ class FileLog:
         self.min_offset = 0
         self._active: StoredFile | None = None
         self._active_start = 0
-        self._active_end = 0  # where the last message must end
+        self._active_end = 0  # the highest offset at which a message of this file may end
 
     def load(self) -> None:
         """Raises StoreUnusable and OSError."""
@@ -30,7 +34,7 @@ class FileLog:
         self.min_offset = self.segments.starts[0] if self.segments.starts else 0
 
     def begin_at(self, offset: int, *, cut: bool) -> None:
-        """The next message stands there. `cut`: something else stands there now. Raises OSError."""
+        """The next message goes to `offset`. `cut`: zero what is written there now. Raises OSError."""
         if cut:
             self.segments.cut(offset)
         self.max_offset = offset
@@ -43,7 +47,7 @@ class FileLog:
     # Writing -------------------------------------------------------------------------------------------------
 
     def make_room(self, size_bytes: int) -> None:
-        """See that `max_offset` is where the next message can stand, in a new file if need be. Raises OSError."""
+        """Make `max_offset` a place with room for the next message, in a new file if needed. Raises OSError."""
         if self.max_offset + size_bytes <= self._active_end and self._active is not None:
             return
         if self._active is None:
@@ -51,7 +55,7 @@ class FileLog:
             if self.max_offset + size_bytes <= self._active_end:
                 return
         file_end = self._active_end + FILE_END_BYTES
-        self.segments.add(file_end)  # before the mark: a full disk leaves the log as it is
+        self.segments.add(file_end)  # before the padding: a full disk leaves the log unchanged
         self.segments.write(self.max_offset, encode_padding(file_end - self.max_offset))
         self.max_offset = file_end
         self._activate(file_end)
@@ -63,7 +67,7 @@ class FileLog:
         self._active_end = start + self.segments.file_bytes - FILE_END_BYTES
 
     def append(self, record: bytes) -> None:
-        """Write a message at `max_offset`; `make_room` came before. Raises OSError, and nothing was appended then."""
+        """Write a message at `max_offset`, after `make_room`. Raises OSError, then nothing was appended."""
         file = self._active
         assert file is not None
         file.write_at(self.max_offset - self._active_start, record)
@@ -88,7 +92,7 @@ class FileLog:
             self.segments.mark_names_unsynced()
 
     def take_dirty(self) -> tuple[list[StoredFile], list[str]]:
-        """(files, folders) to sync, so that all up to `max_offset` is safe."""
+        """(files, folders) to sync to make everything below `max_offset` safe."""
         if self.max_offset > self.synced_offset and self._active is not None:
             self.segments.mark_written(self._active_start)
         return self.segments.take_dirty()
@@ -96,17 +100,17 @@ class FileLog:
     # Reading -------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """`size_bytes` from `offset` on, of one file. Raises OSError."""
+        """`size_bytes` from `offset` on, within one file. Raises OSError."""
         if offset >= self._active_start and self._active is not None:
             return self._active.read_at(offset - self._active_start, size_bytes)
         return self.segments.read(offset, size_bytes)
 
     def segment_end(self, offset: int) -> int:
-        """Up to which offset a `read` from `offset` may go."""
+        """The end of what one `read` from `offset` may read."""
         return min(self.max_offset, self.segments.start_of(offset) + self.segments.file_bytes)
 
     def message_at(self, offset: int) -> bytes | None:
-        """The message that begins there; None when none does. Raises OSError."""
+        """The message that begins at `offset`; None when none does. Raises OSError."""
         if not self.min_offset <= offset < self.max_offset:
             return None
         left_bytes = self.segment_end(offset) - offset
@@ -119,7 +123,7 @@ class FileLog:
         return None if isinstance(parse_record(message, 0, offset), str) else message
 
     def message_around(self, offset: int) -> int | None:
-        """Where the message begins that this byte is of; None when it is of none. Raises OSError."""
+        """The start of the message that contains this byte; None when none does. Raises OSError."""
         for start in record_starts(self.segments, offset):
             message = self.message_at(start)
             if message is not None:
@@ -127,28 +131,28 @@ class FileLog:
         return None
 
     def store_timestamp(self, offset: int) -> int:
-        """Epoch ms when the message there was stored. Raises OSError."""
+        """Epoch ms when the message at `offset` was stored. Raises OSError."""
         return stored_at(self.read(offset, STORED_AT_BYTES))
 
     def after_damage(self, offset: int, end: int) -> int:
-        """Where the next message behind `offset`, at which none begins, does; `end` when there is none before it."""
+        """The start of the next message behind the damage at `offset`; `end` when there is none below `end`."""
         following = next_record(self.segments, offset + 1, end)
         return end if following is None else following
 
     def place(self, offset: int) -> str:
-        """ "FOLDER/commitlog/00000000000000000000, byte 1234": for people."""
+        """For example "FOLDER/commitlog/00000000000000000000, byte 1234"."""
         return f"{self.segments.path_of(offset)}, byte {offset - self.segments.start_of(offset)}"
 
-    # Keeping -------------------------------------------------------------------------------------------------
+    # Retention -------------------------------------------------------------------------------------------------
 
     def file_ends(self) -> Iterator[tuple[int, int]]:
-        """(start, end) of each file but the one that is written to, oldest first."""
+        """(start, end) of each file except the active one, oldest first."""
         for start in self.segments.starts:
             if start < self._active_start:
                 yield start, start + self.segments.file_bytes
 
     def forget_before(self, offset: int) -> list[str]:
-        """Whole files only, and never the one that is written to. Returns their paths, which are to be deleted."""
+        """Drop whole files below `offset`, never the active one. Returns their paths; the caller deletes them."""
         gone = self.segments.forget_before(min(offset, self._active_start))
         self.min_offset = self.segments.starts[0] if self.segments.starts else self.max_offset
         return gone

@@ -1,4 +1,4 @@
-"""What a store in files knows of its messages without handing them out: bounds, times, places, keys."""
+"""Lookups in a store in files: bounds, times, entries, keys."""
 
 from bisect import bisect_left
 from typing import Final
@@ -17,7 +17,7 @@ _SUMMED_AT_ONCE: Final = 50_000
 
 
 class FileLookup:
-    """`deferred`: messages are read only when they are safe on the disk."""
+    """`deferred`: messages become readable only when they are on the disk."""
 
     def __init__(self, log: FileLog, keys: KeyIndex, queues: QueueTable, *, deferred: bool) -> None:
         self.log = log
@@ -27,7 +27,7 @@ class FileLookup:
 
     @property
     def visible_end(self) -> int:
-        """Up to where in the log messages can be read."""
+        """Messages below this commit log offset can be read."""
         return self.log.synced_offset if self._deferred else self.log.max_offset
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -49,7 +49,7 @@ class FileLookup:
         total_bytes = 0
         for at in range(first, end, _SUMMED_AT_ONCE):
             data = queue.read(at, min(_SUMMED_AT_ONCE, end - at))
-            for byte in range(4):  # of the sizes, each a plane of its own: many times faster than entry by entry
+            for byte in range(4):  # of the sizes, one byte position at a time: far faster than by entry
                 total_bytes += sum(data[_SIZE_AT + byte :: ENTRY_BYTES]) << (24 - 8 * byte)
         return total_bytes
 
@@ -60,7 +60,7 @@ class FileLookup:
         return self.log.store_timestamp(queue[queue_offset - queue.min_offset])
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """An empty or unknown queue: 0. A queue whose messages all went: where the next one will stand."""
+        """0 for an empty or unknown queue; the offset of the next message if all messages expired."""
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             return 0
@@ -94,7 +94,7 @@ class FileLookup:
         return QueryResult(messages, 0 if last is None else self.log.store_timestamp(last), last or 0)
 
     def _is_kept(self, message: MessageExt) -> bool:
-        """Is it in its queue, whose topic may have been deleted and made anew?"""
+        """Is it still in its queue? Its topic may have been deleted and created again."""
         found = self.entries(message.topic, message.queue_id, message.queue_offset, 1)
         return bool(found) and found[0].commit_log_offset == message.commit_log_offset
 

@@ -1,4 +1,4 @@
-"""The index of one queue, in files of 20-byte entries (wire.md 5): the i-th message is the i-th entry."""
+"""A consume queue in files of 20-byte entries: the i-th entry belongs to the i-th message (wire.md 5)."""
 
 from bisect import bisect_left
 from typing import Final, NamedTuple
@@ -15,12 +15,16 @@ _TAIL_BYTES_MAX: Final = 64 * 1024
 
 
 class FileQueue:
-    """Queue offsets [`min_offset`, `max_offset`) can be read; `next_offset` is given to the next message.
+    """Queue offsets [`min_offset`, `max_offset`) can be read.
 
-    What stands below `trusted_from` was written by an earlier process, and is looked at before it is served.
-    New entries wait in memory until `write_tail`: what is lost with them is found again in the log. As a sequence it
-    is the commit log offsets of its entries from `min_offset` on, to bisect in: entries that were zeroed have that of
-    the next one, so that none of a message that is there is taken for an old one.
+    New entries wait in memory until `write_tail`. If they are lost, recovery finds them again in the log.
+
+    As a sequence this is the commit log offsets of the entries from `min_offset` on, for bisect. A zeroed entry counts
+    with the offset of the next one, so that it is never taken for an expired message.
+
+    Attributes:
+        next_offset: The offset of the next message; higher than `max_offset` while messages are not readable yet.
+        trusted_from: Entries below it were written by an earlier process, and are checked before they are served.
     """
 
     def __init__(self, storage: Storage, folder: str, topic: str, queue_id: int, file_bytes: int) -> None:
@@ -38,7 +42,7 @@ class FileQueue:
     # Writing -------------------------------------------------------------------------------------------------
 
     def append(self, commit_log_offset: int, size_bytes: int, tags_code: int) -> None:
-        """The entry of `max_offset`. Raises OSError never: when the disk fails, the entries wait on."""
+        """Add the entry of `max_offset`, in memory."""
         self._tail += ENTRY.pack(commit_log_offset, size_bytes, tags_code)
         self.max_offset += 1
 
@@ -49,7 +53,7 @@ class FileQueue:
 
     @property
     def tail_bytes(self) -> int:
-        """Of entries that wait in memory."""
+        """The size of the entries that wait in memory."""
         return len(self._tail)
 
     @property
@@ -57,7 +61,7 @@ class FileQueue:
         return len(self._tail) >= _TAIL_BYTES_MAX
 
     def write_tail(self) -> None:
-        """Raises OSError; the entries are kept then."""
+        """Write the waiting entries to the files. Raises OSError; then they wait on."""
         if not self._tail:
             return
         segments, start = self.segments, self._tail_offset * ENTRY_BYTES
@@ -70,13 +74,13 @@ class FileQueue:
         self._tail_offset = self.max_offset
 
     def _pre_blank(self, position: int) -> None:
-        """A queue that begins within a file: RocketMQ marks what stands before as never written."""
+        """Fill a file before the queue's first entry with blanks, as RocketMQ does."""
         file_start = self.segments.start_of(position)
         if position > file_start:
             self.segments.write(file_start, PRE_BLANK * ((position - file_start) // ENTRY_BYTES))
 
     def restart_at(self, queue_offset: int) -> None:
-        """The next entry is of `queue_offset`; those from there on are gone. Raises OSError."""
+        """Delete the entries from `queue_offset` on; the next entry gets this offset. Raises OSError."""
         if queue_offset <= self._tail_offset:
             self.segments.cut(queue_offset * ENTRY_BYTES)
             self._tail.clear()
@@ -89,13 +93,13 @@ class FileQueue:
         self.min_offset = min(self.min_offset, queue_offset)
 
     def put(self, queue_offset: int, entry: tuple[int, int, int]) -> None:
-        """An entry found in the log, in its place; holes before it read as empty. Raises OSError."""
+        """Put an entry that was found in the log at its place; gaps before it read as zeros. Raises OSError."""
         if queue_offset == self.max_offset:
             self.append(*entry)
             self.next_offset = self.max_offset
             if self.has_long_tail:
                 self.write_tail()
-        elif queue_offset < self.min_offset:  # the file was lost that began with it
+        elif queue_offset < self.min_offset:  # the file of the first entries was lost
             self._pre_blank(queue_offset * ENTRY_BYTES)
             self.segments.write(queue_offset * ENTRY_BYTES, ENTRY.pack(*entry))
             self.min_offset = queue_offset
@@ -113,7 +117,7 @@ class FileQueue:
     # Reading -------------------------------------------------------------------------------------------------
 
     def read(self, queue_offset: int, count: int) -> bytes:
-        """Entries from `queue_offset` on, up to `count` and the end of the queue. Raises OSError."""
+        """The bytes of up to `count` entries from `queue_offset` on. Raises OSError."""
         end = min(queue_offset + count, self.max_offset)
         tail_offset = self._tail_offset
         parts = []
@@ -136,10 +140,10 @@ class FileQueue:
             raise IndexError(index)
         return next_log_offset(self.read, self.max_offset, self.min_offset + index)
 
-    # Loading and keeping -------------------------------------------------------------------------------------
+    # Loading and retention -------------------------------------------------------------------------------------
 
     def load(self, log_end: int) -> None:
-        """See which entries are good: those of messages below `log_end`. Raises StoreUnusable and OSError."""
+        """Find the files; the queue ends behind its last message below `log_end`. Raises StoreUnusable and OSError."""
         self.segments.load()
         starts = self.segments.starts
         if not starts:
@@ -148,27 +152,29 @@ class FileQueue:
         self.end_at(entries_end(self.segments, log_end))
 
     def end_at(self, queue_offset: int) -> None:
-        """The next entry is of `queue_offset`; what the files have from there on means nothing."""
+        """The next entry gets `queue_offset`; ignore what the files have from there on."""
         self._tail_offset = self.max_offset = self.next_offset = queue_offset
 
     def cut_rest(self) -> None:
-        """What the files have behind the last entry is gone. Raises OSError."""
+        """Zero what the files have behind the last entry. Raises OSError."""
         self.segments.cut(self._tail_offset * ENTRY_BYTES)
 
     @property
     def written_end(self) -> int:
-        """Entries below it stand in the files."""
+        """Entries below this offset are in the files."""
         return self._tail_offset
 
     def trim(self, log_min_offset: int, first_kept: int) -> None:
-        """Entries of messages that are gone are not there: those below `first_kept`, and maybe some that were not in
-        the files when it was looked for. Raises OSError.
+        """Move `min_offset` past the entries of deleted messages. Raises OSError.
+
+        Args:
+            first_kept: The first entry to keep, by a search of the files; entries written later are searched here.
         """
         self.min_offset = max(self.min_offset, min(first_kept, self.max_offset))
         self.min_offset += bisect_left(self, log_min_offset)
 
     def delete_trimmed(self) -> None:
-        """Whole files of entries that are gone. Raises OSError."""
+        """Delete whole files below `min_offset`. Raises OSError."""
         if len(self.segments.starts) > 1:
             self.segments.delete_before(min(self.min_offset, self._tail_offset) * ENTRY_BYTES)
 
@@ -187,7 +193,7 @@ class FileQueue:
 
 
 class Tails(NamedTuple):
-    """`left_bytes`: of entries that wait in memory still; `failure`: why some of them do, empty when none has to."""
+    """`left_bytes`: size of the entries that still wait in memory. `failure`: why a write failed, or empty."""
 
     left_bytes: int
     failure: str
@@ -197,7 +203,7 @@ class QueueTable(dict[tuple[str, int], FileQueue]):
     """The queues of a store, by topic and queue id."""
 
     def write_tails(self) -> None:
-        """Every tail that can be written is. Raises OSError when one could not."""
+        """Write the waiting entries of all queues. Raises OSError after the last queue if one failed."""
         failed: OSError | None = None
         for queue in self.values():
             try:
@@ -219,6 +225,6 @@ class QueueTable(dict[tuple[str, int], FileQueue]):
         return Tails(left_bytes, failure)
 
     def delete_trimmed(self) -> None:
-        """Files whose entries are all gone. Raises OSError."""
+        """Delete the files of expired entries. Raises OSError."""
         for queue in self.values():
             queue.delete_trimmed()

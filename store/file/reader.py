@@ -1,4 +1,4 @@
-"""What a pull reads from files: entries of a queue, and the messages they point to."""
+"""Reads messages for pulls: the entries of a queue, and the messages that they point to."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -20,7 +20,12 @@ OnDamage = Callable[[FileQueue, int, int, str], None]  # queue, queue offset, co
 
 
 class Run(NamedTuple):
-    """`examined`: entries looked at, or none while the first is searched for; `lost`: those whose message is gone."""
+    """The result of a read.
+
+    Attributes:
+        examined: Number of entries read; 0 while the message of the first one is being searched for.
+        lost: Number of entries whose message is lost.
+    """
 
     body: bytes
     message_count: int
@@ -29,8 +34,7 @@ class Run(NamedTuple):
 
 
 class QueueReader:
-    """`on_damage` is told of each message of an earlier life of the store that is lost: its queue and offset, the place
-    in the log that its entry names, and why."""
+    """`on_damage` is called for each message of an earlier process that is lost."""
 
     def __init__(self, log: FileLog, settings: FileStoreSettings, repair: EntryRepair, on_damage: OnDamage) -> None:
         self._repair = repair
@@ -40,7 +44,7 @@ class QueueReader:
         self._on_damage = on_damage
 
     def run(self, queue: FileQueue, first: int, max_msg_nums: int) -> Run:
-        """Everything from `first` on, up to the limits. The first message always fits (wire.md 6.3)."""
+        """The messages from `first` on, up to the limits; at least one (wire.md 6.3)."""
         log = self._log
         count_max = max(1, min(max_msg_nums, self._pull_messages_max))
         entries = list(ENTRY.iter_unpack(queue.read(first, count_max)))
@@ -51,7 +55,7 @@ class QueueReader:
             start = entries[0][0]
             last, last_size, _ = entries[-1]
             if last + last_size - start == total_bytes and start + total_bytes <= log.segment_end(start):
-                return Run(log.read(start, total_bytes), len(entries), len(entries), 0)  # neighbours in the log too
+                return Run(log.read(start, total_bytes), len(entries), len(entries), 0)  # adjacent in the log: one read
             pieces = [log.read(offset, size) for offset, size, _ in entries]
             return Run(b"".join(pieces), len(pieces), len(entries), 0)
         pieces, examined = self._checked(queue, entries, first)
@@ -60,7 +64,7 @@ class QueueReader:
     def matching(
         self, queue: FileQueue, first: int, max_msg_nums: int, wanted: frozenset[int], passes: Passes | None
     ) -> Run:
-        """Those that pass, or whose tag hash is wanted: RocketMQ's loop, its limits looked at before each entry."""
+        """The messages that pass, or whose tag hash is wanted. As RocketMQ, limits are checked before each entry."""
         count_max = max(1, min(max_msg_nums, self._pull_messages_max))
         scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums) if passes is None else passes.entries_max
         pieces: list[bytes] = []
@@ -87,14 +91,15 @@ class QueueReader:
     def _checked(
         self, queue: FileQueue, entries: Sequence[tuple[int, int, int]], first: int
     ) -> tuple[list[bytes], int]:
-        """The messages of these entries that are what the entries say, up to one that is still being searched for, and
-        how many entries that is. The log is read in runs of neighbours.
+        """(messages, number of entries used): the messages that match their entries, up to one still searched for.
+
+        Adjacent messages are read from the log at once.
         """
         pieces: list[bytes] = []
         buffer, buffer_start = b"", 0
         for i, (offset, size, _) in enumerate(entries):
             if size > 0 and 0 <= offset < self._log.min_offset:
-                continue  # it is gone, and the queue is not trimmed yet
+                continue  # the message expired; the queue is not trimmed yet
             reason: LogRecord | str = "the entry points to no message"
             if size > 0 and self._log.min_offset <= offset and offset + size <= self._log.segment_end(offset):
                 if not buffer_start <= offset <= buffer_start + len(buffer) - size:
@@ -117,7 +122,7 @@ class QueueReader:
         return pieces, len(entries)
 
     def _read_ahead(self, entries: Sequence[tuple[int, int, int]]) -> bytes:
-        """From the first of these on, as far as they are neighbours."""
+        """The bytes of the first message and of those that follow it without a gap."""
         start, end, _ = entries[0]
         end += start
         limit = self._log.segment_end(start)

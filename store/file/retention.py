@@ -1,7 +1,7 @@
-"""Which files of the log have to go: those that are too old, or one too many (fileReservedTime and others).
+"""Retention: which files of the log expire by age, size or disk usage (fileReservedTime and others).
 
-It is done in four steps, so that nobody waits for the disk. On the loop: what has to go. On a thread: where each queue
-begins afterwards. On the loop, in one instant: log, queues and keys begin there. On a thread: the files are deleted.
+Expiry takes four steps, so that requests do not wait for the disk: choose the files (event loop), find the first entry
+to keep of each queue (thread), move the bounds of log, queues and keys (event loop), delete the files (thread).
 """
 
 from bisect import bisect_left
@@ -26,9 +26,12 @@ _HOURS: Final = 24
 
 
 class RetentionLimits(NamedTuple):
-    """`delete_hours`: of the day, UTC, in which what is too old goes: not while somebody only looks into old files.
+    """Limits of a store.
 
-    `data_bytes_max`: of the log. `disk_used_ratio_max`: percent of the file system. 0 of either is no limit.
+    Attributes:
+        delete_hours: Hours of the day, UTC, in which files expire by age.
+        data_bytes_max: Size of the log; 0 is no limit.
+        disk_used_ratio_max: Percent of the file system; 0 is no limit.
     """
 
     reserved_ms: int
@@ -38,7 +41,7 @@ class RetentionLimits(NamedTuple):
 
 
 class QueueSnapshot(NamedTuple):
-    """A queue as it was: its files, and the entries that stand in them."""
+    """The files of a queue and the range of the entries in them, for use on a thread."""
 
     queue: FileQueue
     segments: Segments
@@ -47,7 +50,7 @@ class QueueSnapshot(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The log is to begin at `log_offset`. `files`: (path, why it goes), the oldest first."""
+    """`log_offset`: the new beginning of the log. `files`: (path, reason) of each expired file, oldest first."""
 
     log_offset: int
     files: Sequence[tuple[str, str]]
@@ -55,14 +58,14 @@ class Plan(NamedTuple):
 
 
 class Retention:
-    """Looks every 10 s. Only whole files go, the oldest first, and never the one that is written to."""
+    """Checks every 10 s. Whole files expire, oldest first, never the active one."""
 
     def __init__(self, limits: Callable[[], RetentionLimits]) -> None:
         self._limits = limits
         self._next_ms = 0
 
     def plan(self, store: FileStore, now_ms: int) -> Plan | None:
-        """None when nothing has to go, or it is not time to look. Raises OSError."""
+        """None when no file has expired, or the last check was less than 10 s ago. Raises OSError."""
         if now_ms < self._next_ms:
             return None
         self._next_ms = now_ms + _INTERVAL_MS
@@ -78,7 +81,7 @@ class Retention:
         return Plan(due[-1][0], files, queues)
 
     def _due(self, store: FileStore, limits: RetentionLimits, now_ms: int) -> Iterator[tuple[int, str]]:
-        """(end of a file, why it has to go), oldest first."""
+        """(end of a file, reason) of each expired file, oldest first."""
         log = store.log
         is_time = now_ms // _MS_PER_HOUR % _HOURS in limits.delete_hours
         space = store.storage.space(log.segments.folder) if log.segments.starts else None
@@ -100,8 +103,9 @@ class Retention:
 
 
 def _stored_ms(log: FileLog, end: int, now_ms: int) -> int:
-    """Epoch ms when the first message behind a file was stored, by the first file there that begins with one: one that
-    is damaged says nothing, and what may be young stays.
+    """Epoch ms when the first message behind a file was stored; `now_ms` if no later file begins with a message.
+
+    A damaged file tells no time, so its messages count as new.
     """
     for start in log.segments.starts:
         if end <= start and log.message_at(start) is not None:
@@ -110,7 +114,7 @@ def _stored_ms(log: FileLog, end: int, now_ms: int) -> int:
 
 
 def first_kept(plan: Plan) -> list[int]:
-    """Of each queue the first entry in its files whose message stays; on a thread of its own. Raises OSError."""
+    """The first entry to keep of each queue. Runs on a worker thread. Raises OSError."""
     found = []
     for look in plan.queues:
         try:
@@ -126,15 +130,16 @@ def first_kept(plan: Plan) -> list[int]:
 
 
 def delete_files(storage: Storage, paths: Sequence[str]) -> list[str]:
-    """In this order, up to the first that fails, on a thread of its own. Returns those that are gone. Raises OSError
-    when none is.
+    """Delete the files in this order, up to the first failure. Runs on a worker thread.
+
+    Returns the paths that no longer exist. Raises OSError when it could delete none.
     """
     gone: list[str] = []
     for path in paths:
         try:
             storage.delete(path)
         except FileNotFoundError:
-            pass  # somebody else's broom
+            pass  # another process deleted it
         except OSError:
             if not gone:
                 raise

@@ -27,7 +27,7 @@ class Segments(FileRun):
         return twin
 
     def load(self) -> None:
-        """See which files are there. Raises StoreUnusable when they cannot be such a run, OSError when unreadable."""
+        """Find the files. Raises StoreUnusable when names or sizes do not fit, OSError when they are unreadable."""
         self.starts = self.list_starts()
         for start in self.starts:
             if start % self.file_bytes:
@@ -42,19 +42,19 @@ class Segments(FileRun):
                     f"{self.path_of(start)} has {size_bytes} bytes, but files here have {self.file_bytes} each; "
                     "give the size that the folder was written with"
                 )
-        for start, size_bytes in sizes.items():  # when all is well: a wrong setting must change nothing
+        for start, size_bytes in sizes.items():  # only after all checks: a wrong setting must not change files
             if size_bytes < self.file_bytes:
                 self._complete(start)
 
     def _complete(self, start: int) -> None:
-        """The last file may have been made and not yet got its size when everything ended."""
-        self.file(start).set_size(self.file_bytes)  # what is missing reads as zeros, and is found to be damaged
+        """Give a file its full size: a crash may come between creation and sizing."""
+        self.file(start).set_size(self.file_bytes)  # the missing part reads as zeros, which is found as damage
         self._dirty[start] = None
 
     # Bytes ---------------------------------------------------------------------------------------------------
 
     def add(self, start: int) -> StoredFile:
-        """Make the file that begins there, if it is not there yet. Raises OSError."""
+        """Create the file that begins at `start` unless it exists. Raises OSError."""
         if self.has(start):
             return self.file(start)
         file = self._storage.open_file(self.path_of(start), create=True)
@@ -69,7 +69,7 @@ class Segments(FileRun):
         return file
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        """Makes the file when it is not there. Raises OSError."""
+        """Creates the file if needed. Raises OSError."""
         start = position - position % self.file_bytes
         file = self._files.get(start) or self.add(start)
         self._dirty[start] = None
@@ -88,7 +88,7 @@ class Segments(FileRun):
         return bool(self._dirty)
 
     def take_dirty(self) -> tuple[list[StoredFile], list[str]]:
-        """(files, folders) to sync, for what was written since the last call."""
+        """(files, folders) that were changed since the last call and have to be synced."""
         files = [self._files[start] for start in self._dirty if start in self._files]
         self._dirty.clear()
         folders = [self.folder] if self._new_names else []
@@ -96,11 +96,11 @@ class Segments(FileRun):
         return files, folders
 
     def mark_written(self, start: int) -> None:
-        """The file that begins there was written to, not through here."""
+        """The file that begins at `start` was written to by other means than `write`."""
         self._dirty[start] = None
 
     def mark_names_unsynced(self) -> None:
-        """The folder was not synced after all."""
+        """The folder has to be synced again."""
         self._new_names = True
 
     @property
@@ -108,7 +108,7 @@ class Segments(FileRun):
         return len(self._files)
 
     def forget_before(self, position: int) -> list[str]:
-        """As if whole files below `position`, but the last, were deleted. Returns their paths, oldest first."""
+        """Drop whole files below `position`, never the last. Returns their paths for deletion, oldest first."""
         paths = []
         while len(self.starts) > 1 and self.starts[0] + self.file_bytes <= position:
             start = self.starts.pop(0)
@@ -127,7 +127,7 @@ class Segments(FileRun):
         return gone
 
     def cut(self, position: int) -> None:
-        """Everything from `position` on reads as zeros. Raises OSError."""
+        """Zero everything from `position` on. Raises OSError."""
         while self.starts and self.starts[-1] >= position and self.starts[-1] > 0:
             self._delete(self.starts[-1])
         if self.has(position):
@@ -138,13 +138,13 @@ class Segments(FileRun):
             self._dirty[start] = None
 
     def delete_all(self) -> None:
-        """Files and folder. Raises OSError."""
+        """Delete the files and the folder. Raises OSError."""
         while self.starts:
             self._delete(self.starts[0])
         try:
             self._storage.delete(self.folder)
         except FileNotFoundError:
-            pass  # nothing was ever written
+            pass  # it never had a file
 
     def _delete(self, start: int) -> str:
         path = self.path_of(start)

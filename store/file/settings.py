@@ -1,4 +1,4 @@
-"""What a store in files is told, and what it tells."""
+"""The settings of a store in files, and its callbacks."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +7,7 @@ __all__ = ["Arrived", "FileStoreSettings", "OnArrived", "OnTrim"]
 
 
 class FileStoreSettings(NamedTuple):
-    """`deferred`: messages are read only when they are safe on the disk."""
+    """`deferred`: messages become readable only when they are on the disk."""
 
     folder: str
     log_file_bytes: int
@@ -20,7 +20,7 @@ class FileStoreSettings(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """A message that can be read from now on."""
+    """A message that has become readable."""
 
     topic: str
     queue_id: int

@@ -1,8 +1,7 @@
-"""A message store in files, in RocketMQ's layout: what was stored is there again after a restart.
+"""A durable message store in files, in RocketMQ's layout.
 
-An append hands the message to the operating system, so that it survives the death of the process; `flush` makes it
-survive that of the machine. With `deferred` a message can be read only when it is safe: `make_visible`
-says up to where.
+An append hands the message to the operating system, so it survives the death of the process. A sync makes it survive
+that of the machine. With `deferred` a message becomes readable only after its sync, by `make_visible`.
 """
 
 from collections import deque
@@ -30,10 +29,13 @@ _QUEUES: Final = "queues"
 
 
 class FileStore(FileLookup):
-    """`refusal`: why nothing can be stored now; empty when it can.
+    """A store in one folder. It is empty until Recovery has opened it.
 
-    `last_timestamp`: epoch ms when the last message was stored. `tails_bytes_max`: of entries that wait in memory
-    because they cannot be written.
+    Attributes:
+        refusal: Why appends are refused now; empty when they are not.
+        last_timestamp: Epoch ms when the newest message was stored.
+        tails_bytes_max: Limit of queue entries that wait in memory because they cannot be written.
+        sync_count: Number of log files synced so far.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class FileStore(FileLookup):
         self._reader = QueueReader(self.log, settings, self.repair, self._on_damage)
 
     def new_queue(self, topic: str, queue_id: int) -> FileQueue:
-        """In the table from now on; its files are made when something is written."""
+        """Add a queue to the table. Its files are created by the first write."""
         queue = FileQueue(self.storage, self.settings.folder, topic, queue_id, self.settings.queue_file_bytes)
         self.queues[topic, queue_id] = queue
         return queue
@@ -71,7 +73,7 @@ class FileStore(FileLookup):
     # Writing -------------------------------------------------------------------------------------------------
 
     def append(self, record: Record) -> AppendResult:
-        """Raises StoreFull, and nothing is stored then."""
+        """Store one message. Raises StoreFull if nothing was stored."""
         if self.refusal:
             raise StoreFull(self.refusal)
         topic, queue_id, body, properties = record.topic, record.queue_id, record.body, record.properties
@@ -109,7 +111,7 @@ class FileStore(FileLookup):
         last_timestamp = self.last_timestamp
         try:
             for record in records:
-                stored.append(self.append(record))  # noqa: PERF401 - what was stored counts when it fails
+                stored.append(self.append(record))  # noqa: PERF401 - the list is needed when it fails
         except StoreFull:
             if stored:
                 self._undo(records, stored)
@@ -144,7 +146,7 @@ class FileStore(FileLookup):
         self.events.info("store_write_recovered")
 
     def refuse(self, what: str, reason: str) -> None:
-        """`what` has to be well before anything can be stored; with an empty reason it is."""
+        """Refuse appends because of `what`, or allow them again with an empty reason. All causes must be gone."""
         if reason:
             self._refusals[what] = reason
         else:
@@ -152,7 +154,7 @@ class FileStore(FileLookup):
         self.refusal = next(iter(self._refusals.values()), "")
 
     def make_visible(self, log_end: int) -> None:
-        """Messages below `log_end` are safe: from now on they can be read."""
+        """Make messages below `log_end`, which are synced, readable."""
         waiting = self._waiting
         while waiting and waiting[0].commit_log_offset < log_end:
             arrived = waiting.popleft()
@@ -162,13 +164,13 @@ class FileStore(FileLookup):
                 self.on_arrived(arrived)
 
     def write_tails(self) -> None:
-        """Entries of queues that wait in memory go to their files. Raises OSError; they wait on then."""
+        """Write the waiting entries of all queues. Raises OSError; then they wait on."""
         self.queues.write_tails()
 
     def bound_tails(self) -> None:
-        """Not too many entries wait in memory: long tails are written, and when that fails nothing more is stored.
+        """Limit the entries that wait in memory: write long tails; if that fails at the limit, refuse appends.
 
-        To be called from time to time: a checkpoint, which writes all of them, may not come.
+        Call it regularly, since checkpoints, which write all tails, may be far apart.
         """
         tails = self.queues.write_long_tails()
         failed = tails.failure if tails.left_bytes >= self.tails_bytes_max else ""
@@ -179,7 +181,7 @@ class FileStore(FileLookup):
         self.refuse(_QUEUES, failed)
 
     def drop_topic(self, topic: str) -> None:
-        """What is not safe yet is not found in a new topic of the name either."""
+        """Delete a topic's queues, and its messages that are not readable yet."""
         self._waiting = deque([arrived for arrived in self._waiting if arrived.topic != topic])
         for key in [key for key in self.queues if key[0] == topic]:
             queue = self.queues.pop(key)
@@ -189,12 +191,14 @@ class FileStore(FileLookup):
                 self.events.error("queue_delete_failed", folder=queue.segments.folder, reason=str(error))
 
     def forget_before(self, log_offset: int) -> list[str]:
-        """The log begins there, and keys with it. Returns the paths of files that are to be deleted, oldest first."""
+        """Drop the log and keys below `log_offset`. Returns the paths of files to delete, oldest first."""
         return self.log.forget_before(log_offset) + self.keys.forget_before(self.log.min_offset)
 
     def trim_to(self, firsts: Iterable[tuple[FileQueue, int]]) -> None:
-        """Entries of messages that the log no longer has are gone: each queue begins at its first one that is kept, or
-        behind.
+        """Move each queue's min offset past the messages that the log no longer has.
+
+        Args:
+            firsts: (queue, first entry to keep), as a search of the files found it.
         """
         for queue, first_kept in firsts:
             if not queue.is_deleted:
@@ -207,7 +211,7 @@ class FileStore(FileLookup):
                     self.on_trim(queue.topic, queue.queue_id, before, queue.min_offset)
 
     def close(self) -> None:
-        """Close the files. What makes it a clean end is the keeper's."""
+        """Close the files. StoreFlusher.stop makes it a clean shutdown."""
         self.log.close()
         self.keys.close()
         for queue in self.queues.values():
@@ -242,7 +246,7 @@ class FileStore(FileLookup):
         if run.message_count:
             status = GetStatus.FOUND
         elif not run.examined:
-            status = GetStatus.OFFSET_FOUND_NULL  # ask again: it is being searched for
+            status = GetStatus.OFFSET_FOUND_NULL  # the message is being searched for: pull again
         else:
             status = GetStatus.MESSAGE_WAS_REMOVING if run.lost else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, queue_offset + run.examined, low, high, run.body, run.message_count)
@@ -259,4 +263,4 @@ class FileStore(FileLookup):
 
 
 def _nothing(*_: object) -> None:
-    """Nobody listens."""
+    """The default callback."""

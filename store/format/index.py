@@ -1,4 +1,4 @@
-"""A file of keys: a table of slots by the hash of `TOPIC#KEY`, each the head of a chain of items (docs/store.md)."""
+"""The format of index files: slots by the hash of `TOPIC#KEY`, each the head of a chain of items (docs/store.md)."""
 
 import struct
 import sys
@@ -29,12 +29,12 @@ INDEX_HEADER: Final = struct.Struct(">qqqqii")
 INDEX_SLOT: Final = struct.Struct(">i")
 INDEX_ITEM: Final = struct.Struct(">iqii")
 _INT_MAX: Final = 0x7FFFFFFF
-_OWN_UNITS: Final = 12  # of a UNIQ_KEY: its time and counter
+_OWN_UNITS: Final = 12  # the length of time and counter in a UNIQ_KEY
 _ITEMS_AT_ONCE: Final = 50_000
 
 
 class IndexHeader(NamedTuple):
-    """`next_item`: 1 in an empty file, as item 0 is never used."""
+    """`next_item`: the number of the next item; 1 in an empty file, as item 0 is never used."""
 
     first_timestamp: int
     last_timestamp: int
@@ -47,8 +47,8 @@ class IndexHeader(NamedTuple):
 class IndexItem(NamedTuple):
     key_hash: int
     offset: int
-    seconds: int  # behind the file's first timestamp
-    previous: int  # item of the same slot; 0 for none
+    seconds: int  # since the file's first timestamp
+    previous: int  # previous item of the same slot; 0 for none
 
 
 @lru_cache(maxsize=1024)

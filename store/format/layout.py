@@ -1,11 +1,13 @@
-"""What stands in the files of RocketMQ's store: names, entries, marks and the checkpoint (wire.md 5 and 8.4).
+"""The layout of RocketMQ's store: file names, queue entries, padding and the checkpoint (wire.md 5 and 8.4).
 
 commitlog/00000000000000000000      messages back to back; the name is the offset of the first byte
 consumequeue/TOPIC/QUEUE/000...000  entries of 20 bytes; the name is the position of the first byte
 index/20261121000000000             keys; the name is the time when the file was begun
 config/*.json, each with a .bak     topics, groups, offsets
 config/logBegin.json                ours: where the log begins since its oldest files were deleted
-checkpoint, abort, lock             up to when all is on disk; a broker runs or has crashed; who has it open
+checkpoint                          up to when messages, queues and keys are on the disk
+abort                               exists while a broker runs, and after a crash
+lock                                held by the process that has the store open
 """
 
 import json
@@ -56,7 +58,7 @@ BLANK_SIZE: Final = 0x7FFFFFFF
 PRE_BLANK: Final = ENTRY.pack(0, BLANK_SIZE, 0)  # fills a queue's first file before its first entry
 PADDING_MAGIC: Final = 0xCBD43194
 _PADDING: Final = struct.Struct(">iI")
-FILE_END_BYTES: Final = _PADDING.size  # every file of the log keeps room for the mark that ends it
+FILE_END_BYTES: Final = _PADDING.size  # each log file keeps room for its padding
 
 CHECKPOINT_BYTES: Final = 4096
 _TIMES: Final = struct.Struct(">qqq")
@@ -68,25 +70,29 @@ _SLACK_MS: Final = 3000  # RocketMQ's own, for clocks that step
 
 
 def file_name(position: int) -> str:
-    """ "00000000001073741824": twenty digits."""
+    """Twenty digits, for example "00000000001073741824"."""
     return f"{position:0{_NAME_DIGITS}d}"
 
 
 def parse_file_name(name: str) -> int | None:
-    """None for what is no name of a file of messages or entries."""
+    """The position in a file name; None for other names."""
     return int(name) if len(name) == _NAME_DIGITS and name.isascii() and name.isdecimal() else None
 
 
 def encode_padding(size_bytes: int) -> bytes:
-    """The mark behind a file's last message: how far it is to the end of the file. What follows it means nothing."""
+    """The padding behind a file's last message: the number of bytes to the end of the file, and a magic number."""
     return _PADDING.pack(size_bytes, PADDING_MAGIC)
 
 
 class Checkpoint(NamedTuple):
-    """Up to which store times (epoch ms) messages, queues and keys are on disk.
+    """What is on the disk. The times (epoch ms) are RocketMQ's, of messages, queues and keys.
 
-    The rest is ours: up to where in the log messages and queues are on disk, up to where keys are, and how many entries
-    the queues have up to there. None when Apache's broker was the last that wrote the file: it knows nothing of them.
+    The other fields are Lockstep's own. They are None if Apache's broker wrote the file last.
+
+    Attributes:
+        log_offset: Messages below it, and their queue entries, are on the disk.
+        index_offset: Keys of messages below it are on the disk.
+        entry_count: Number of queue entries of messages below `log_offset`.
     """
 
     log_timestamp: int
@@ -115,7 +121,7 @@ class Checkpoint(NamedTuple):
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """RocketMQ's three times; at the end of the page our offsets, with a copy of the times that they belong to."""
+    """RocketMQ's times at the beginning of the page, our fields at its end, with a copy of the times and a CRC."""
     page = bytearray(CHECKPOINT_BYTES)
     times = checkpoint[:3]
     _TIMES.pack_into(page, 0, *times)
@@ -133,7 +139,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(page: bytes) -> Checkpoint:
-    """Bytes that are missing count as zero. Offsets that are damaged, or of other times, count as not there."""
+    """Missing bytes count as zeros. Our fields are None if they are damaged or belong to other times."""
     page = page[:CHECKPOINT_BYTES].ljust(CHECKPOINT_BYTES, b"\0")
     times = _TIMES.unpack_from(page, 0)
     mark, *values, crc = _POSITION.unpack_from(page, _POSITION_AT)
@@ -149,7 +155,7 @@ def encode_log_begin(offset: int) -> bytes:
 
 
 def decode_log_begin(content: bytes) -> int | None:
-    """None for what is no such file."""
+    """None when the content is no such file."""
     try:
         offset = json.loads(content)["logOffset"]
     except (ValueError, TypeError, KeyError):

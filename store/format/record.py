@@ -1,4 +1,4 @@
-"""A message as it stands in a file of the log: is it a whole one (wire.md 5)?"""
+"""Checks and parses messages in the files of the log (wire.md 5)."""
 
 import struct
 import zlib
@@ -45,7 +45,7 @@ def stored_at(head: bytes) -> int:
 
 
 class LogRecord(NamedTuple):
-    """What the store itself must know of a message. `text_at`: where in the message its topic begins."""
+    """The fields of a message that the store uses. `text_at`: the position of the topic's length in the message."""
 
     offset: int
     size_bytes: int
@@ -62,14 +62,14 @@ class LogRecord(NamedTuple):
 
 
 def parse_record(buffer: bytes, at: int, offset: int) -> LogRecord | str:
-    """The message that stands at `at`, of commit log offset `offset`; text that says why it is none."""
+    """The message at position `at` of the buffer, which is commit log offset `offset`; or text why there is none."""
     if len(buffer) - at < MESSAGE_OVERHEAD_BYTES:
         return "the file ends within a message"
     size, magic, crc, queue_id, queue_offset, stands_at, sys_flag = _HEAD.unpack_from(buffer, at)
     if magic != MESSAGE_MAGIC:
         return "no message begins here" if magic or size else "nothing was written here"
     if stands_at != offset:
-        return f"the message here says that it stands at {stands_at}"
+        return f"the message has offset {stands_at}, which is not its place"
     if not MESSAGE_OVERHEAD_BYTES <= size <= len(buffer) - at:
         return f"a message of {size} bytes does not fit"
     more = (_V6_MORE_BYTES if sys_flag & _BORN_V6 else 0) + (_V6_MORE_BYTES if sys_flag & _STORE_V6 else 0)
@@ -89,7 +89,7 @@ def parse_record(buffer: bytes, at: int, offset: int) -> LogRecord | str:
     except UnicodeDecodeError:
         return "the topic is no UTF-8"
     if not topic or "\0" in topic or "/" in topic or queue_id < 0 or queue_offset < 0:
-        return f"topic {topic!r}, queue {queue_id}, offset {queue_offset} cannot be"
+        return f"topic {topic!r}, queue {queue_id} and offset {queue_offset} are not valid"
     timestamp_at = at + _STORE_TIMESTAMP_AT + (_V6_MORE_BYTES if sys_flag & _BORN_V6 else 0)
     (store_timestamp,) = _LONG.unpack_from(buffer, timestamp_at)
     properties = buffer[properties_at:end]
@@ -97,9 +97,9 @@ def parse_record(buffer: bytes, at: int, offset: int) -> LogRecord | str:
 
 
 def is_torn(record: LogRecord, file_position: int) -> bool:
-    """Does a part of the properties read as a write that never reached the disk, which no CRC covers?
+    """Did a part of the properties not reach the disk? No CRC covers them.
 
-    Such a part is zeros: up to the end of the message, or over what it has of a sector.
+    Such a part is zeros: up to the end of the message, or all bytes of one sector.
     """
     properties = record.properties
     if not properties or b"\0" not in properties:

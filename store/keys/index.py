@@ -1,7 +1,7 @@
-"""Which messages have a key: files as RocketMQ's, filled when there is time for it (docs/store.md).
+"""The index of keys, in RocketMQ's index files, filled in the background (docs/store.md).
 
-A send pays nothing. What is not entered yet is looked for in the log itself: so much of it, the newest, as can be read
-while others wait. Only a broker that was under full load, or that makes its index anew, is ever further behind.
+A send does not wait for the index. A query searches the newest part of the log for messages that are not indexed yet.
+Only a broker under full load, or one that rebuilds its index, is further behind than that part.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,12 +50,15 @@ class KeyIndex:
         self._new_names = False
         self.indexed_offset = 0
         self.indexed_timestamp = 0
-        self._put_offset = 0  # behind the last whose keys are entered, if in memory only
+        self._put_offset = 0  # the same, counting entries that are in memory only
 
     def load(self, indexed_offset: int | None, indexed_timestamp: int, *, crashed: bool) -> None:
-        """`indexed_offset` is what a checkpoint says; None: only RocketMQ's own `indexed_timestamp` is known.
+        """Open the index files. After a crash, files written since the checkpoint are deleted and rebuilt.
 
-        After a crash files that were written to since are not to be trusted: they are made anew. Raises OSError.
+        Raises OSError.
+
+        Args:
+            indexed_offset: From the checkpoint; None if it has only RocketMQ's `indexed_timestamp`.
         """
         self.indexed_offset = indexed_offset or self._log.min_offset
         for name in names_in(self._storage, self._folder):
@@ -76,7 +79,7 @@ class KeyIndex:
             if indexed_offset is None
             else header.last_offset >= indexed_offset
         )
-        unsafe = crashed and (late or (good and file.slots_are_ahead()))  # parts of it may be missing
+        unsafe = crashed and (late or (good and file.slots_are_ahead()))  # a part of it may not be on the disk
         if good and not unsafe and header.last_offset < self._log.max_offset:
             self._files.append(file)
             return
@@ -90,7 +93,7 @@ class KeyIndex:
 
     def catch_up(self, end: int, count_max: int) -> bool:
         """Enter the keys of up to `count_max` messages below `end`. Returns whether more are left. Raises OSError."""
-        self._write_out()  # what could not be written the last time
+        self._write_out()  # entries whose last write failed
         position = max(self._put_offset, self._log.min_offset)
         if position >= end:
             return False
@@ -134,7 +137,7 @@ class KeyIndex:
         self._new_names = True
 
     def take_dirty(self) -> tuple[list[StoredFile], list[str]]:
-        """(files, folders) to sync, for what was written since the last call."""
+        """(files, folders) that were changed since the last call and have to be synced."""
         files = [stored for file in self._files if (stored := file.take_dirty()) is not None]
         folders = [self._folder] if self._new_names else []
         self._new_names = False
@@ -154,7 +157,7 @@ class KeyIndex:
         for file in self._files:
             file.close()
 
-    # Asking --------------------------------------------------------------------------------------------------
+    # Queries --------------------------------------------------------------------------------------------------
 
     def find(self, query: KeyQuery, log_end: int, is_kept: Callable[[MessageExt], bool]) -> list[bytes]:
         """The messages that the query asks for, of those below `log_end`, oldest first. Raises OSError."""
@@ -172,7 +175,7 @@ class KeyIndex:
         return [found[offset] for offset in sorted(found)]
 
     def _candidates(self, topic: str, key: str, log_end: int) -> Iterator[int]:
-        """Offsets of messages that may have the key, the newest first."""
+        """Offsets of messages that may have the key, newest first."""
         yield from self._not_entered(key, log_end)
         wanted = key_hash(topic, key)
         for file in reversed(self._files):
@@ -196,7 +199,7 @@ class KeyIndex:
 
 
 def _time_name(epoch_ms: int) -> str:
-    """ "20261121000000000": in UTC, so that names grow with time everywhere."""
-    epoch_ms = min(max(0, epoch_ms), _NAMED_MS_MAX)  # no CRC covers the time of a message
+    """For example "20261121000000000"; in UTC, so that names are ascending everywhere."""
+    epoch_ms = min(max(0, epoch_ms), _NAMED_MS_MAX)  # it may be damaged: no CRC covers it
     date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms)
     return f"{date:%Y%m%d%H%M%S}{epoch_ms % 1000:03d}"

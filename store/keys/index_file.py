@@ -1,4 +1,4 @@
-"""One file of keys: slots, each the head of a chain of items (docs/store.md)."""
+"""One index file: slots, each the head of a chain of items (docs/store.md)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -23,7 +23,7 @@ _EMPTY: Final = IndexHeader(0, 0, 0, 0, 0, 1)
 
 
 class IndexFile:
-    """What was put waits in memory until `write_out`: items in one piece, and the slots that they changed."""
+    """New items and changed slots wait in memory until `write_out`."""
 
     def __init__(self, storage: Storage, path: str, slot_count: int, item_count: int) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class IndexFile:
         self._dirty = True
 
     def load(self) -> bool:
-        """False when it cannot be such a file. Raises OSError."""
+        """Read the header. False if this is no index file of these sizes. Raises OSError."""
         file = self._open()
         header = read_header(file)
         if header is None:
@@ -57,7 +57,7 @@ class IndexFile:
         return fits and self.header.next_item <= self._item_count and min(header) >= 0
 
     def slots_are_ahead(self) -> bool:
-        """Does a slot begin with an item that the header does not count yet? Raises OSError."""
+        """Does a slot point to an item that the header does not count yet? Raises OSError."""
         if self.is_full:
             return False
         file = self._open()
@@ -75,7 +75,7 @@ class IndexFile:
         return self.header.next_item >= self._item_count
 
     def put(self, key_hash: int, offset: int, store_timestamp: int) -> None:
-        """One item less than the file has room for: the first is never used. Raises OSError."""
+        """Add an item. Item 0 is never used, so a file holds one less than its item count. Raises OSError."""
         header = self.header
         slot = key_hash % self._slot_count
         previous = self._slot(slot)
@@ -101,7 +101,7 @@ class IndexFile:
         return read_slots(self._open(), slot, 1)[0]
 
     def write_out(self) -> None:
-        """Raises OSError; what was put waits on then."""
+        """Write the waiting items and slots. Raises OSError; then they wait on."""
         if not self._new_items:
             return
         file = self._open()
@@ -115,14 +115,14 @@ class IndexFile:
         self._dirty = True
 
     def offsets_of(self, key_hash: int) -> Iterator[int]:
-        """Of messages with such a key, the newest first. Raises OSError."""
+        """Commit log offsets of messages with this key hash, newest first. Raises OSError."""
         file, item = self._open(), self._slot(key_hash % self._slot_count)
         while 0 < item < self.header.next_item:
             (found,) = read_items(file, self._slot_count, item, item + 1)
             if found.key_hash == key_hash:
                 yield found.offset
             if found.previous >= item:
-                return  # a chain only goes back: this one is damaged
+                return  # a chain only goes to lower numbers: this one is damaged
             item = found.previous
 
     def take_dirty(self) -> StoredFile | None:

@@ -1,4 +1,4 @@
-"""Enters keys into the index while the broker runs, in pieces so small that nobody waits for long."""
+"""Adds keys to the index while the broker runs, in small pieces so that requests do not wait for long."""
 
 from typing import Final
 
@@ -10,16 +10,15 @@ __all__ = ["KeyIndexer"]
 _AT_ONCE_IDLE: Final = 1000  # messages: about 10 ms of work
 _AT_ONCE_BUSY: Final = 100
 _PAUSE_MS: Final = 20  # between two pieces, and at least ...
-_PAUSE_TIMES: Final = 19  # ... so many times what a busy broker's last piece took
-_IDLE_AFTER_MS: Final = 200  # a sender that has to wait for its turn on a busy machine has not stopped sending
+_PAUSE_TIMES: Final = 19  # ... so many times the duration of a busy broker's last piece
+_IDLE_AFTER_MS: Final = 200  # on a busy machine a sender may pause without being idle
 _NS_PER_MS: Final = 1_000_000
 
 
 class KeyIndexer:
-    """A broker that is sent something all the time gives the index about a twentieth of its time, an idle one half.
+    """Gives the index about a twentieth of a busy broker's time, and half of an idle one's.
 
-    A machine that is shared makes pieces take longer, and the pauses between them with it. It looks every `interval_ms`
-    whether there is something to enter.
+    On a shared machine a piece takes longer; then the pause grows with it. Without work it looks every `interval_ms`.
     """
 
     def __init__(self, runtime: Runtime, store: FileStore, interval_ms: int) -> None:
@@ -29,7 +28,7 @@ class KeyIndexer:
         self._events = store.events
         self._timer: TimerHandle | None = None
         self._seen_end = 0
-        self._grown_ns = 0  # when it was seen to have grown
+        self._grown_ns = 0  # when growth was last seen
         self._failing = False
 
     def start(self) -> None:
@@ -55,12 +54,12 @@ class KeyIndexer:
         self._arm(min(pause_ms, self._interval_ms) if more else self._interval_ms)
 
     def enter_all(self) -> None:
-        """So that Apache's broker finds them too."""
+        """Index everything at the shutdown, so that Apache's broker finds it too."""
         while self._enter(self._store.visible_end, _AT_ONCE_IDLE):
             pass
 
     def _enter(self, end: int, count_max: int) -> bool:
-        """Are more left, that can be entered now?"""
+        """Returns whether more messages can be indexed now."""
         if self._store.refusal:
             return False
         try:

@@ -1,7 +1,7 @@
-"""Which messages of a topic have a key: answered from the log itself, without an index (wire.md 2.3).
+"""Queries by key for the store in memory: a search of the log, newest part first, without an index (wire.md 2.3).
 
-The key is searched for in the memory of the log, newest part first, and what is found is held against the queues of
-the topic and the properties of the message. A send pays nothing, and nothing needs room or eviction of its own.
+Candidates are checked against the queues of the topic and the properties of the message. A send costs nothing extra,
+and there is no index that would need memory.
 """
 
 from bisect import bisect_left, bisect_right
@@ -42,7 +42,7 @@ def _bounds(log: CommitLog, queue: ConsumeQueue, query: KeyQuery) -> tuple[int, 
 
 
 def _candidates(log: CommitLog, queues: Sequence[ConsumeQueue], needle: bytes, start: int, end: int) -> Iterator[bytes]:
-    """Messages of these queues that hold the needle as a word, each once, the newest first."""
+    """Messages of these queues that may have the key, each once, newest first."""
     seen = end
     for at in log.find_key(needle, start, end):
         if at < seen:

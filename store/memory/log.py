@@ -1,7 +1,7 @@
-"""The log that all messages of a broker stand in, one after the other, in memory (wire.md 5).
+"""The commit log in memory: all messages of a broker, one after the other (wire.md 5).
 
-Segments are fixed when made and never resize. They are anonymous mappings, so a page costs memory from its first
-message on, and an idle broker stays small. When the limit is reached the oldest segment is used again.
+Segments have a fixed size. They are anonymous mappings, so a page takes memory only when it is written to, and an idle
+broker stays small. At the memory limit the oldest segment is reused.
 """
 
 from bisect import bisect_right
@@ -40,20 +40,20 @@ class CommitLog:
         self._starts: list[int] = []
         self._active: _Segment | None = None
         self.min_offset = 0
-        self.max_offset = 0  # where the next record will stand
+        self.max_offset = 0  # of the next message
 
     @property
     def reserved_bytes(self) -> int:
-        """The sum of the segments, full or not; the limit holds for this."""
+        """The capacity of all segments; the memory limit applies to it."""
         return sum(segment.capacity for segment in self._segments)
 
     def make_room(self, record_bytes: int) -> bool:
-        """See that the next record fits. True when old ones went: everything below `min_offset` is gone then."""
+        """Make room for the next message. True if old messages were dropped: those below `min_offset`."""
         active = self._active
         if active is not None and active.used + record_bytes <= active.capacity:
             return False
         capacity = max(self._segment_bytes, record_bytes)
-        assert capacity <= self._memory_limit_bytes, "the largest message must fit; BrokerConfig sees to it"
+        assert capacity <= self._memory_limit_bytes, "the largest message must fit; BrokerConfig checks it"
         spare: _Segment | None = None
         evicted = False
         while self._segments and self.reserved_bytes + capacity > self._memory_limit_bytes:
@@ -72,7 +72,7 @@ class CommitLog:
         return evicted
 
     def append(self, record: bytes) -> None:
-        """Write a record at `max_offset`; `make_room` came before."""
+        """Write a message at `max_offset`, after `make_room`."""
         segment = self._active
         assert segment is not None
         end = segment.used + len(record)
@@ -81,7 +81,7 @@ class CommitLog:
         self.max_offset += len(record)
 
     def read(self, commit_log_offset: int, size_bytes: int) -> bytes:
-        """`size_bytes` from `commit_log_offset` on, which must be whole records of one segment."""
+        """`size_bytes` from `commit_log_offset` on, within one segment."""
         segment = self._segments[bisect_right(self._starts, commit_log_offset) - 1]
         start = commit_log_offset - segment.start
         return segment.buffer[start : start + size_bytes]
@@ -92,11 +92,11 @@ class CommitLog:
             yield from find_key(self.read, key, max(start, segment.start), min(end, segment.end))
 
     def segment_end(self, commit_log_offset: int) -> int:
-        """Up to which offset a `read` from `commit_log_offset` may go."""
+        """The end of what one `read` from `commit_log_offset` may read."""
         return self._segments[bisect_right(self._starts, commit_log_offset) - 1].end
 
     def message_at(self, commit_log_offset: int) -> bytes | None:
-        """The record that begins there; None when none does."""
+        """The message that begins at this offset; None when none does."""
         if not self.min_offset <= commit_log_offset < self.max_offset:
             return None
         left_bytes = self.segment_end(commit_log_offset) - commit_log_offset
@@ -106,11 +106,11 @@ class CommitLog:
         return self.read(commit_log_offset, size) if size is not None else None
 
     def store_timestamp(self, commit_log_offset: int) -> int:
-        """Epoch ms when the record there was stored."""
+        """Epoch ms when the message at this offset was stored."""
         return stored_at(self.read(commit_log_offset, STORED_AT_BYTES))
 
     def close(self) -> None:
-        """Give the memory back; the log is empty afterwards."""
+        """Release the memory; the log is empty afterwards."""
         for segment in self._segments:
             segment.buffer.close()
         self._segments, self._starts, self._active = [], [], None

@@ -1,4 +1,4 @@
-"""The index of one queue: where each message stands in the commit log, its size, its tag hash (wire.md 5)."""
+"""A consume queue in memory: commit log offset, size and tag hash of each message (wire.md 5)."""
 
 from array import array
 from bisect import bisect_left
@@ -27,7 +27,7 @@ class ConsumeQueue:
         self.tags_codes.append(tags_code)
 
     def trim(self, commit_log_min_offset: int) -> int:
-        """Drop entries of records that are gone. Returns how many."""
+        """Drop the entries of dropped messages. Returns their number."""
         gone = bisect_left(self.commit_log_offsets, commit_log_min_offset)
         if gone:
             del self.commit_log_offsets[:gone]

@@ -1,4 +1,4 @@
-"""A message store in memory, bounded: when it is full the oldest segment goes and min offsets move."""
+"""A bounded message store in memory. When it is full, the oldest segment is dropped and min offsets move."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ class MemoryStore:
             del self._queues[key]
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._log.close()
         self._queues.clear()
 
@@ -113,7 +113,7 @@ class MemoryStore:
         return GetResult(status, queue_offset + examined, min_offset, max_offset, body, count)
 
     def _read_run(self, queue: ConsumeQueue, first: int, max_msg_nums: int) -> tuple[bytes, int]:
-        """Everything from entry `first` on, up to the limits. The first message always fits (wire.md 6.3)."""
+        """(body, messages) from entry `first` on, up to the limits; at least one message (wire.md 6.3)."""
         sizes = queue.sizes[first : first + max(1, min(max_msg_nums, self._pull_messages_max))]
         total_bytes = sum(sizes)
         while total_bytes > self._pull_bytes_max and len(sizes) > 1:
@@ -122,14 +122,14 @@ class MemoryStore:
         offsets = queue.commit_log_offsets
         start, last = offsets[first], offsets[first + count - 1]
         if last + sizes[-1] - start == total_bytes and start + total_bytes <= self._log.segment_end(start):
-            return self._log.read(start, total_bytes), count  # neighbours in the log too: one slice
+            return self._log.read(start, total_bytes), count  # adjacent in the log: one slice
         read = self._log.read
         return b"".join(map(read, offsets[first : first + count], sizes)), count
 
     def _read_matching(
         self, queue: ConsumeQueue, first: int, max_msg_nums: int, wanted: frozenset[int], passes: Passes | None
     ) -> tuple[bytes, int, int]:
-        """(body, messages, entries examined): RocketMQ's loop, its limits looked at before each entry."""
+        """(body, messages, entries examined). As RocketMQ, limits are checked before each entry."""
         offsets, sizes, codes = queue.commit_log_offsets, queue.sizes, queue.tags_codes
         count_max = max(1, min(max_msg_nums, self._pull_messages_max))
         scan_max = max(SCAN_ENTRIES_MIN, max_msg_nums) if passes is None else passes.entries_max
@@ -175,7 +175,7 @@ class MemoryStore:
         return self._log.store_timestamp(queue.commit_log_offsets[queue_offset - queue.min_offset])
 
     def offset_at(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """An empty or unknown queue: 0. A queue whose messages all went: where the next one will stand."""
+        """0 for an empty or unknown queue; the offset of the next message if all messages expired."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return 0

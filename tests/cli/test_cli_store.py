@@ -190,7 +190,7 @@ def test_verify_looks_at_every_key(folder: Path) -> None:
     items_at = 40 + 4 * 16
     assert lockstep("store", "verify", str(folder))[0] == 0
     for position, text in (
-        (items_at + 20 * 3 + 3, "has a key which it has not"),
+        (items_at + 20 * 3 + 3, "has a key that it does not have"),
         (items_at + 20 * 5 + 11, "where no message is"),
         (items_at + 20 * 7 + 19, "follows item"),
         (40 + 4 * 2 + 2, "begins with item"),
