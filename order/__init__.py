@@ -1,19 +1,24 @@
 """Pure observers of a history: was every message of a key handled in order, by one owner at a time, and none lost?"""
 
-from lockstep.order.reader import Record, TimedRecord, TraceError, TraceFile, merge_traces
-from lockstep.order.report import Cause, Handover, Kind, OrderReport, Violation
+from lockstep.order.kinds import RULES, Cause, Confidence, Kind
+from lockstep.order.merge import TimedRecord, merge_traces
+from lockstep.order.reader import BrokenLine, Record, TraceFile
+from lockstep.order.report import Handover, OrderReport, Verdict, Violation
 from lockstep.order.rules import OrderChecker, check_files, check_traces
 
 __all__ = [
+    "RULES",
+    "BrokenLine",
     "Cause",
+    "Confidence",
     "Handover",
     "Kind",
     "OrderChecker",
     "OrderReport",
     "Record",
     "TimedRecord",
-    "TraceError",
     "TraceFile",
+    "Verdict",
     "Violation",
     "check_files",
     "check_traces",

@@ -1,31 +1,45 @@
-"""The history of one queue in one consumer group and one store: the rules of order.py, applied record by record."""
+"""The history of one queue in one consumer group and one store: what one streaming judge sees, record by record.
+
+It needs the records of its queue in time order, and of the rest of the world only what `Shared` holds. Memory grows
+with keys and ownership periods, not with messages: sets of offsets are kept as runs.
+"""
 
 from collections import defaultdict
+from itertools import islice
 
+from lockstep.order.across import Across, GroupTopic, QueueSeen
+from lockstep.order.clocks import Clocks
+from lockstep.order.kinds import Cause, Confidence, Kind
 from lockstep.order.offset_set import OffsetSet
-from lockstep.order.period import Period, StoredCommits
+from lockstep.order.ownership import Ownership, name_of, same_period
+from lockstep.order.period import Period, StoredCommits, stamp_ns
 from lockstep.order.reader import Record
-from lockstep.order.report import Cause, Findings, Handover, Kind
+from lockstep.order.report import Findings, Handover
+from lockstep.order.rewinds import Rewinds
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["QueueHistory", "Shared"]
 
 FAILED = ("SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER")
+_EARLY_KEPT_MAX = 100
 
 
 class Shared:
-    """What the histories of one check have in common: the findings, who was seen alive when, and the ids seen."""
+    """What the histories of one check have in common: the findings, the clocks, who was seen alive when."""
 
-    def __init__(self) -> None:
+    def __init__(self, clocks: Clocks) -> None:
         self.findings = Findings()
+        self.clocks = clocks
+        self.across = Across(self.findings)
         self.last_seen_ns: dict[str, int] = {}
-        self.message_ids: defaultdict[tuple[str, str], set[int]] = defaultdict(set)  # by group and topic
+        self.unordered: set[str] = set()  # groups whose calls keep no order
+        self.grants: defaultdict[str, dict[str, int]] = defaultdict(dict)  # group: client: its lowest granted period
 
 
 class QueueHistory:
-    """What one group did with one queue. Records come in time order; memory grows with keys, not with messages."""
+    """What one group did with one queue. Records come in time order."""
 
-    def __init__(self, group: str, queue: MessageQueue, shared: Shared) -> None:
+    def __init__(self, group: str, queue: MessageQueue, shared: Shared, topic: GroupTopic, seen: QueueSeen) -> None:
         self.group = group
         self.queue = queue
         self.attempted = OffsetSet()  # a listener was called
@@ -33,88 +47,149 @@ class QueueHistory:
         self.skipped = OffsetSet()  # passed over by a reset
         self.last_of_key: dict[str | None, Record] = {}
         self.start = -1  # the lowest first position of any period
+        self._shared = shared
         self._findings = shared.findings
         self._last_seen_ns = shared.last_seen_ns
-        self._message_ids = shared.message_ids[group, queue.topic]
+        self._topic = topic
+        self._seen = seen
+        self._ownership = Ownership(str(queue), shared.findings, shared.clocks)
         self._periods: dict[tuple[str, int], Period] = {}
         self._newest: Period | None = None  # the latest born
         self._owner: Period | None = None  # the latest that was positioned
         self._commits = StoredCommits()
         self._last_commit: Record | None = None  # or the reset or position that took its place
+        self._last_stored: Record | None = None  # since the last reset
         self._highest_commit: Record | None = None
+        self._rewinds = Rewinds(queue, shared.findings, shared.clocks)
+        self._early: list[tuple[Record, int, int]] = []  # commits of what was not handled yet
         self._reset = False  # since the last period was positioned
-        # By host: the newest call, and the newest of any other owner than that one's.
-        self._newest_calls: dict[str, tuple[Record | None, Record | None]] = {}
+        self._resets = 0
+        self._doubt_until_ns = -1  # a broker crashed about now: what was committed may be lost
 
-    def acquired(self, record: Record, time_ns: int) -> None:
+    def acquired(self, record: Record, time_ns: int, clock: int) -> None:
         """A lock was granted: a period is born."""
-        self._period(record, time_ns)
+        period = self._period(record, time_ns, clock)
+        period.granted = True
+        lowest = self._shared.grants[self.group]
+        client = period.client_id
+        lowest[client] = min(period.number, lowest.get(client, period.number))
 
-    def positioned(self, record: Record, time_ns: int) -> None:
+    def positioned(self, record: Record, time_ns: int, clock: int) -> None:
         """A period stands at its first offset, as the broker answered it."""
-        self._position(self._period(record, time_ns), record, time_ns)
+        period = self._period(record, time_ns, clock)
+        self._position(period, record, time_ns)
+        if self.group not in self._shared.unordered:
+            self._ownership.positioned(period, record)
 
-    def ended(self, record: Record, time_ns: int) -> None:
+    def ended(self, record: Record, time_ns: int, clock: int) -> None:
         """A period was dropped: its owner knows that it is over."""
-        self._period(record, time_ns).ended = True
+        period = self._period(record, time_ns, clock)
+        period.ended = True
+        if period.ended_record is None:
+            period.ended_record = record
 
-    def touched(self, record: Record, time_ns: int) -> None:
-        """A record that only shows that its owner lives, such as a lost lock that may be won back."""
-        self._period(record, time_ns)
+    def lost(self, record: Record, time_ns: int, clock: int) -> None:
+        """A lock was refused: the owner lives, and begins no call more in this period."""
+        period = self._period(record, time_ns, clock)
+        if period.ended_record is None:
+            period.ended_record = record
 
-    def handled(self, record: Record, time_ns: int) -> None:
+    def handled(self, record: Record, time_ns: int, clock: int) -> None:
         """A listener returned. The rules (a), (b) and (c)."""
-        period = self._period(record, time_ns)
+        period = self._period(record, time_ns, clock)
         if period.next_offset < 0:
             self._position(period, record, time_ns)
-        offset, ordering = record["offset"], record.get("ordering", "queue")
+        offset, ordering = record["offset"], record.get("ordering") or "queue"
+        begin, stale = record.get("begin_mono_ns"), False
+        failed = record["status"] in FAILED
         if self.attempted.add(offset):
             if ordering != "none":
-                self._check_key_order(record, offset)
-            self._check_message_id(record)
+                self._check_key_order(period, record, offset)
+            self._shared.across.first_handled(self._topic, self._seen, record, offset, ordering)
         elif ordering == "queue":
-            self._explain_repeat(period, record, offset)
+            stale = self._explain_repeat(period, record, offset)
         else:
-            self._explain_lane_repeat(period, record, offset)
-        if ordering != "none":
-            self._check_overlap(record)
-        failed = record["status"] in FAILED
+            self._explain_lane_repeat(period, record, offset, ordering)
+        if ordering == "none":
+            self._shared.unordered.add(self.group)
+            if not failed:
+                period.own_done.add(offset)
+        elif begin is not None:
+            self._ownership.call(period, record, begin, repeated_stale=stale)
         if not failed:
             self.done.add(offset)
         period.note_attempt(record, offset)
         if ordering != "queue":
             period.lanes.note(record, offset, failed)
 
-    def taken_care_of(self, record: Record, time_ns: int) -> None:
+    def taken_care_of(self, record: Record, time_ns: int, clock: int) -> None:
         """The broker keeps the message in the group's dead-letter topic, or in its retry topic."""
         self.done.add(record["offset"])
 
-    def committed(self, record: Record, time_ns: int) -> None:
-        """An offset is about to be sent to the broker. Rule (d): it never goes back."""
-        period = self._period(record, time_ns)
+    def committed(self, record: Record, time_ns: int, clock: int) -> None:
+        """An offset is about to be sent to the broker. Rule (d): it never goes back, nor past what was not handled."""
+        period = self._period(record, time_ns, clock)
         offset = record["offset"]
         last = self._last_commit
-        if last and offset < last["offset"]:
-            stale = period is not self._owner or (last["event"] == "committed" and not _same_period(record, last))
-            self._findings.violation(
-                Kind.STALE_COMMIT if stale else Kind.COMMIT_REGRESS,
-                f"{self._who(record)} moved the commit of {self.queue} back from {last['offset']} to {offset}",
-                last,
-                record,
-            )
+        if last is not None and offset < last["offset"] and time_ns > self._doubt_until_ns:
+            self._went_back(period, record, last)
         self._last_commit = record
         if self._highest_commit is None or offset > self._highest_commit["offset"]:
             self._highest_commit = record
-        self._commits.sent(record, time_ns)
+        if time_ns > self._doubt_until_ns:
+            self._commits.sent(record, time_ns)
         period.note_commit(offset)
+        if 0 <= period.start < offset and offset > self.done.end:
+            self._note_early(record, period.start, offset)
 
-    def stored(self, record: Record, time_ns: int) -> None:
+    def _went_back(self, period: Period, record: Record, last: Record) -> None:
+        same = last["event"] == "committed" and same_period(record, last)
+        stale = period is not self._owner or (last["event"] == "committed" and not same)
+        if stale and self.group in self._shared.unordered:
+            return  # members of a concurrent group pass a queue on without a lock
+        kind, sure = (
+            (Kind.STALE_COMMIT, self._came_after(last, record)) if stale else (Kind.COMMIT_REGRESS, Confidence.CERTAIN)
+        )
+        if sure is not None:
+            self._findings.violation(
+                kind,
+                f"{name_of(record)} moved the commit of {self.queue} back from {last['offset']} to {record['offset']}",
+                last,
+                record,
+                confidence=sure,
+                size=last["offset"] - record["offset"],
+            )
+
+    def _note_early(self, record: Record, start: int, offset: int) -> None:
+        """A commit past the end of what was handled: wrong even if the messages are handled later."""
+        start = max(start, self.done.end)
+        gap = next(islice(self.skipped.missing(start, offset), 1), None)
+        if gap is not None and len(self._early) < _EARLY_KEPT_MAX:
+            self._early.append((record, *gap))
+
+    def stored(self, record: Record, time_ns: int, clock: int) -> None:
         """The broker, or a client that awaited the answer, says that a commit was stored."""
+        last = self._last_stored
+        if last is not None and record["offset"] < last["offset"]:
+            self._findings.violation(
+                Kind.STORED_REGRESS,
+                f"the stored offset of {self.queue} went back from {last['offset']} to {record['offset']}",
+                last,
+                record,
+                size=last["offset"] - record["offset"],
+            )
+        self._last_stored = record
         self._commits.stored(record)
+        if "epoch" in record:
+            self._ownership.epoch(record, clock)
 
-    def reset(self, record: Record, time_ns: int) -> None:
+    def reset(self, record: Record, time_ns: int, clock: int) -> None:
         """The offset was moved on purpose, or by the broker's rule for illegal offsets."""
         offset = record["offset"]
+        self._resets += 1
+        self._last_stored = None
+        if "client_id" not in record and "mono_ns" not in record:
+            self._doubt_until_ns = time_ns + 2 * self._shared.clocks.skew_ns
         passed = self._last_commit["offset"] if self._last_commit else max(self.start, 0)
         self.skipped.add_range(passed, offset)
         self._commits.known(record)
@@ -136,6 +211,7 @@ class QueueHistory:
         if exists is not None:
             lost = lost.minus(lost.minus(exists))
         for start, end in lost.runs():
+            self._early = [one for one in self._early if not (one[1] < end and start < one[2])]
             what = f"offset {start}" if end == start + 1 else f"offsets {start} to {end - 1}"
             attempts = " but in attempts that failed" if self.attempted.touches(start, end) else ""
             self._findings.violation(
@@ -143,25 +219,60 @@ class QueueHistory:
                 f"{highest['client_id']} committed {self.queue} up to {highest['offset']}, "
                 f"but nobody handled {what}{attempts}",
                 highest,
+                size=end - start,
             )
         return lost
 
-    def _period(self, record: Record, time_ns: int) -> Period:
+    def finish(self, end: int | None, *, knows_grants: bool) -> None:
+        """What only the whole history shows; to be called after `lost_below_commit`.
+
+        Args:
+            end: The end of the queue by producers' traces, None where there are none.
+            knows_grants: Whether the group's traces have records of grants at all.
+        """
+        highest = self._highest_commit
+        known_end = max(self.attempted.end, self.skipped.end, self.start, end or 0)
+        if end is not None and highest is not None and highest["offset"] > known_end:
+            self._findings.violation(
+                Kind.COMMIT_BEYOND_END,
+                f"{name_of(highest)} committed {self.queue} up to {highest['offset']}, and it ends at {known_end}",
+                highest,
+                size=highest["offset"] - known_end,
+            )
+        for record, start, stop in self._early:
+            if self.attempted.touches(start, stop):
+                self._findings.violation(
+                    Kind.COMMIT_UNHANDLED,
+                    f"{name_of(record)} committed {self.queue} up to {record['offset']} before {start} was handled",
+                    record,
+                    size=stop - start,
+                )
+        self._rewinds.finish(self._last_seen_ns)
+        if self.group not in self._shared.unordered:
+            granted = self._shared.grants[self.group].get
+            self._ownership.finish(list(self._periods.values()), granted, knows_grants=knows_grants)
+
+    def _period(self, record: Record, time_ns: int, clock: int) -> Period:
         """The period of a record; one that was not seen before is born here."""
         name = (record["client_id"], record.get("period", 0))
         period = self._periods.get(name)
         if period is None:
-            period = self._periods[name] = Period(*name, last_time_ns=time_ns)
+            period = self._periods[name] = Period(*name, last_time_ns=time_ns, born_ns=time_ns, clock=clock)
+            self._ownership.began(period, record, self._newest)
             self._newest = period
         elif not period.ended:
             period.last_time_ns = time_ns
+        if "epoch" in record:
+            self._ownership.epoch(record, clock)
         return period
 
     def _position(self, period: Period, record: Record, time_ns: int) -> None:
         offset = record["offset"]
         self._commits.settle(self._last_seen_ns)
         period.floor, period.floor_record = self._commits.floor, self._commits.record
+        period.may_have_missed = self._commits.may_stand_at(offset)
         period.begin(offset, self.attempted.end, Cause.RESET if self._reset else Cause.TAKEOVER)
+        period.resets_before = self._resets
         if record["event"] == "positioned":
             self._commits.known(record)
             self._last_commit = record
@@ -178,41 +289,56 @@ class QueueHistory:
                 Handover(self.group, self.queue, previous.client_id, period.client_id, waited_ms)
             )
 
-    def _check_key_order(self, record: Record, offset: int) -> None:
-        key = record["key"]
+    def _check_key_order(self, period: Period, record: Record, offset: int) -> None:
+        key = record.get("key")
         last = self.last_of_key.get(key)
-        if last is not None and offset < last["offset"]:
+        if last is None or offset >= last["offset"]:
+            self.last_of_key[key] = record
+            return
+        begin = record.get("begin_mono_ns")
+        if begin is not None and period.resets_before < self._resets and begin <= last.get("begin_mono_ns", -1):
+            return  # its call ran on while the offset was reset
+        sure = Confidence.CERTAIN if same_period(last, record) else self._came_after(last, record)
+        if sure is not None:
             whose = f"of key {key!r}" if key is not None else "without a key"
             self._findings.violation(
                 Kind.NONMONOTONIC_POLL,
-                f"{self._who(record)} first handled offset {offset} {whose} of {self.queue} "
+                f"{name_of(record)} first handled offset {offset} {whose} of {self.queue} "
                 f"after offset {last['offset']}",
                 last,
                 record,
+                confidence=sure,
+                size=last["offset"] - offset,
             )
-        else:
-            self.last_of_key[key] = record
 
-    def _check_message_id(self, record: Record) -> None:
-        """Two offsets with one id are one message that its producer sent twice."""
-        message_id = record.get("msg_id")
-        if message_id is None:
-            return
-        digest = hash(message_id)  # half the memory of the id itself, and only equality is asked
-        if digest in self._message_ids:
-            self._findings.duplicates[Cause.PRODUCER_RETRY] += 1
-        else:
-            self._message_ids.add(digest)
+    def _came_after(self, last: Record, record: Record) -> Confidence | None:
+        """How sure it is that a record came after one that the merged order has before it; None: it did not."""
+        one, other = self._clock_of(last), self._clock_of(record)
+        if one == other:
+            return Confidence.CERTAIN
+        least, most = self._shared.clocks.gap_ns(one, stamp_ns(last), other, stamp_ns(record))
+        if most < 0:
+            return None
+        return Confidence.CERTAIN if least >= 0 else Confidence.UNDECIDED
 
-    def _explain_repeat(self, period: Period, record: Record, offset: int) -> None:
-        """Rule (b): a repeat has a cause, or it is a violation."""
+    def _clock_of(self, record: Record) -> int:
+        period = self._periods.get((record.get("client_id", ""), record.get("period", 0)))
+        return period.clock if period is not None else -1
+
+    def _explain_repeat(self, period: Period, record: Record, offset: int) -> bool:
+        """Rule (b): a repeat has a cause, or it is a violation. Whether it says that the owner was replaced."""
         kind: Kind | None = None
-        evidence, sentence = period.last_handled, ""
+        evidence, sentence, sure = period.last_handled, "", Confidence.CERTAIN
         expected = period.next_offset
         if not period.started and offset < period.floor:
             kind, evidence = Kind.REWIND_BELOW_COMMIT, period.floor_record
-            self._again(period, period.known_before, Cause.UNEXPLAINED)
-            sentence = f"began at offset {offset}, below the stored commit {period.floor}"
+            sure, sentence = self._rewinds.judge(period, self._periods, record)
+            self._again(
+                period,
+                period.known_before,
+                Cause.UNEXPLAINED if sentence and sure is Confidence.CERTAIN else period.cause,
+            )
+            kind = kind if sure is Confidence.CERTAIN else None
         elif offset < expected:
             if 0 <= period.may_rewind_to <= offset:
                 self._again(period, expected, Cause.SUSPEND)
@@ -223,60 +349,52 @@ class QueueHistory:
         elif offset > expected and self.attempted.touches(expected, offset):
             kind = Kind.POLL_SKIP
             sentence = f"repeated offset {offset} but left out some from {expected} on"
-        elif period is not self._newest and offset >= max(period.known_before, period.again_until):
+        elif (
+            period is not self._newest
+            and offset >= max(period.known_before, period.again_until)
+            and self._is_replaced(period, record)
+        ):
             kind = Kind.STALE_REPEAT
             evidence = self.last_of_key.get(record["key"])
             self._again(period, self.attempted.end, Cause.UNEXPLAINED)
             sentence = f"repeated offset {offset} although its ownership was over"
         if kind:
-            self._findings.violation(kind, f"{self._who(record)} {sentence}, in {self.queue}", evidence, record)
+            size = abs(expected - offset)
+            text = f"{name_of(record)} {sentence}, in {self.queue}"
+            self._findings.violation(kind, text, evidence, record, confidence=sure, size=size)
         self._findings.duplicates[period.repeat_cause(offset) if kind is not Kind.POLL_SKIP else Cause.UNEXPLAINED] += 1
+        told = period.again_cause is Cause.UNEXPLAINED and offset < period.again_until
+        return kind is Kind.STALE_REPEAT or (told and period is not self._newest)
 
-    def _explain_lane_repeat(self, period: Period, record: Record, offset: int) -> None:
-        """Rule (b) where a key, or a message, is repeated for itself: see lanes.py."""
+    def _is_replaced(self, period: Period, record: Record) -> bool:
+        """Whether a record of a period surely came after the next one was granted."""
+        after = period.next
+        if after is None or after.grant is None or after.clock == period.clock:
+            return True
+        return self._shared.clocks.gap_ns(after.clock, stamp_ns(after.grant), period.clock, stamp_ns(record))[0] > 0
+
+    def _explain_lane_repeat(self, period: Period, record: Record, offset: int, ordering: str) -> None:
+        """Rule (b) where a key, or a message, is repeated for itself: see repeats.py."""
         if period.lanes.is_second_attempt(record, offset):
             self._findings.duplicates[Cause.SUSPEND] += 1
             return
         stands_at = period.lanes.stands_at(record, offset)
-        kind, evidence, sentence = Kind.UNEXPLAINED_REPEAT, period.last_handled, ""
+        kind, evidence, sentence, sure = Kind.UNEXPLAINED_REPEAT, period.last_handled, "", Confidence.CERTAIN
         if offset < period.floor:
             kind, evidence = Kind.REWIND_BELOW_COMMIT, period.floor_record
-            sentence = f"began at offset {offset}, below the stored commit {period.floor}"
-        elif offset < stands_at or offset >= period.known_before:
+            sure, sentence = Confidence.UNDECIDED, ""
+            if not period.rewound_told:
+                sure, sentence = self._rewinds.judge(period, self._periods, record)
+                period.rewound_told = sure is Confidence.UNDECIDED
+        elif offset in period.own_done if ordering == "none" else offset < stands_at:
             sentence = f"went back from offset {max(stands_at, offset + 1)} to {offset} though no attempt had failed"
         if sentence:
-            self._findings.violation(kind, f"{self._who(record)} {sentence}, in {self.queue}", evidence, record)
-        self._findings.duplicates[Cause.UNEXPLAINED if sentence else period.cause] += 1
+            text = f"{name_of(record)} {sentence}, in {self.queue}"
+            self._findings.violation(kind, text, evidence, record, confidence=sure, size=max(stands_at - offset, 1))
+        unexplained = sentence and sure is not Confidence.UNDECIDED
+        self._findings.duplicates[Cause.UNEXPLAINED if unexplained else period.cause] += 1
 
     @staticmethod
     def _again(period: Period, until: int, cause: Cause) -> None:
         period.again_until = until
         period.again_cause = cause
-
-    def _check_overlap(self, record: Record) -> None:
-        """Rule (c). Records arrive by the end of their calls: only the newest of another owner needs a look."""
-        begin = record.get("begin_mono_ns")
-        if begin is None:
-            return
-        host = record["host"]
-        newest, other = self._newest_calls.get(host, (None, None))
-        if newest is not None and not _same_period(newest, record):
-            other = newest
-        if other is not None and other["mono_ns"] > begin:
-            first, second = sorted((other, record), key=lambda call: call.get("begin_mono_ns", call["mono_ns"]))
-            self._findings.violation(
-                Kind.OVERLAP,
-                f"{self._who(first)} was still handling offset {first['offset']} of {self.queue} "
-                f"when {self._who(second)} began offset {second['offset']}",
-                first,
-                second,
-            )
-        self._newest_calls[host] = (record, other)
-
-    @staticmethod
-    def _who(record: Record) -> str:
-        return f"{record['client_id']} (period {record.get('period', 0)})"
-
-
-def _same_period(one: Record, other: Record) -> bool:
-    return bool(one["client_id"] == other["client_id"] and one.get("period", 0) == other.get("period", 0))

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from lockstep.order.across import QueueSeen
 from lockstep.order.history import QueueHistory, Shared
 from lockstep.order.offset_set import OffsetSet
+from lockstep.order.sent import SentQueue
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Losses", "OwnedQueue"]
@@ -12,18 +14,26 @@ __all__ = ["Losses", "OwnedQueue"]
 class OwnedQueue:
     """One history for each store; `homes` says which of them an ownership period belongs to."""
 
-    def __init__(self, group: str, queue: MessageQueue, shared: Shared) -> None:
+    def __init__(self, group: str, queue: MessageQueue, shared: Shared, first_wall_ms: int) -> None:
         self.histories: dict[int, QueueHistory] = {}
         self.homes: dict[tuple[str, int], QueueHistory] = {}
         self._group = group
         self._queue = queue
         self._shared = shared
+        self._first_wall_ms = first_wall_ms
 
-    def history(self, generation: int) -> QueueHistory:
+    def history(self, generation: int, sent: SentQueue) -> QueueHistory:
         """The history in one store, begun when first asked for."""
         history = self.histories.get(generation)
         if history is None:
-            history = self.histories[generation] = QueueHistory(self._group, self._queue, self._shared)
+            queue = self._queue
+            topic = self._shared.across.topics[self._group, queue.topic]
+            seen = QueueSeen(
+                len(topic.queues), queue.queue_id, queue.broker_name, str(queue), sent, self._first_wall_ms
+            )  # fmt: skip
+            topic.queues.append(seen)
+            sent.compares = not generation  # after a restart sends belong to a store by their time only
+            history = self.histories[generation] = QueueHistory(self._group, queue, self._shared, topic, seen)
         return history
 
     def key_count(self) -> int:

@@ -3,15 +3,22 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from lockstep.order.kinds import Cause
+from lockstep.order.offset_set import OffsetSet
 from lockstep.order.reader import Record
 from lockstep.order.repeats import Lanes
-from lockstep.order.report import Cause
 
-__all__ = ["Period", "StoredCommits"]
+__all__ = ["GRACE_NS", "Period", "StoredCommits", "stamp_ns"]
 
 GRACE_NS = 1_000_000_000
 """A commit is recorded before it is sent, so the last one of a killed process may never have left it. Where no
 `stored` records say what arrived, a commit counts as stored once its writer was seen alive this much later."""
+
+
+def stamp_ns(record: Record) -> int:
+    """When a record was written, on its own clock."""
+    mono = record.get("mono_ns")
+    return int(record["wall_ms"]) * 1_000_000 if mono is None else int(mono)
 
 
 @dataclass(slots=True)
@@ -21,13 +28,29 @@ class Period:
     client_id: str
     number: int
     last_time_ns: int
+    born_ns: int = 0
+    clock: int = 0
     ended: bool = False
+    ended_record: Record | None = None  # dropped, or lock_lost: no call begins after it
+    grant: Record | None = None  # acquired; without one, its first record
+    granted: bool = False
+    position: Record | None = None
+    next: "Period | None" = None  # the one that was granted after it
+    first_call: Record | None = None
+    last_call: Record | None = None  # the one that began last
+    last_begin_ns: int = -1
+    last_end_ns: int = -1
+    blamed: bool = False  # a finding says already that it went on
+    resets_before: int = 0
+    own_done: OffsetSet = field(default_factory=OffsetSet)  # without order: what it has handled itself
     next_offset: int = -1  # -1: not positioned yet
     start: int = 0
     started: bool = False  # something was handled
     known_before: int = 0  # offsets below it may have been handled by earlier periods
     floor: int = -1  # the last stored commit when this period began
     floor_record: Record | None = None
+    rewound_told: bool = False
+    may_have_missed: bool = False  # the floor may never have been stored: its commits were lost on the way
     cause: Cause = Cause.TAKEOVER
     again_until: int = 0  # below it repeats have `again_cause`: the last rewind inside this period
     again_cause: Cause = Cause.SUSPEND
@@ -81,27 +104,35 @@ class StoredCommits:
     def __init__(self) -> None:
         self.floor = -1
         self.record: Record | None = None
-        self._acknowledged = False
+        self.is_acknowledged = False  # brokers say what they stored
+        self._base = -1  # the last offset that the broker surely had stored
+        self._earlier: list[int] = []  # commits since then that the newest one counted as stored has passed
         self._pending: list[tuple[int, Record]] = []
 
     def sent(self, record: Record, time_ns: int) -> None:
         """A commit is about to be sent."""
-        if not self._acknowledged:
+        if not self.is_acknowledged:
             self._pending.append((time_ns, record))
             if len(self._pending) > 256:
                 del self._pending[:128]
 
     def stored(self, record: Record) -> None:
         """A commit was stored: the broker, or a client that awaited the answer, says so."""
-        self._acknowledged = True
-        self._pending.clear()
-        self.floor = record["offset"]
-        self.record = record
+        self.is_acknowledged = True
+        self._stands_at(record)
 
     def known(self, record: Record) -> None:
         """The stored offset was moved by a reset, or read by a new period: what was in flight no longer counts."""
+        self._stands_at(record)
+
+    def may_stand_at(self, offset: int) -> bool:
+        """Whether the stored offset may be this one, if the newest commits never arrived, as in a partition."""
+        return not self.is_acknowledged and (offset == self._base or offset in self._earlier)
+
+    def _stands_at(self, record: Record) -> None:
         self._pending.clear()
-        self.floor = record["offset"]
+        self._earlier.clear()
+        self._base = self.floor = record["offset"]
         self.record = record
 
     def settle(self, last_seen_ns: dict[str, int]) -> None:
@@ -109,6 +140,8 @@ class StoredCommits:
         for place in range(len(self._pending) - 1, -1, -1):
             time_ns, record = self._pending[place]
             if last_seen_ns.get(record["client_id"], 0) >= time_ns + GRACE_NS:
+                passed = [self.floor, *(one["offset"] for _, one in self._pending[:place])]
+                self._earlier = (self._earlier + passed)[-256:]
                 self.floor = record["offset"]
                 self.record = record
                 del self._pending[: place + 1]

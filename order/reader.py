@@ -1,98 +1,103 @@
-"""Traces as files: JSON lines read back, a torn last line allowed, and many files merged into one history.
+"""Traces read back from files: records are checked by the format, broken lines counted, torn last lines allowed."""
 
-Every record carries the epoch milliseconds of its writer (`wall_ms`), the nanoseconds of a monotonic clock (`mono_ns`)
-and the name of the machine that clock belongs to (`host`). Files of one host merge by the monotonic clock, which no
-clock adjustment can bend. Different hosts are laid side by side by the wall clock of each host's first record.
-"""
-
-import heapq
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Record", "TimedRecord", "TraceError", "TraceFile", "merge_traces"]
+from lockstep.order.format import why_broken
+
+__all__ = ["BrokenLine", "Record", "TraceFile", "checked"]
 
 Record = Mapping[str, Any]
+BROKEN_KEPT: Final = 10  # of each file, with their reasons; all are counted
+_loads = json.JSONDecoder().decode
 
 
-class TimedRecord(NamedTuple):
-    """A record at its place in the merged history; `source` is the trace's number, and breaks ties."""
+class BrokenLine(NamedTuple):
+    """A line that is no record."""
 
-    time_ns: int
-    source: int
-    record: Record
-
-
-class TraceError(ValueError):
-    """A line that is no record, somewhere else than at the end of a file."""
-
-    def __init__(self, path: Path, line: int) -> None:
-        super().__init__(f"{path}:{line}: not a trace record")
-        self.path = path
-        self.line = line
+    path: str
+    number: int
+    why: str
 
 
 class TraceFile:
-    """The records of one file, streamed. After a full pass `torn_lines` says how many a killed writer tore (0 or 1)."""
+    """The records of one file, streamed; it may be read more than once. The counts are those of the last full pass.
+
+    A killed process tears its last line (`torn_lines`). If another process went on in the same file, the rest of that
+    line is its first record: it is read, and the line counts as torn. Every other line that is no record counts in
+    `broken_lines`; `broken` has the first ones.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn_lines = 0
+        self.broken_lines = 0
+        self.broken: list[BrokenLine] = []
+        self._no_json = 0  # the last line that was no JSON
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield every record. Raises TraceError for a broken line that others follow, OSError for a missing file."""
-        self.torn_lines = 0
-        broken_at = 0
-        loads = json.loads
+        """Yield every record. Raises OSError."""
+        return self.records()
+
+    def records(self, wanted: Callable[[bytes], bool] | None = None) -> Iterator[Record]:
+        """Yield the records of the lines that are `wanted`. Raises OSError."""
+        self.torn_lines = self.broken_lines = 0
+        self.broken = []
+        self._no_json = 0
+        loads, why_not, number = _loads, why_broken, 0
         with self.path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                if broken_at:
-                    raise TraceError(self.path, broken_at)
-                try:
-                    record = loads(line)
-                except ValueError:
-                    broken_at = number
+                if wanted is not None and not wanted(line):
                     continue
-                if not isinstance(record, dict) or "event" not in record:
-                    raise TraceError(self.path, number)
-                yield record
-        self.torn_lines = 1 if broken_at else 0
+                try:
+                    record = loads(line.decode())
+                except (ValueError, RecursionError):
+                    record = self._rescued(line, number)
+                    if record is None:
+                        continue
+                why = why_not(record)
+                if why is None:
+                    yield record
+                else:
+                    self._broken(number, why)
+        if self._no_json == number > 0:  # whatever the last line of a killed process ends with
+            self.torn_lines += 1
+            self.broken_lines -= 1
+            self.broken = [line for line in self.broken if line.number != number]
+
+    def _rescued(self, line: bytes, number: int) -> Record | None:
+        """A line that is no JSON: the record behind a torn one, if there is one."""
+        place = line.find(b'{"event":', 1)
+        while place > 0:
+            try:
+                record: Any = _loads(line[place:].decode())
+            except (ValueError, RecursionError):
+                place = line.find(b'{"event":', place + 1)
+                continue
+            if why_broken(record) is None:
+                self.torn_lines += 1
+                return record  # type: ignore[no-any-return]
+            break
+        if line.endswith(b"\n"):
+            self._no_json = number
+            self._broken(number, "not JSON" if line.strip() else "an empty line")
+        else:
+            self.torn_lines += 1
+        return None
+
+    def _broken(self, number: int, why: str) -> None:
+        self.broken_lines += 1
+        if len(self.broken) < BROKEN_KEPT:
+            self.broken.append(BrokenLine(str(self.path), number, why))
 
 
-def merge_traces(traces: Sequence[Iterable[Record]]) -> Iterator[TimedRecord]:
-    """All records of all traces in time order. Order within a trace is always kept; ties go by the trace's number."""
-    heads: list[tuple[Record, Iterator[Record]]] = []
-    for trace in traces:
-        records = iter(trace)
-        first = next(records, None)
-        if first is not None:
-            heads.append((first, records))
-    clock_offsets: dict[str, int] = {}
-    for first, _ in heads:
-        if "mono_ns" in first:
-            clock_offsets.setdefault(first.get("host", ""), first["wall_ms"] * 1_000_000 - first["mono_ns"])
-    return heapq.merge(
-        *(_timed(source, first, records, clock_offsets) for source, (first, records) in enumerate(heads))
-    )
-
-
-def _timed(source: int, first: Record, rest: Iterator[Record], clock_offsets: dict[str, int]) -> Iterator[TimedRecord]:
-    """One trace with times that never step back; a record without a monotonic clock stands at its wall time."""
-    latest = -1
-
-    def time_of(record: Record) -> int:
-        if "mono_ns" not in record:
-            return int(record["wall_ms"]) * 1_000_000
-        host = record.get("host", "")
-        if host not in clock_offsets:
-            clock_offsets[host] = record["wall_ms"] * 1_000_000 - record["mono_ns"]
-        return int(record["mono_ns"]) + clock_offsets[host]
-
-    latest = time_of(first)
-    yield TimedRecord(latest, source, first)
-    for record in rest:
-        time_ns = time_of(record)
-        if time_ns > latest:
-            latest = time_ns
-        yield TimedRecord(latest, source, record)
+def checked(records: Iterable[Any], name: str, broken: list[BrokenLine]) -> Iterator[Record]:
+    """Records in memory, checked as lines of a file are; what is no record goes to `broken`."""
+    for number, record in enumerate(records, 1):
+        why = why_broken(record)
+        if why is None:
+            yield record
+        else:
+            broken.append(BrokenLine(name, number, why))

@@ -20,6 +20,7 @@ class _Lane(NamedTuple):
     rewinds_to: int = -1  # the first of the last call, if that failed
     call_begin: Any = None
     call_first: int = -1
+    call_end: int = -1
 
 
 _UNTOUCHED = _Lane()
@@ -42,6 +43,11 @@ class Lanes:
         lane = self._lanes.get(_name(record, offset), _UNTOUCHED)
         return 0 <= lane.rewinds_to <= offset < lane.end or 0 <= lane.stands_at <= offset < lane.end
 
+    def runs_beside(self, record: Record, offset: int, begin: int) -> bool:
+        """Whether the last call of the lane still ran when this one began."""
+        lane = self._lanes.get(_name(record, offset), _UNTOUCHED)
+        return begin < lane.call_end and begin != lane.call_begin
+
     def note(self, record: Record, offset: int, failed: bool) -> None:
         """A message of the lane was handled, or an attempt at it failed."""
         name = _name(record, offset)
@@ -51,8 +57,10 @@ class Lanes:
         begin = record.get("begin_mono_ns")
         lane = self._lanes.get(name, _UNTOUCHED)
         first = lane.call_first if begin is not None and begin == lane.call_begin else offset
-        self._lanes[name] = _Lane(offset + 1, max(lane.end, offset + 1), first if failed else -1, begin, first)
+        self._lanes[name] = _Lane(
+            offset + 1, max(lane.end, offset + 1), first if failed else -1, begin, first, record.get("mono_ns", -1)
+        )
 
 
 def _name(record: Record, offset: int) -> tuple[str, str | int | None]:
-    return record["ordering"], record["key"] if record["ordering"] == "key" else offset
+    return record["ordering"], record.get("key") if record["ordering"] == "key" else offset

@@ -1,42 +1,12 @@
-"""What order means, decided: the one definition behind the demo's report, the virtual-time scenarios and the auditor.
+"""What order means, decided: the one judge behind `lockstep trace check`, the demo, the scenarios and the auditor.
 
-A **violation** is
+The rules are the table of kinds.py; docs/order.md, part 1, has the definition and docs/judge.md what each kind is
+found from and what is unseen by design. docs/trace.md has the records.
 
-(a) the first handling of a message of a key before the first handling of an earlier one of that key, by queue
-    offset (`nonmonotonic-poll`); messages without a key share one key per queue;
-(b) a repeat that is not a contiguous rewind, in a new ownership period, to an offset at or above the last commit
-    stored before it (`unexplained-repeat`, `stale-repeat`, `rewind-below-commit`, `poll-skip`). Inside a period a
-    repeat is right only after an attempt that failed: a suspended call comes again as a whole, a rollback from
-    the last commit. Calls that keep order by key, or none (`ordering`), are judged key by key, or message by
-    message, and need not be contiguous: a new period repeats what was handled above the commit, a failed attempt
-    comes again in its lane alone, and nothing else does. Of calls without any order (a) and (c) are not asked;
-(c) handling intervals of two owners of one queue that overlap (`overlap`): compared on the monotonic clock, so
-    within a host only;
-(d) loss: a message below a committed offset that nobody handled (`lost-write`; attempts that all failed are no
-    handling, the dead-letter topic is), and a commit that went back without a reset (`commit-regress`, or
-    `stale-commit` when an owner whose period was over had a part in it).
-
-Every other repeat is a duplicate with a cause: takeover, suspend, reset, or producer retry (two offsets, one msg_id).
-
-**Trace records, version 1.** Each has `event`, `wall_ms`, `mono_ns`, `host`, `client_id`, `group`; Q stands for the
-fields `topic`, `broker`, `queue_id`:
-
-    acquired       Q, period           a lock was granted; periods count up per client process
-    positioned     Q, period, offset   the first offset that will be pulled
-    handled        Q, period, offset, key, msg_id, begin_wall_ms, begin_mono_ns, status, reconsume_times
-                                       one per message and listener call; wall_ms and mono_ns are its end.
-                                       Optional: ordering, "key" or "none": what the call keeps in order
-    committed      Q, period, offset   about to be sent to the broker; the next offset to consume
-    stored         Q, offset           optional: the broker has stored it
-    reset          Q, offset           the offset was moved on purpose, or because it was illegal. Without a client
-                                       it is a broker's after a crash: where the group stands, for commits may be lost
-    lock_lost      Q, period           the lock is gone; it may be won back
-    dropped        Q, period, why      the period is over
-    dead_lettered  Q, offset, key, msg_id
-    sent_back      Q, offset, key, msg_id   without order: the broker delivers it again, in the retry topic
-    sent           Q, offset, key, msg_id   a producer's; `group` is the producer group
-    send_failed    topic, key, msg_id, outcome: "refused" or "unknown"
-    broker_restarted   wall_ms, broker (without it: every broker): it came back with an empty store
+**How the work is split.** A `QueueHistory` judges one queue of one group alone: it takes the records of that queue in
+time order, and keeps runs of offsets, keys and periods, never messages. `Across` joins what crosses queues from a few
+columns of each message that is handled for the first time. `OrderChecker` holds both together in one process; a cluster
+can group records by (group, topic, broker, queue_id), sort them by time and run the same `QueueHistory` on each group.
 
 Where no `stored` records exist, a commit counts as stored once its writer was seen alive one second later: the
 last commit of a killed process may never have left it.
@@ -52,101 +22,177 @@ A broker does not know who is judged: a group and topic that no client's record 
 Tag filters are unknown to a trace: check a filtering group with a topic whose messages it all wants.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from lockstep.order.across import Seen
+from lockstep.order.clocks import WALL_SKEW_MS, Clocks, survey
+from lockstep.order.format import EVENTS
 from lockstep.order.history import QueueHistory, Shared
+from lockstep.order.merge import TimedRecord, merge_traces
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.owned_queue import Losses, OwnedQueue
-from lockstep.order.reader import Record, TimedRecord, TraceFile, merge_traces
+from lockstep.order.period import stamp_ns
+from lockstep.order.reader import BrokenLine, Record, TraceFile, checked
 from lockstep.order.report import OrderReport
+from lockstep.order.sent import SentQueue, digest
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["OrderChecker", "check_files", "check_traces"]
 
-ON_EVENT: dict[str, Callable[[QueueHistory, Record, int], None]] = {
+ON_EVENT: dict[str, Callable[[QueueHistory, Record, int, int], None]] = {
     "acquired": QueueHistory.acquired,
     "positioned": QueueHistory.positioned,
     "handled": QueueHistory.handled,
     "committed": QueueHistory.committed,
     "stored": QueueHistory.stored,
     "reset": QueueHistory.reset,
-    "lock_lost": QueueHistory.touched,
+    "lock_lost": QueueHistory.lost,
     "dropped": QueueHistory.ended,
     "dead_lettered": QueueHistory.taken_care_of,
     "sent_back": QueueHistory.taken_care_of,
 }
+EVENT_NAMES = frozenset(event.name for event in EVENTS)
+_BROKEN_KEPT = 20
 
 
-def check_files(paths: Iterable[Path | str]) -> OrderReport:
-    """Check trace files as one history. Raises TraceError for a broken line that is not a file's last, OSError."""
+def check_files(
+    paths: Iterable[Path | str],
+    *,
+    wall_skew_ms: int = WALL_SKEW_MS,
+    on_progress: Callable[[int], None] | None = None,
+) -> OrderReport:
+    """Check trace files as one history.
+
+    Args:
+        paths: The files of all processes, producers' and brokers' too.
+        wall_skew_ms: How far wall clocks of two machines may be apart, where causes leave it open.
+        on_progress: Called with the number of records read so far, each 20,000.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
     files = [TraceFile(Path(path)) for path in paths]
-    checker = OrderChecker()
-    checker.feed_all(merge_traces(files))
-    return checker.report(torn_lines=sum(file.torn_lines for file in files))
+    clocks = survey(files, wall_skew_ms)
+    checker = OrderChecker(clocks)
+    records = merge_traces(files, clocks)
+    checker.feed_all(_told(records, on_progress) if on_progress is not None else records)
+    return checker.report(
+        torn_lines=sum(file.torn_lines for file in files),
+        broken_lines=sum(file.broken_lines for file in files),
+        broken=[line for file in files for line in file.broken][:_BROKEN_KEPT],
+    )
 
 
-def check_traces(traces: Sequence[Iterable[Record]]) -> OrderReport:
-    """Check traces in memory, one per process, as one history."""
-    checker = OrderChecker()
-    checker.feed_all(merge_traces(traces))
-    return checker.report()
+def _told(records: Iterable[TimedRecord], on_progress: Callable[[int], None]) -> Iterable[TimedRecord]:
+    for number, record in enumerate(records):
+        if number % 20_000 == 0:
+            on_progress(number)
+        yield record
+
+
+def check_traces(traces: Sequence[Iterable[Record]], *, wall_skew_ms: int = WALL_SKEW_MS) -> OrderReport:
+    """Check traces in memory, one per process, as one history; what is no record counts as a broken line."""
+    broken: list[BrokenLine] = []
+    lists = [list(checked(trace, f"trace {number}", broken)) for number, trace in enumerate(traces, 1)]
+    clocks = survey(lists, wall_skew_ms)
+    checker = OrderChecker(clocks)
+    checker.feed_all(merge_traces(lists, clocks))
+    return checker.report(broken_lines=len(broken), broken=broken[:_BROKEN_KEPT])
 
 
 class OrderChecker:
     """Takes a history record by record, in time order, and reports at its end."""
 
-    def __init__(self) -> None:
-        self._shared = Shared()
+    def __init__(self, clocks: Clocks) -> None:
+        """`clocks` is what `survey` found of the same traces."""
+        self._clocks = clocks
+        self._shared = Shared(clocks)
         self._restarts: Counter[str | None] = Counter()  # by broker; None: of every broker
         self._owned: dict[tuple[str, str, str, int], OwnedQueue] = {}
         self._took_part: set[tuple[str, str]] = set()  # group, topic: of some client's records
-        self._sent: dict[tuple[str, str, int, int], OffsetSet] = {}  # topic, broker, queue id, restarts before
+        self._sent: dict[tuple[str, str, int, int], SentQueue] = {}  # topic, broker, queue id, restarts before
         self._send_failures: Counter[str] = Counter()
+        self._failed_ids: set[int] = set()
+        self._seen: list[Seen] = []
+        self._seen_now: dict[int, Seen] = {}  # by source
 
     def feed_all(self, records: Iterable[TimedRecord]) -> None:
         """Take a whole history."""
-        for time_ns, _, record in records:
-            self.feed(record, time_ns)
+        feed = self.feed
+        for time_ns, source, clock, record in records:
+            feed(record, time_ns, clock, source)
 
-    def feed(self, record: Record, time_ns: int) -> None:
+    def feed(self, record: Record, time_ns: int, clock: int = 0, source: int = 0) -> None:
         """Take the next record of the history. Events that this version does not know are counted and passed over."""
         event = record["event"]
         self._shared.findings.events[event] += 1
-        if "client_id" in record:
-            self._shared.last_seen_ns[record["client_id"]] = time_ns
+        client_id = record.get("client_id")
+        if client_id is not None:
+            self._shared.last_seen_ns[client_id] = time_ns
         handle = ON_EVENT.get(event)
         if handle is not None:
+            if client_id is not None:
+                self._note_seen(record, client_id, source, clock)
             history = self._history(record)
-            handle(history, record, time_ns)
+            handle(history, record, time_ns, clock)
             if event == "reset":
-                self._reset_present_store(history, record, time_ns)
+                self._reset_present_store(history, record, time_ns, clock)
         elif event == "sent":
-            self._sent_offsets(record).add(record["offset"])
+            self._sent_queue(record["topic"], record["broker"], record["queue_id"]).sent(record)
         elif event == "send_failed":
             self._send_failures[record["outcome"]] += 1
+            if record.get("msg_id") is not None:
+                self._failed_ids.add(digest(record["msg_id"]))
         elif event == "broker_restarted":
             self._restarts[record.get("broker")] += 1
 
-    def report(self, torn_lines: int = 0) -> OrderReport:
+    def _note_seen(self, record: Record, client_id: str, source: int, clock: int) -> None:
+        """From when to when a trace was written by a client, as a consumer."""
+        seen, now_ns = self._seen_now.get(source), stamp_ns(record)
+        if seen is None or seen.client_id != client_id or seen.clock != clock or seen.group != record["group"]:
+            group = record["group"]
+            same = [
+                one
+                for one in self._seen
+                if (one.client_id, one.clock, one.group, one.source) == (client_id, clock, group, source)
+            ]
+            if same:
+                seen = same[0]
+            else:
+                seen = Seen(client_id, group, clock, source, now_ns, record=record)
+                self._seen.append(seen)
+            self._seen_now[source] = seen
+        seen.last_ns = now_ns
+
+    def report(
+        self, torn_lines: int = 0, broken_lines: int = 0, broken: Sequence[BrokenLine] = ()
+    ) -> OrderReport:  # fmt: skip
         """The verdict. Call it once, after the last record."""
         findings = self._shared.findings
         for unjudged in [name for name in self._owned if name[:2] not in self._took_part]:
             del self._owned[unjudged]  # known by a broker's records alone
-        histories = [history for owned in self._owned.values() for history in owned.histories.values()]
         losses = Losses()
-        for name, sent in self._sent.items():
-            self._weigh_sent(name, sent, losses)
-        known_topics = {name[0] for name in self._sent}
-        for history in histories:
-            if history.queue.topic not in known_topics:
-                losses.lost += len(history.lost_below_commit(None))
-                losses.skipped += len(history.skipped.minus(history.done))
+        sent = {name: queue for name, queue in self._sent.items() if queue.offsets}
+        for name, queue in sent.items():
+            self._weigh_sent(name, queue.offsets, losses)
+        known_topics = {name[0] for name in sent}
+        unseen: list[str] = []
+        for (group, topic, broker, queue_id), owned in self._owned.items():
+            for generation, history in owned.histories.items():
+                producers = sent.get((topic, broker, queue_id, generation))
+                if topic not in known_topics:
+                    losses.lost += len(history.lost_below_commit(None))
+                    losses.skipped += len(history.skipped.minus(history.done))
+                end = producers.offsets.end if producers is not None else None
+                history.finish(end, knows_grants=bool(self._shared.grants.get(group)))
+        self._finish_across(unseen)
+        self._say_unseen(known_topics, unseen)
         return OrderReport(
-            sent=sum(map(len, self._sent.values())),
+            sent=sum(len(queue.offsets) for queue in sent.values()),
             send_failures=dict(self._send_failures),
-            handled=sum(len(history.done) for history in histories),
+            handled=sum(len(history.done) for owned in self._owned.values() for history in owned.histories.values()),
             attempts=findings.events["handled"],
             dead_lettered=findings.events["dead_lettered"],
             duplicates=dict(findings.duplicates),
@@ -159,11 +205,56 @@ class OrderChecker:
             ),
             keys=sum(owned.key_count() for owned in self._owned.values()),
             handovers=tuple(findings.handovers),
-            violations=tuple(findings.violations),
+            violations=findings.kept(undecided=False),
             violation_counts=dict(findings.violation_counts),
             torn_lines=torn_lines,
             events=dict(findings.events),
+            undecided=findings.kept(undecided=True),
+            undecided_counts=dict(findings.undecided_counts),
+            broken_lines=broken_lines,
+            broken=tuple(broken),
+            unseen=tuple(unseen),
+            clocks=tuple(self._clocks.lines()),
         )
+
+    def _finish_across(self, unseen: list[str]) -> None:
+        across = self._shared.across
+        explained = self._failed_ids.union(*(topic.twice_ids for topic in across.topics.values()))
+        for queue in self._sent.values():
+            queue.finish(self._shared.findings, explained, unseen)
+        across.finish(self._seen, self._clocks, unseen)
+
+    def _say_unseen(self, known_topics: set[str], unseen: list[str]) -> None:
+        """Sentences about what these traces cannot show."""
+        events, shared = self._shared.findings.events, self._shared
+        if not events["handled"]:
+            unseen.append("no message was handled in these traces: there is nothing to judge")
+        groups: defaultdict[str, set[str]] = defaultdict(set)
+        for group, topic, _, _ in self._owned:
+            groups[group].add(topic)
+        blind = sorted({topic for topics in groups.values() for topic in topics} - known_topics)
+        if blind:
+            unseen.append(
+                f"no producer trace of {_some(blind)}: messages lost before a group's first position or after its last "
+                "commit, and messages that were never sent, cannot be seen"
+            )
+        ungranted = sorted(group for group in groups if not shared.grants.get(group))
+        if ungranted:
+            unseen.append(
+                f"no record of a grant in group {_some(ungranted)}: when an owner was replaced cannot be seen"
+            )
+        if events["committed"] and not events["stored"]:
+            unseen.append(
+                "no record of what brokers stored: a commit counts as stored when its writer lived on for a second"
+            )
+        unordered = sorted(shared.unordered & groups.keys())
+        if unordered:
+            unseen.append(
+                f"group {_some(unordered)} is concurrent: it keeps no order of keys, and its owners may overlap"
+            )
+        strange = sorted(event for event in events if event not in EVENT_NAMES)
+        if strange:
+            unseen.append(f"events of {_some(strange)} mean nothing to this version")
 
     def _weigh_sent(self, name: tuple[str, str, int, int], sent: OffsetSet, losses: Losses) -> None:
         """What became of the messages sent to one queue of one store, in each group that reads the topic."""
@@ -182,30 +273,40 @@ class OrderChecker:
             self._took_part.add(name[:2])
         owned = self._owned.get(name)
         if owned is None:
-            owned = self._owned[name] = OwnedQueue(record["group"], MessageQueue(*name[1:]), self._shared)
+            queue = MessageQueue(*name[1:])
+            owned = self._owned[name] = OwnedQueue(record["group"], queue, self._shared, record["wall_ms"])
         if "period" not in record:
-            return owned.history(self._generation(broker))
-        period = (record["client_id"], record["period"])
+            return self._present(owned, name)
+        period = (record.get("client_id", ""), record["period"])
         home = owned.homes.get(period)
         if home is None:
-            home = owned.homes[period] = owned.history(self._generation(broker))
+            home = owned.homes[period] = self._present(owned, name)
         return home
 
-    def _reset_present_store(self, home: QueueHistory, record: Record, time_ns: int) -> None:
+    def _present(self, owned: OwnedQueue, name: tuple[str, str, str, int]) -> QueueHistory:
+        """The history of a queue in the store that is there now."""
+        return owned.history(self._generation(name[2]), self._sent_queue(*name[1:]))
+
+    def _reset_present_store(self, home: QueueHistory, record: Record, time_ns: int, clock: int) -> None:
         """A reset is the answer of the broker that is there now, however old the period that asked."""
         name = (record["group"], record["topic"], record["broker"], record["queue_id"])
-        present = self._owned[name].history(self._generation(record["broker"]))
+        present = self._present(self._owned[name], name)
         if present is not home:
-            present.reset(record, time_ns)
+            present.reset(record, time_ns, clock)
 
-    def _sent_offsets(self, record: Record) -> OffsetSet:
-        broker = record["broker"]
-        name = (record["topic"], broker, record["queue_id"], self._generation(broker))
+    def _sent_queue(self, topic: str, broker: str, queue_id: int) -> SentQueue:
+        name = (topic, broker, queue_id, self._generation(broker))
         sent = self._sent.get(name)
         if sent is None:
-            sent = self._sent[name] = OffsetSet()
+            sent = self._sent[name] = SentQueue()
         return sent
 
     def _generation(self, broker: str) -> int:
         """How often the broker's store was emptied so far."""
         return self._restarts[broker] + self._restarts[None] if self._restarts else 0
+
+
+def _some(names: Sequence[str]) -> str:
+    """Up to five names."""
+    more = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")

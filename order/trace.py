@@ -1,15 +1,14 @@
 """Traces: what a client did, as JSON lines that outlive it. `lockstep.order` judges order from them.
 
-Every record has `event`, `wall_ms` (epoch), `mono_ns` (the host's monotonic clock), `host`, `client_id`, `group`;
-those about a queue have `topic`, `broker`, `queue_id`. A record reaches the operating system before the call
-returns, so a `handled` record is in the file before its offset may be committed; a torn last line is what a killed
-process leaves behind.
+format.py has the table of events and fields. A record reaches the operating system before the call returns, so a
+`handled` record is in the file before its offset may be committed; a torn last line is what a killed process leaves.
 """
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
+from lockstep.order.format import VERSION
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.selector import SHARDING_KEY_OF, KeyOf
@@ -25,10 +24,14 @@ class TraceWriter:
         self._runtime = runtime
         self._closed = False
         self._file = runtime.storage.open_append(path)
-        self._who = {"host": client_id.partition("@")[0], "client_id": client_id, "group": group}
+        machine, boot = runtime.clock_id()
+        self._who: dict[str, Any] = {"v": VERSION, "machine": machine, "boot": boot}
+        self._who |= {"host": client_id.partition("@")[0], "client_id": client_id, "group": group}
 
     def close(self) -> None:
-        """What happens after it, to calls that a shutdown cut short, is not recorded."""
+        """The last record is `closed`. What happens after it, to calls that a shutdown cut short, is not recorded."""
+        if not self._closed:
+            self._write([self._head("closed")])
         self._closed = True
         self._file.close()
 

@@ -8,10 +8,14 @@ after five minutes of sleep a lock of 30 s would look fresh. The timers of event
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Final, Protocol
+from contextlib import suppress
+from functools import cache, partial
+from hashlib import blake2s
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+from uuid import uuid4
 
-__all__ = ["ClockNs", "SleepWatch", "boot_clock", "boot_ns"]
+__all__ = ["ClockId", "ClockNs", "SleepWatch", "boot_clock", "boot_ns", "this_clock"]
 
 ClockNs = Callable[[], int]
 _LOOK_EVERY_MS: Final = 1000
@@ -36,6 +40,27 @@ def boot_clock(platform: str = sys.platform) -> ClockNs:
 
 boot_ns: Final = boot_clock()
 """The clock of this machine. Processes of one machine may compare its values."""
+
+
+class ClockId(NamedTuple):
+    """Which machine's clock a time is of, and since which of its boots. Times are comparable where both are equal."""
+
+    machine: str
+    boot: str
+
+
+@cache
+def this_clock() -> ClockId:
+    """That of `boot_ns`: digests of Linux' machine id, or host name, and boot id; else a random id of this process."""
+    return ClockId(_digest_of("/etc/machine-id", "/etc/hostname"), _digest_of("/proc/sys/kernel/random/boot_id"))
+
+
+def _digest_of(*paths: str) -> str:
+    text = b""
+    for path in paths:
+        with suppress(OSError), Path(path).open("rb") as file:
+            text = text or file.read().strip()
+    return blake2s(text or uuid4().bytes, digest_size=6).hexdigest()
 
 
 class _Timer(Protocol):

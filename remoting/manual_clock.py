@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from lockstep.remoting.clocks import ClockId
 from lockstep.remoting.runtime import (
     Identity,
     Listening,
@@ -108,6 +109,10 @@ class ManualClockRuntime:
 
     def monotonic_ns(self) -> int:
         return self._inner.monotonic_ns() + self._offset_ms * _NS_PER_MS
+
+    def clock_id(self) -> ClockId:
+        machine, boot = self._inner.clock_id()
+        return ClockId(machine, f"{boot}-moved")
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
         return self._inner.on_wake(callback)

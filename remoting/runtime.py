@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from lockstep.remoting.clocks import ClockNs, SleepWatch, boot_ns
+from lockstep.remoting.clocks import ClockId, ClockNs, SleepWatch, boot_ns, this_clock
 from lockstep.remoting.os_storage import OsStorage
 from lockstep.remoting.storage import Storage
 from lockstep.remoting.thread_dump import task_stacks, thread_stacks
@@ -85,7 +85,10 @@ class Runtime(Protocol):
         """
 
     def monotonic_ns(self) -> int:
-        """A clock for intervals that counts sleep of the machine; processes of one host may compare its values."""
+        """A clock for intervals that counts sleep of the machine; comparable where `clock_id` is equal."""
+
+    def clock_id(self) -> ClockId:
+        """Whose clock `monotonic_ns` is."""
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
         """Call `callback(slept_ms)` on the loop within a second after the machine wakes.
@@ -231,6 +234,9 @@ class AsyncioRuntime:
 
     def monotonic_ns(self) -> int:
         return self._clock_ns()
+
+    def clock_id(self) -> ClockId:
+        return this_clock()
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
         return self._sleep_watch.add(callback)

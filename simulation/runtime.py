@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from lockstep.remoting.clocks import ClockId
 from lockstep.remoting.runtime import (
     Identity,
     Listening,
@@ -134,6 +135,10 @@ class SimRuntime:
 
     def monotonic_ns(self) -> int:
         return self._loop.now_ns
+
+    def clock_id(self) -> ClockId:
+        """Of each host for itself, although all of them have one monotonic clock here."""
+        return ClockId(self.host.name, "1")
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
         """Call `callback` a second after the machine woke, the longest delay of the real Runtime."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.order import Cause, TraceError, check_files
+from lockstep.order import Cause, Verdict, check_files
 from tests.order.stories import SUSPEND, Story, kinds
 
 
@@ -263,19 +263,36 @@ def test_a_torn_last_line_is_counted(tmp_path: Path) -> None:
     assert (report.torn_lines, report.handled, kinds(report)) == (1, 2, [])
 
 
-def test_a_torn_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
-    """A broken line that others follow is no tearing: the file and the line are named."""
+def test_a_broken_line_is_counted_and_named(tmp_path: Path) -> None:
+    """A broken line that others follow is not torn: file, number and reason are named, and nothing counts as proved."""
     story = Story()
     story.own("a", 1, 0)
-    path = write(tmp_path / "a.jsonl", story.traces["a"], '{"event":\n{"event":"breath","wall_ms":1,"mono_ns":1}\n')
-    with pytest.raises(TraceError, match=r"a\.jsonl:3"):
-        check_files([path])
+    story.handle("a", 1, 0)
+    tail = '{"event":\n{"event":"handled","wall_ms":1}\n{"event":"breath","wall_ms":1,"mono_ns":1}\n'
+    path = write(tmp_path / "a.jsonl", story.traces["a"], tail)
+    report = check_files([path])
+    assert [(line.path, line.number) for line in report.broken] == [(str(path), 4), (str(path), 5)]
+    assert [line.why for line in report.broken] == ["not JSON", "group is missing"]
+    assert (report.broken_lines, report.torn_lines, report.verdict) == (2, 0, Verdict.UNDECIDED)
 
 
-def test_an_empty_file_is_a_history_without_events(tmp_path: Path) -> None:
-    """A process that was killed before its first record left an empty file; a string names it as well, as `trace=`."""
+def test_a_record_behind_a_torn_line_is_read(tmp_path: Path) -> None:
+    """A killed process tore its last line, and its successor went on in the same file."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0)
+    path = write(tmp_path / "a.jsonl", story.traces["a"], '{"event":"handled","offs')
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(record, separators=(",", ":")) + "\n" for record in story.handle("a", 1, 1))
+    report = check_files([path])
+    assert (report.torn_lines, report.broken_lines, report.handled, report.in_order) == (1, 0, 2, True)
+
+
+def test_an_empty_file_is_no_pass(tmp_path: Path) -> None:
+    """A process that was killed before its first record left an empty file: there is nothing to judge."""
     report = check_files([str(write(tmp_path / "a.jsonl", []))])
-    assert (report.handled, report.in_order) == (0, True)
+    assert (report.handled, report.verdict) == (0, Verdict.UNDECIDED)
+    assert any("nothing to judge" in sentence for sentence in report.unseen)
 
 
 def test_the_report_reads_as_a_table() -> None:

@@ -48,6 +48,7 @@ C = TypeVar("C", bound=Client)
 TOPIC, GROUP = "Aircraft", "tower"
 BROKER, PRODUCER = "broker", "producer"
 TRACE = "trace.jsonl"
+ONE_CLOCK = {"host": "simulation", "machine": "simulation", "boot": "1"}
 
 
 def take_all(_group: str, _client: str, queues: Collection[MessageQueue], _clients: object) -> list[MessageQueue]:
@@ -158,8 +159,8 @@ class Cluster:
         return self._broker(broker).consumers.groups[name]
 
     def witness(self, event: str, **fields: Any) -> None:
-        head = {"event": event, "wall_ms": self.world.now_ms, "mono_ns": self.world.loop.now_ns, "host": "simulation"}
-        self._witnessed.append({**head, **fields})
+        head = {"event": event, "wall_ms": self.world.now_ms, "mono_ns": self.world.loop.now_ns}
+        self._witnessed.append({**head, **ONE_CLOCK, **fields})
 
     def _watch_commits(self, name: str, server: BrokerServer) -> None:
         """Commits are sent one-way: only the broker knows which of them arrived."""
@@ -360,7 +361,7 @@ class Cluster:
     def records(self, name: str) -> list[Record]:
         """A host's trace so far. All hosts share one monotonic clock, so calls may be compared as if on one."""
         lines = self.world.disk(name).read(TRACE).splitlines()
-        return [{**json.loads(line), "host": "simulation"} for line in lines]
+        return [{**json.loads(line), **ONE_CLOCK} for line in lines]
 
     async def end(self, *, judge: bool = True) -> OrderReport:
         """Shut everything down, once, and judge: violations, duplicates, losses and overlaps are as expected."""

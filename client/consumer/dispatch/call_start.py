@@ -56,6 +56,8 @@ class CallStart:
         if self._marks:
             process_queue.listener_running = True
         now_ms = self.began_ms = of.runtime.now_ms()
+        if of.traced:  # before the look: a call that may begin never seems to begin after the queue was dropped
+            self.begin = (now_ms, of.runtime.monotonic_ns())
         if of.stopped:
             self.refusal = "the consumer stops"
         elif process_queue.dropped:
@@ -64,8 +66,6 @@ class CallStart:
             self.refusal = "its lock had expired"
         else:
             process_queue.last_consume_ms = now_ms
-            if of.traced:
-                self.begin = (now_ms, of.runtime.monotonic_ns())
             self.notable = now_ms - self.asked_ms >= LONG_WAIT_MS
             return True
         if self._marks:

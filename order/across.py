@@ -1,0 +1,176 @@
+"""Findings that cross queues: one message id at two offsets, one key in two queues, one client id in two processes.
+
+A history (one queue in one group) hands over a few words for each message that is handled for the first time: its id,
+key, queue and offset. That is all that is joined; on a cluster it is a join of those columns, and everything else is
+judged inside a history.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lockstep.order.clocks import Clocks
+from lockstep.order.kinds import Cause, Confidence, Kind
+from lockstep.order.ownership import name_of
+from lockstep.order.reader import Record
+from lockstep.order.report import Findings
+from lockstep.order.sent import SentQueue, digest
+
+__all__ = ["Across", "GroupTopic", "QueueSeen", "Seen"]
+
+_KEPT_MAX: Final = 10_000
+_NEW_QUEUE_MS: Final = 5000  # a queue first seen so much after its topic is one that was added
+_KEY_BITS: Final = 0xFFFF
+
+
+@dataclass(slots=True)
+class QueueSeen:
+    """When one queue was seen, for `KEY_IN_TWO_QUEUES`. Wall clocks: minutes matter here, not milliseconds."""
+
+    number: int
+    queue_id: int
+    broker: str
+    name: str
+    sent: SentQueue
+    first_wall_ms: int
+    last_new_wall_ms: int = -1  # of the last message handled for the first time
+
+
+@dataclass(slots=True)
+class GroupTopic:
+    """Of one consumer group and topic."""
+
+    queues: list[QueueSeen] = field(default_factory=list)
+    ids: dict[int, int] = field(default_factory=dict)  # digest: offset, queue number and 16 bits of the key's hash
+    keys: dict[str, tuple[int, Record]] = field(default_factory=dict)  # the queue number, and the last message there
+    twice: list[tuple[int, int, int, int, int, Record]] = field(default_factory=list)
+    moved: list[tuple[str, int, Record, int, Record]] = field(default_factory=list)
+    twice_ids: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Seen:
+    """One client in one trace: from when to when it wrote, and on which clock."""
+
+    client_id: str
+    group: Any
+    clock: int
+    source: int
+    first_ns: int
+    last_ns: int = 0
+    record: Record | None = None  # its first record as a consumer
+
+
+class Across:
+    """Sees every first handling once. Memory grows with keys, and with messages that have an id: 100 bytes each."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self.topics: defaultdict[tuple[str, str], GroupTopic] = defaultdict(GroupTopic)
+
+    def first_handled(self, topic: GroupTopic, queue: QueueSeen, record: Record, offset: int, ordering: str) -> None:
+        """A message was handled for the first time in its queue and group."""
+        key = record.get("key")
+        queue.last_new_wall_ms = record["wall_ms"]
+        msg_id = record.get("msg_id")
+        if msg_id is not None:
+            number = digest(msg_id)
+            queue.sent.handled(record["group"], record, offset, number)
+            place = (offset << 16 | queue.number) << 16 | (digest(key or "") & _KEY_BITS)
+            known = topic.ids.setdefault(number, place)
+            if known != place:
+                self._id_again(topic, number, known, place, record, ordering)
+        if key is not None and ordering != "none":
+            before = topic.keys.get(key)
+            if (
+                before is not None
+                and before[0] != queue.number
+                and topic.queues[before[0]].name != queue.name  # the same one in an emptied store
+                and len(topic.moved) < _KEPT_MAX
+            ):
+                topic.moved.append((key, before[0], before[1], queue.number, record))
+            topic.keys[key] = (queue.number, record)
+
+    def _id_again(self, topic: GroupTopic, number: int, known: int, place: int, record: Record, ordering: str) -> None:
+        """Two offsets with one id: one message that its producer sent twice, if their keys are equal and adjacent."""
+        self._findings.duplicates[Cause.PRODUCER_RETRY] += 1
+        topic.twice_ids.add(number)
+        old_queue, old_offset = known >> 16 & 0xFFFF, known >> 32
+        queue, offset = place >> 16 & 0xFFFF, place >> 32
+        where = f"{topic.queues[old_queue].name} offset {old_offset} and {topic.queues[queue].name} offset {offset}"
+        if (known ^ place) & _KEY_BITS:
+            self._repeated_id(record, where, "with different keys", Confidence.CERTAIN)
+            return
+        last = topic.keys.get(record.get("key") or "")
+        if last is not None and ordering != "none" and queue == old_queue == last[0] and last[1]["offset"] > old_offset:
+            why = f"and offset {last[1]['offset']} of the same key is between them: a retry lets nothing pass"
+            self._repeated_id(record, where, why, Confidence.LIKELY)
+        elif len(topic.twice) < _KEPT_MAX:
+            topic.twice.append((number, old_queue, old_offset, queue, offset, record))
+
+    def _repeated_id(self, record: Record, where: str, why: str, confidence: Confidence) -> None:
+        text = f"message {record.get('msg_id')} is at {where}, {why}"
+        self._findings.violation(Kind.REPEATED_ID, text, record, confidence=confidence)
+
+    def finish(self, seen: list[Seen], clocks: Clocks, unseen: list[str]) -> None:
+        """Report what only the whole history shows."""
+        for topic in self.topics.values():
+            for number, old_queue, old_offset, queue, offset, record in topic.twice:
+                one, other = topic.queues[old_queue], topic.queues[queue]
+                if one.sent.id_at(old_offset) == other.sent.id_at(offset) == number:
+                    where = f"{one.name} offset {old_offset} and {other.name} offset {offset}"
+                    self._repeated_id(record, where, "and both sends were answered: no retry", Confidence.CERTAIN)
+            self._moved_keys(topic, unseen)
+        self._shared_clients(seen, clocks)
+
+    def _moved_keys(self, topic: GroupTopic, unseen: list[str]) -> None:
+        explained = 0
+        for key, old, before, new, record in topic.moved:
+            if _number_of_queues_changed(topic, topic.queues[old], before["wall_ms"], record["wall_ms"]):
+                explained += 1
+                continue
+            self._findings.violation(
+                Kind.KEY_IN_TWO_QUEUES,
+                f"key {key!r} is in {topic.queues[old].name} (offset {before['offset']}) and then in "
+                f"{topic.queues[new].name} (offset {record['offset']})",
+                before,
+                record,
+                confidence=Confidence.LIKELY,
+            )
+        if explained:
+            unseen.append(
+                f"{topic.queues[0].name.partition('@')[0]}: {explained:,} keys moved to other queues as the number of "
+                "queues changed: their order across that change is not judged"
+            )
+
+    def _shared_clients(self, seen: list[Seen], clocks: Clocks) -> None:
+        by_client: defaultdict[tuple[str, Any], list[Seen]] = defaultdict(list)
+        for one in seen:
+            if one.record is not None:
+                by_client[one.client_id, one.group].append(one)
+        for traces in by_client.values():
+            for place, one in enumerate(traces):
+                for other in traces[:place]:
+                    if one.source == other.source:
+                        continue
+                    before = clocks.gap_ns(one.clock, one.first_ns, other.clock, other.last_ns)[0]
+                    after = clocks.gap_ns(other.clock, other.first_ns, one.clock, one.last_ns)[0]
+                    if before > 0 and after > 0 and one.record is not None:
+                        self._findings.violation(
+                            Kind.SHARED_CLIENT_ID,
+                            f"two traces of client id {one.client_id} in group {one.group} overlap by at least "
+                            f"{min(before, after) / 1e6:.0f} ms: {name_of(one.record)} is two processes",
+                            other.record,
+                            one.record,
+                            size=min(before, after) / 1e6,
+                        )
+
+
+def _number_of_queues_changed(topic: GroupTopic, old: QueueSeen, before_ms: int, after_ms: int) -> bool:
+    """Whether a queue was added between two times, or the old one was among the last and got nothing more."""
+    began_ms = min(queue.first_wall_ms for queue in topic.queues)
+    if any(max(before_ms, began_ms + _NEW_QUEUE_MS) < queue.first_wall_ms <= after_ms for queue in topic.queues):
+        return True
+    alive = [queue for queue in topic.queues if queue.last_new_wall_ms >= after_ms]
+    same_broker = [queue.queue_id for queue in alive if queue.broker == old.broker]
+    return old not in alive and (not same_broker or old.queue_id > max(same_broker))

@@ -1,0 +1,165 @@
+"""The trace format: every field and every event in one table. docs/trace.md is generated from it, the reader checks by it.
+
+A trace is JSON lines, one record a line. `VERSION` is what `TraceWriter` writes into `v`; records of version 1 have no
+`v`, `machine` and `boot`. Events and fields that are not in the tables are allowed and have no meaning here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+__all__ = ["EVENTS", "FIELDS", "VERSION", "Event", "Field", "trace_page", "why_broken"]
+
+VERSION: Final = 2
+
+
+class Field(NamedTuple):
+    """One field of a record. `kind` is the JSON type: "integer", "text", or "integer or text"."""
+
+    name: str
+    kind: str
+    unit: str
+    source: str
+    meaning: str
+    since: int = 1
+    null: bool = False  # null is a value of its own; for other optional fields it means absent
+
+
+class Event(NamedTuple):
+    """One kind of record: the fields it must have and those it may have, besides `event`, `wall_ms` and COMMON."""
+
+    name: str
+    must: tuple[str, ...]
+    may: tuple[str, ...]
+    meaning: str
+
+
+FIELDS: Final = (
+    Field("event", "text", "-", "the writer", "what happened; the table of events"),
+    Field("wall_ms", "integer", "ms since 1970", "wall clock at the process start + `mono_ns` since", "when; for a call, its end"),
+    Field("mono_ns", "integer", "ns", "CLOCK_BOOTTIME; counts sleep, begins anew with each boot", "when, on the clock of `machine` and `boot`"),
+    Field("v", "integer", "-", "the writer", "the version of the format; absent means 1", 2),
+    Field("machine", "text", "-", "a digest of /etc/machine-id, else a random id of the process", "whose clock `mono_ns` is", 2),
+    Field("boot", "text", "-", "a digest of /proc/sys/kernel/random/boot_id, else a random id of the process", "which boot `mono_ns` counts from", 2),
+    Field("host", "text", "-", "the address in the client id", "a name for people; two machines may share one"),
+    Field("client_id", "text", "-", "the client's configuration", "the process that wrote the record"),
+    Field("group", "text", "-", "the client's configuration", "the consumer group; of `sent` the producer group"),
+    Field("topic", "text", "-", "the message queue", "topic of the queue"),
+    Field("broker", "text", "-", "the message queue", "broker name of the queue"),
+    Field("queue_id", "integer", "-", "the message queue", "number of the queue in its topic and broker"),
+    Field("period", "integer", "-", "counts up in each consumer process", "the ownership period: from one grant of the lock to its end"),
+    Field("offset", "integer", "messages", "the broker", "offset in the queue; of commits and positions, the next one to handle"),
+    Field("key", "text", "-", "the message's sharding key", "what must stay in order; null: no key", null=True),
+    Field("msg_id", "text", "-", "the producer (UNIQ_KEY)", "id of the message, equal for all tries of one send"),
+    Field("status", "text", "-", "the listener's answer", "SUCCESS, COMMIT, ROLLBACK, SUSPEND_CURRENT_QUEUE_A_MOMENT, RECONSUME_LATER, CONSUME_SUCCESS"),
+    Field("begin_wall_ms", "integer", "ms since 1970", "as `wall_ms`", "when the call began"),
+    Field("begin_mono_ns", "integer", "ns", "as `mono_ns`", "when the call began; read before the lock is looked at"),
+    Field("reconsume_times", "integer", "-", "the message", "how often it was tried before"),
+    Field("ordering", "text", "-", "the consumer's mode", "absent: queue order; `key`: order by key; `none`: concurrent"),
+    Field("epoch", "integer or text", "-", "the broker's grant (fenced lock)", "grows with every period of a queue; text is `boot-counter`", 2),
+    Field("why", "text", "-", "the writer", "the reason, for people"),
+    Field("outcome", "text", "-", "the producer", "`refused`: not stored; `unknown`: perhaps stored; `not_sent`"),
+)  # fmt: skip
+
+_QUEUE = ("group", "topic", "broker", "queue_id")
+COMMON: Final = ("mono_ns", "v", "machine", "boot", "host", "client_id")
+
+EVENTS: Final = (
+    Event("acquired", (*_QUEUE, "client_id"), ("period", "epoch", "ordering"), "the lock was granted: an ownership period begins"),
+    Event("positioned", (*_QUEUE, "client_id", "offset"), ("period", "epoch"), "the first offset that will be pulled, as the broker stored it"),
+    Event("handled", (*_QUEUE, "client_id", "offset", "status"), ("period", "key", "msg_id", "begin_wall_ms", "begin_mono_ns", "reconsume_times", "ordering", "epoch"), "a listener call returned; one record a message, all of one call with the same begin"),
+    Event("committed", (*_QUEUE, "client_id", "offset"), ("period", "epoch"), "an offset is about to be sent to the broker"),
+    Event("stored", (*_QUEUE, "offset"), ("period", "epoch"), "the broker has stored a committed offset"),
+    Event("reset", (*_QUEUE, "offset"), ("period", "epoch"), "the offset was moved on purpose, or because it was illegal; without `client_id`: a broker after a crash says where the group stands"),
+    Event("lock_lost", (*_QUEUE, "client_id"), ("period", "why", "epoch"), "the broker refused to renew the lock"),
+    Event("dropped", (*_QUEUE, "client_id"), ("period", "why", "epoch"), "the period is over; a call that runs may still end"),
+    Event("dead_lettered", (*_QUEUE, "offset"), ("period", "key", "msg_id", "epoch"), "the message is in the dead-letter topic"),
+    Event("sent_back", (*_QUEUE, "offset"), ("period", "key", "msg_id", "epoch"), "the message is in the retry topic (concurrent consumers)"),
+    Event("sent", ("topic", "broker", "queue_id", "offset"), ("group", "key", "msg_id"), "a producer's send was answered: the message is stored at this offset"),
+    Event("send_failed", ("topic", "outcome"), ("group", "key", "msg_id"), "a producer's send failed, or its outcome is unknown"),
+    Event("broker_restarted", (), ("broker",), "a broker came back with an empty store; without `broker`: every broker"),
+    Event("closed", (), ("group",), "the writer closed the file in an orderly shutdown: nothing of it is missing"),
+)  # fmt: skip
+
+_BY_NAME: Final = {field.name: field for field in FIELDS}
+_ALLOWED: Final[dict[str, tuple[type, ...]]] = {"integer": (int,), "text": (str,), "integer or text": (int, str)}
+_NONE: Final = type(None)
+_TYPES_KEPT: Final = 1000  # combinations of types whose answer is remembered, of each event
+
+
+def _checker(event: Event | None) -> Callable[[Mapping[str, Any]], str | None]:
+    """What is wrong with a record of this event, by the types of its fields; the answer is kept for each combination."""
+    must = ("wall_ms", *(event.must if event else ()))
+    names = (*must, *(name for name in (*COMMON, *(event.may if event else ())) if name not in must))
+    kept: dict[tuple[type, ...], str | None] = {}
+    with_offset = "offset" in must
+
+    def check(record: Mapping[str, Any]) -> str | None:
+        types = tuple(map(type, map(record.get, names)))
+        why = kept.get(types, "")
+        if why == "":
+            why = _why(names, len(must), types)
+            if len(kept) < _TYPES_KEPT:
+                kept[types] = why
+        if why is None and with_offset and record["offset"] < 0:
+            return f"offset is {record['offset']}, and must not be negative"
+        return why
+
+    return check
+
+
+def _why(names: tuple[str, ...], must: int, types: tuple[type, ...]) -> str | None:
+    for place, (name, found) in enumerate(zip(names, types, strict=True)):
+        field = _BY_NAME[name]
+        if found is _NONE:
+            if place < must:
+                return f"{name} is missing"
+        elif found not in _ALLOWED[field.kind]:
+            return f"{name} must be {field.kind}"
+    return None
+
+
+_CHECKS: Final = {event.name: _checker(event) for event in EVENTS}
+_CHECK_UNKNOWN: Final = _checker(None)
+
+
+def why_broken(record: Any) -> str | None:
+    """Why this is no trace record; None when it is one. Records of events that the table has not need `wall_ms` only."""
+    if type(record) is not dict:
+        return "not a JSON object"
+    event = record.get("event")
+    if type(event) is not str:
+        return "event is missing"
+    return _CHECKS.get(event, _CHECK_UNKNOWN)(record)
+
+
+def trace_page() -> str:
+    """The text of docs/trace.md."""
+    lines = [
+        "# The trace format",
+        "",
+        "Generated from the tables of [order/format.py](../order/format.py) by `scripts/write_trace_page.py`; a test holds the two equal.",
+        "",
+        f"A trace is a file of JSON lines, one record a line, in the order in which one process wrote them. This is version {VERSION}. Version 1 had no `v`,",
+        "`machine` and `boot`, and no event `closed`; it is read as well. A reader skips events and fields that it does not know, and counts a line",
+        "that is no record as broken, with its file, number and reason. The last line of a killed process may be torn.",
+        "",
+        "## Fields",
+        "",
+        "| field | type | unit | source | meaning | since |",
+        "|---|---|---|---|---|---|",
+        *[f"| `{f.name}` | {f.kind}{' or null' if f.null else ''} | {f.unit} | {f.source} | {f.meaning} | {f.since} |" for f in FIELDS],
+        "",
+        "## Events",
+        "",
+        f"Every record has `event` and `wall_ms`, and may have {', '.join(f'`{name}`' for name in COMMON)}.",
+        "",
+        "| event | must have | may have | meaning |",
+        "|---|---|---|---|",
+        *[f"| `{e.name}` | {_names(e.must)} | {_names(e.may)} | {e.meaning} |" for e in EVENTS],
+        "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return " ".join(f"`{name}`" for name in names) or "-"

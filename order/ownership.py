@@ -1,0 +1,292 @@
+"""Rule (c): one owner of a queue at a time, seen from grants, ends and calls; and epochs, where traces have them.
+
+What is compared may lie on two clocks. A finding is certain when it holds for every way in which the clocks can be
+apart (see clocks.py), nothing when it holds for none, and undecided in between. A handover between two machines counts
+as proved when the calls of the old owner surely began before the new one read its first offset.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from lockstep.order.clocks import Clocks
+from lockstep.order.kinds import Confidence, Kind
+from lockstep.order.period import Period, stamp_ns
+from lockstep.order.reader import Record
+from lockstep.order.report import Findings
+
+__all__ = ["Ownership", "name_of", "same_period"]
+
+_UNDER_EPOCH = frozenset({"acquired", "positioned", "handled", "committed", "stored", "dead_lettered", "sent_back"})
+
+
+def name_of(record: Record) -> str:
+    """A record's owner, for a sentence."""
+    return f"{record['client_id']} (period {record.get('period', 0)})"
+
+
+class Ownership:
+    """Of one queue in one group and one store. `queue` is its name for sentences."""
+
+    def __init__(self, queue: str, findings: Findings, clocks: Clocks) -> None:
+        self._queue = queue
+        self._findings = findings
+        self._clocks = clocks
+        self._newest_calls: dict[int, tuple[Record | None, Record | None]] = {}  # by clock: the newest, another owner's
+        self._epoch: tuple[int, Record, int] | None = None  # the highest, its first record, its clock
+        self._doubted_epochs: set[int] = set()
+        self._ungranted: list[tuple[Period, Record]] = []
+
+    # Periods -------------------------------------------------------------------------------------------------
+
+    def began(self, period: Period, record: Record, newest: Period | None) -> None:
+        """A period is seen for the first time; `newest` is the one before it."""
+        period.grant = record
+        period.granted = record["event"] == "acquired"
+        if newest is not None and newest.next is None:
+            newest.next = period
+
+    def positioned(self, period: Period, record: Record) -> None:
+        """A period took its position: not after another client was granted the queue."""
+        if period.position is not None:
+            return
+        period.position = record
+        after = period.next
+        if after is None or after.client_id == period.client_id or after.grant is None:
+            return
+        least, _ = self._gap(after, stamp_ns(after.grant), period, stamp_ns(record))
+        if least > 0:
+            self._findings.violation(
+                Kind.TWO_GRANTS,
+                f"{name_of(record)} took its position in {self._queue} after {name_of(after.grant)} was granted it",
+                after.grant,
+                record,
+                size=least / 1e6,
+            )
+
+    # Calls ---------------------------------------------------------------------------------------------------
+
+    def call(self, period: Period, record: Record, begin: int, *, repeated_stale: bool) -> None:
+        """A message of a call that keeps some order; `repeated_stale`: a finding says already that it is replaced."""
+        end = stamp_ns(record)
+        first_of_call = begin != period.call_begin
+        if not period.granted and period.first_call is None:
+            self._ungranted.append((period, record))
+        if period.first_call is None:
+            period.first_call = record
+        if end < begin:
+            if first_of_call:
+                self._findings.violation(
+                    Kind.ENDS_BEFORE_BEGIN,
+                    f"the call of {name_of(record)} for offset {record['offset']} of {self._queue} "
+                    f"ended {(begin - end) / 1e6:.3f} ms before it began",
+                    record,
+                    size=(begin - end) / 1e6,
+                )
+            return
+        overlaps = self._overlaps(period, record, begin)
+        if first_of_call:
+            if self._runs_beside(period, record, begin):
+                self._two_at_once(period, record, begin)
+            if not (overlaps or repeated_stale):
+                self._check_stale(period, record, begin)
+            else:
+                period.blamed = True
+        if begin > period.last_begin_ns:
+            period.last_begin_ns, period.last_call = begin, record
+        if end > period.last_end_ns:
+            period.last_end_ns = end
+
+    @staticmethod
+    def _runs_beside(period: Period, record: Record, begin: int) -> bool:
+        if record.get("ordering", "queue") == "queue":
+            return begin < period.last_end_ns
+        return period.lanes.runs_beside(record, record["offset"], begin)
+
+    def _two_at_once(self, period: Period, record: Record, begin: int) -> None:
+        self._findings.violation(
+            Kind.CONCURRENT_CALLS,
+            f"{name_of(record)} began offset {record['offset']} of {self._queue} while another call of it ran",
+            period.last_handled,
+            record,
+            size=(period.last_end_ns - begin) / 1e6,
+        )
+
+    def _overlaps(self, period: Period, record: Record, begin: int) -> bool:
+        """Records arrive by the end of their calls: only the newest of another owner needs a look."""
+        clock, found = period.clock, False
+        calls = self._newest_calls
+        for other_clock, (newest, other) in calls.items():
+            one = newest if newest is not None and not same_period(newest, record) else other
+            if one is None:
+                continue
+            if other_clock == clock:
+                late = one["mono_ns"] - begin if "mono_ns" in one else 0
+            else:
+                least, _ = self._clocks.gap_ns(clock, begin, other_clock, stamp_ns(one))
+                late = int(least) if least > 0 and self._meet(one, other_clock, record, clock) else 0
+            if late > 0:
+                found = True
+                self._overlap(one, record, late / 1e6, ordered=other_clock == clock)
+        newest, other = calls.get(clock, (None, None))
+        if newest is not None and not same_period(newest, record):
+            other = newest
+        calls[clock] = (record, other)
+        return found
+
+    def _meet(self, one: Record, one_clock: int, record: Record, clock: int) -> bool:
+        """Whether one call surely began before the other one ended."""
+        begin = one.get("begin_mono_ns", stamp_ns(one))
+        return self._clocks.gap_ns(one_clock, begin, clock, stamp_ns(record))[0] > 0
+
+    def _overlap(self, one: Record, record: Record, late_ms: float, *, ordered: bool) -> None:
+        first, second = one, record
+        if ordered:
+            first, second = sorted((one, record), key=lambda call: call.get("begin_mono_ns", call.get("mono_ns", 0)))
+        self._findings.violation(
+            Kind.OVERLAP,
+            f"{name_of(first)} was still handling offset {first['offset']} of {self._queue} "
+            f"when {name_of(second)} began offset {second['offset']}",
+            first,
+            second,
+            size=late_ms,
+        )
+
+    def _check_stale(self, period: Period, record: Record, begin: int) -> None:
+        """The call began after its period was dropped, lost or replaced."""
+        end = period.ended_record
+        if end is not None and begin >= stamp_ns(end):
+            word = "lost" if end["event"] == "lock_lost" else "dropped"
+            self._stale(period, record, (begin - stamp_ns(end)) / 1e6, f"after its period was {word}", end)
+            return
+        after = period.next
+        if after is None or after.grant is None or self._under_newer_epoch(record):
+            return
+        least, _ = self._gap(after, stamp_ns(after.grant), period, begin)
+        if least > 0:
+            text = f"after {name_of(after.grant)} was granted the queue"
+            self._stale(period, record, least / 1e6, text, after.grant)
+
+    def _stale(self, period: Period, record: Record, late_ms: float, when: str, proof: Record) -> None:
+        period.blamed = True
+        self._findings.violation(
+            Kind.STALE_OWNER,
+            f"{name_of(record)} began offset {record['offset']} of {self._queue} at least {late_ms:.3f} ms {when}",
+            proof,
+            record,
+            size=late_ms,
+        )
+
+    # Epochs --------------------------------------------------------------------------------------------------
+
+    def epoch(self, record: Record, clock: int) -> None:
+        """Nothing happens under an epoch after a later one was granted."""
+        number = _epoch_of(record["epoch"])
+        if number is None or record["event"] not in _UNDER_EPOCH:
+            return
+        if self._epoch is None or number > self._epoch[0]:
+            self._epoch = (number, record, clock)
+            return
+        highest, later, later_clock = self._epoch
+        if number == highest:
+            return
+        when = record.get("begin_mono_ns", stamp_ns(record))
+        least, most = self._clocks.gap_ns(later_clock, stamp_ns(later), clock, when)
+        if most <= 0 or (least <= 0 and number in self._doubted_epochs):
+            return
+        confidence = Confidence.CERTAIN
+        if least <= 0:
+            confidence = Confidence.UNDECIDED
+            self._doubted_epochs.add(number)
+        self._findings.violation(
+            Kind.STALE_EPOCH,
+            f"{record['event']} of offset {record.get('offset', '-')} of {self._queue} under epoch {record['epoch']} "
+            f"came {_between(least, most)} after epoch {later['epoch']} was seen",
+            later,
+            record,
+            confidence=confidence,
+            size=highest - number,
+        )
+
+    def _under_newer_epoch(self, record: Record) -> bool:
+        """Whether the record has an epoch, and none after it was seen: then no grant after it can count."""
+        number = _epoch_of(record.get("epoch"))
+        return number is not None and self._epoch is not None and number >= self._epoch[0]
+
+    # The end -------------------------------------------------------------------------------------------------
+
+    def finish(self, periods: list[Period], granted: Callable[[str], int | None], *, knows_grants: bool) -> None:
+        """What only the whole history shows.
+
+        Args:
+            periods: All of them.
+            granted: The lowest period number that a client was granted in any queue.
+            knows_grants: Whether the group's traces have records of grants at all.
+        """
+        for period, record in self._ungranted if knows_grants else ():
+            lowest = granted(period.client_id)
+            surely = period.position is period.grant or (lowest is not None and lowest < period.number)
+            text = "" if surely else "; the trace may begin in the middle of it"
+            self._findings.violation(
+                Kind.NO_GRANT,
+                f"{name_of(record)} handled offset {record['offset']} of {self._queue} without a grant{text}",
+                record,
+                confidence=Confidence.CERTAIN if surely else Confidence.UNDECIDED,
+            )
+        if len(self._clocks) > 1:
+            for period in periods:
+                self._doubt_handover(period)
+
+    def _doubt_handover(self, period: Period) -> None:
+        """A handover between two clocks that neither proves a call too late nor excludes one."""
+        after, last = period.next, period.last_call
+        if after is None or last is None or period.blamed or after.blamed or after.clock == period.clock:
+            return
+        start = after.position or after.grant
+        if start is None or self._under_newer_epoch(last):
+            return
+        least, most = self._gap(after, stamp_ns(start), period, period.last_begin_ns)
+        kind, when, proof = Kind.STALE_OWNER, "began", start
+        if most <= 0:
+            call = after.first_call
+            if call is None or "begin_mono_ns" not in call:
+                return
+            kind, when, proof = Kind.OVERLAP, "ended", call
+            least, most = self._gap(after, call["begin_mono_ns"], period, period.last_end_ns)
+        if most > 0:
+            self._findings.violation(
+                kind,
+                f"the last call of {name_of(last)}, offset {last['offset']} of {self._queue}, {when} "
+                f"{_between(least, most)} after {name_of(proof)} took over",
+                last,
+                proof,
+                confidence=Confidence.UNDECIDED,
+                size=most / 1e6,
+            )
+
+    def _gap(self, one: Period, one_ns: int, other: Period, other_ns: int) -> tuple[float, float]:
+        return self._clocks.gap_ns(one.clock, one_ns, other.clock, other_ns)
+
+
+def same_period(one: Record, other: Record) -> bool:
+    """Whether two records of one queue are of one ownership period."""
+    return bool(one["client_id"] == other["client_id"] and one.get("period", 0) == other.get("period", 0))
+
+
+def _between(least: float, most: float) -> str:
+    if least == most:
+        return f"{least / 1e6:.3f} ms"
+    return f"between {least / 1e6:.1f} and {most / 1e6:.1f} ms"
+
+
+def _epoch_of(value: Any) -> int | None:
+    """A number that grows with the epoch; text is `boot-counter`."""
+    if isinstance(value, int):
+        return value
+    if not isinstance(value, str):
+        return None
+    boot, dash, counter = value.partition("-")
+    if not (boot.isascii() and boot.isdigit() and len(value) < 60):
+        return None
+    if not dash:
+        return int(boot)
+    return int(boot) << 21 | int(counter) if counter.isascii() and counter.isdigit() else None

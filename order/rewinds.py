@@ -1,0 +1,70 @@
+"""A new period that began below the last commit: a rewind that is wrong, or commits that never reached the broker.
+
+An owner that is cut off commits into nothing until its lock ends, and the next one begins at an older commit. Where no
+record says what the broker stored, that looks like a rewind: who lived on and lost the queue without giving it up was
+cut off, and of one that died meanwhile nothing is known.
+"""
+
+from collections.abc import Mapping
+
+from lockstep.order.clocks import Clocks
+from lockstep.order.kinds import Confidence, Kind
+from lockstep.order.ownership import name_of
+from lockstep.order.period import GRACE_NS, Period, stamp_ns
+from lockstep.order.reader import Record
+from lockstep.order.report import Findings
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["Rewinds"]
+
+_KEPT_MAX = 100
+_CUT_OFF_NS = 5_000_000_000  # no lock expires sooner after the last sign of its owner
+
+
+class Rewinds:
+    """Of one queue in one group and one store."""
+
+    def __init__(self, queue: MessageQueue, findings: Findings, clocks: Clocks) -> None:
+        self._queue = queue
+        self._findings = findings
+        self._clocks = clocks
+        self._doubted: list[tuple[Period, Period, Record]] = []  # the new period, the one that committed, the repeat
+
+    def judge(
+        self, period: Period, periods: Mapping[tuple[str, int], Period], record: Record
+    ) -> tuple[Confidence, str]:  # fmt: skip
+        """A period repeated a message below its floor. CERTAIN with a sentence, or UNDECIDED: `finish` says more."""
+        commit, grant = period.floor_record, period.grant
+        before = None if commit is None else periods.get((commit.get("client_id", ""), commit.get("period", 0)))
+        sentence = f"began at offset {record['offset']}, below the stored commit {period.floor}"
+        if before is None or grant is None or commit is None or not period.may_have_missed:
+            return Confidence.CERTAIN, sentence
+        if self._before(before, commit, period) < _CUT_OFF_NS or (
+            before.ended and before.ended_record and self._before(before, before.ended_record, period) <= GRACE_NS
+        ):
+            return Confidence.CERTAIN, sentence
+        if len(self._doubted) < _KEPT_MAX:
+            self._doubted.append((period, before, record))
+        return Confidence.UNDECIDED, ""
+
+    def finish(self, last_seen_ns: Mapping[str, int]) -> None:
+        """Report the doubted ones whose old owner was not surely cut off."""
+        for period, before, record in self._doubted:
+            lived = last_seen_ns.get(before.client_id, 0) > period.born_ns
+            end = before.ended_record
+            gave_up = end is not None and self._before(before, end, period) > 0
+            if not lived or gave_up or before.client_id == period.client_id:
+                self._findings.violation(
+                    Kind.REWIND_BELOW_COMMIT,
+                    f"{name_of(record)} began at offset {record['offset']} of {self._queue}, below the commit "
+                    f"{period.floor}, which may never have reached the broker",
+                    period.floor_record,
+                    record,
+                    confidence=Confidence.UNDECIDED,
+                    size=period.floor - period.start,
+                )
+
+    def _before(self, old: Period, record: Record, new: Period) -> float:
+        """How long at least a record of one period was before the grant of another one, in nanoseconds."""
+        grant = new.grant
+        return self._clocks.gap_ns(old.clock, stamp_ns(record), new.clock, stamp_ns(grant))[0] if grant else 0

@@ -1,0 +1,155 @@
+"""What producers sent to one queue of one store, beside what was handled of it: is it the same message at each offset?
+
+The digests of sent ids are kept, eight bytes a message; handled messages wait here until their `sent` record comes.
+"""
+
+from array import array
+from typing import Final
+
+from lockstep.order.kinds import Confidence, Kind
+from lockstep.order.offset_set import OffsetSet
+from lockstep.order.reader import Record
+from lockstep.order.report import Findings
+
+__all__ = ["SentQueue", "digest"]
+
+_WAITING_MAX: Final = 1000  # handled messages of one queue that no producer has named yet
+_KEPT_MAX: Final = 100
+_GAP_MAX: Final = 10_000
+_OFTEN: Final = 0.2  # of all compared: a difference this common is another meaning of ids, not a wrong message
+_STRANGERS: Final = 0.02  # of all sent: more messages that no trace names are another producer's
+
+
+def digest(text: str) -> int:
+    """A number for an id; never 0. Only equality within one process is asked."""
+    return hash(text) or 1
+
+
+class SentQueue:
+    """Of one queue. `offsets` are those that producers had answers for."""
+
+    def __init__(self) -> None:
+        self.offsets = OffsetSet()
+        self.compares = True  # whether ids of what was handled are compared
+        self._base = -1
+        self._digests = array("q")
+        self._strays: dict[int, int] = {}
+        self._waiting: dict[tuple[str, int], Record] = {}
+        self._gave_up = False
+        self._compared = 0
+        self._wrong: list[tuple[Record, int]] = []
+        self._wrong_count = 0
+
+    def sent(self, record: Record) -> None:
+        """A producer's send was answered."""
+        offset = record["offset"]
+        self.offsets.add(offset)
+        msg_id = record.get("msg_id")
+        number = digest(msg_id) if msg_id is not None else 0
+        self._keep(offset, number)
+        if self._waiting and number:
+            for name in [name for name in self._waiting if name[1] == offset]:
+                self._compare(self._waiting.pop(name), number)
+
+    def handled(self, group: str, record: Record, offset: int, number: int) -> None:
+        """A message was handled for the first time in a group."""
+        known = self.id_at(offset)
+        if not self.compares:
+            return
+        if known:
+            self._compared += 1
+            if known != number:
+                self._note_wrong(record, offset)
+        elif offset not in self.offsets and not self._gave_up:
+            if len(self._waiting) >= _WAITING_MAX:
+                self._waiting.clear()
+                self._gave_up = True
+            else:
+                self._waiting[group, offset] = record
+
+    def id_at(self, offset: int) -> int:
+        """The digest of the id that was sent to an offset; 0 if it is unknown."""
+        place = offset - self._base
+        if 0 <= place < len(self._digests) and self._digests[place]:
+            return self._digests[place]
+        return self._strays.get(offset, 0)
+
+    def _keep(self, offset: int, number: int) -> None:
+        if self._base < 0:
+            self._base = offset
+        place = offset - self._base
+        missing = place - len(self._digests)
+        if missing == 0:
+            self._digests.append(number)
+        elif 0 <= place < len(self._digests):
+            self._digests[place] = number
+        elif 0 < missing <= _GAP_MAX:
+            self._digests.extend([0] * missing)
+            self._digests.append(number)
+        else:
+            self._strays[offset] = number
+
+    def _compare(self, record: Record, number: int) -> None:
+        self._compared += 1
+        if digest(record["msg_id"]) != number:
+            self._note_wrong(record, record["offset"])
+
+    def _note_wrong(self, record: Record, offset: int) -> None:
+        self._wrong_count += 1
+        if len(self._wrong) < _KEPT_MAX:
+            self._wrong.append((record, offset))
+
+    def finish(self, findings: Findings, explained: set[int], unseen: list[str]) -> None:
+        """Report what differs.
+
+        Args:
+            findings: Where to.
+            explained: Digests of ids that may be stored without an answer: failed sends, and ids seen twice.
+            unseen: Sentences about what these traces cannot show.
+        """
+        if not self.offsets:
+            return
+        if self._wrong_count > max(3, _OFTEN * self._compared):
+            record = self._wrong[0][0]
+            unseen.append(
+                f"{_queue(record)}: sent and handled ids differ at {self._wrong_count:,} of {self._compared:,} "
+                "offsets, as if ids meant something else to producers: they are not compared"
+            )
+        else:
+            for record, offset in self._wrong:
+                text = f"offset {offset} of {_queue(record)} was handled as {record['msg_id']}: not what was sent there"
+                findings.violation(Kind.WRONG_MESSAGE, text, record)
+        self._never_sent(findings, explained, unseen)
+
+    def _never_sent(self, findings: Findings, explained: set[int], unseen: list[str]) -> None:
+        strangers = {
+            name: record
+            for name, record in self._waiting.items()
+            if name[1] >= self.offsets.start
+            and name[1] not in self.offsets
+            and digest(record["msg_id"]) not in explained
+        }
+        if not strangers and not self._gave_up:
+            return
+        if self._gave_up or len(strangers) > max(3, _STRANGERS * len(self.offsets)):
+            record = next(iter(strangers.values()), None)
+            queue = f"{_queue(record)}: " if record else ""
+            unseen.append(f"{queue}many messages were handled that no producer trace names: those traces are not whole")
+            return
+        tail = self.offsets.end
+        for _, offset in sorted(strangers, key=lambda name: name[1]):
+            if offset == tail:
+                tail += 1  # what follows the last answered send without a hole may be a killed producer's
+        for (_, offset), record in strangers.items():
+            doubtful = self.offsets.end <= offset < tail
+            text = "; a producer that was killed may have sent it" if doubtful else ""
+            findings.violation(
+                Kind.NEVER_SENT,
+                f"offset {offset} of {_queue(record)} was handled as {record['msg_id']}, and no producer sent it{text}",
+                record,
+                confidence=Confidence.UNDECIDED if doubtful else Confidence.LIKELY,
+            )
+
+
+def _queue(record: Record) -> str:
+    return f"{record['topic']}@{record['broker']}:{record['queue_id']}"
