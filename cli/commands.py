@@ -30,6 +30,7 @@ from lockstep.cli.options import (
     command,
 )
 from lockstep.cli.output import OutputFormat
+from lockstep.cli.trace.commands import trace
 
 __all__ = ["app", "root"]
 
@@ -61,6 +62,7 @@ _LOCK = _noun("lock", "Queue locks: list, watch. Of Lockstep brokers only: Rocke
 _STORE = _noun(
     "store", "The folder of a broker's store, RocketMQ's or ours, that no broker has open: inspect, verify, dump."
 )
+app.add_typer(trace, name="trace")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP")]

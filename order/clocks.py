@@ -102,6 +102,8 @@ class Stretches:
         """Whether a line of a file is none of the many that say nothing about clocks."""
         if not line.startswith(_BULK):
             return True
+        if self._boot is not None and self._bytes:  # a boot says it all: only another writer would matter
+            return self._bytes not in line
         head = _HEAD.search(line)
         if head is None or not self._bytes or head[3] != self._bytes:
             self._bytes = head[3] if head is not None else b""

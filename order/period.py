@@ -38,8 +38,8 @@ class Period:
     next: "Period | None" = None  # the one that was granted after it
     first_call: Record | None = None
     last_call: Record | None = None  # the one that began last
-    last_begin_ns: int = -1
-    last_end_ns: int = -1
+    last_begin_ns: int = -(1 << 63)
+    last_end_ns: int = -(1 << 63)
     blamed: bool = False  # a finding says already that it went on
     resets_before: int = 0
     own_done: OffsetSet = field(default_factory=OffsetSet)  # without order: what it has handled itself

@@ -12,6 +12,7 @@ __all__ = ["BrokenLine", "Record", "TraceFile", "checked"]
 Record = Mapping[str, Any]
 BROKEN_KEPT: Final = 10  # of each file, with their reasons; all are counted
 _loads = json.JSONDecoder().decode
+_scan = json.JSONDecoder().scan_once  # a quarter faster: it looks for no white space around a value
 
 
 class BrokenLine(NamedTuple):
@@ -46,14 +47,18 @@ class TraceFile:
         self.torn_lines = self.broken_lines = 0
         self.broken = []
         self._no_json = 0
-        loads, why_not, number = _loads, why_broken, 0
+        scan, why_not, number = _scan, why_broken, 0
         with self.path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if wanted is not None and not wanted(line):
                     continue
                 try:
-                    record = loads(line.decode())
-                except (ValueError, RecursionError):
+                    text = line.decode()
+                    record, end = scan(text, 0)
+                    whole = end + 1 >= len(text) or not text[end:].strip()
+                except (ValueError, RecursionError, StopIteration):
+                    whole = False
+                if not whole:
                     record = self._rescued(line, number)
                     if record is None:
                         continue

@@ -20,7 +20,7 @@ class _Lane(NamedTuple):
     rewinds_to: int = -1  # the first of the last call, if that failed
     call_begin: Any = None
     call_first: int = -1
-    call_end: int = -1
+    call_end: int = -(1 << 63)
 
 
 _UNTOUCHED = _Lane()

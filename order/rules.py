@@ -22,8 +22,10 @@ A broker does not know who is judged: a group and topic that no client's record 
 Tag filters are unknown to a trace: check a filtering group with a topic whose messages it all wants.
 """
 
+import gc
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from lockstep.order.across import Seen
@@ -74,15 +76,28 @@ def check_files(
         OSError: A file cannot be read.
     """
     files = [TraceFile(Path(path)) for path in paths]
-    clocks = survey(files, wall_skew_ms)
-    checker = OrderChecker(clocks)
-    records = merge_traces(files, clocks)
-    checker.feed_all(_told(records, on_progress) if on_progress is not None else records)
+    with _without_cycles():
+        clocks = survey(files, wall_skew_ms)
+        checker = OrderChecker(clocks)
+        records = merge_traces(files, clocks)
+        checker.feed_all(_told(records, on_progress) if on_progress is not None else records)
     return checker.report(
         torn_lines=sum(file.torn_lines for file in files),
         broken_lines=sum(file.broken_lines for file in files),
         broken=[line for file in files for line in file.broken][:_BROKEN_KEPT],
     )
+
+
+@contextmanager
+def _without_cycles() -> Iterator[None]:
+    """Records hold no cycles, and looking for some among millions of them takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _told(records: Iterable[TimedRecord], on_progress: Callable[[int], None]) -> Iterable[TimedRecord]:
