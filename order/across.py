@@ -44,6 +44,7 @@ class GroupTopic:
     ids: dict[int, int] = field(default_factory=dict)  # digest: offset, queue number and 16 bits of the key's hash
     keys: dict[str, tuple[int, Record]] = field(default_factory=dict)  # the queue number, and the last message there
     twice: list[tuple[int, int, int, int, int, Record]] = field(default_factory=list)
+    apart: list[tuple[int, str, Record]] = field(default_factory=list)  # the id of a message between, where, the second
     moved: list[tuple[str, int, Record, int, Record]] = field(default_factory=list)
     twice_ids: set[int] = field(default_factory=set)
 
@@ -99,17 +100,18 @@ class Across:
         queue, offset = place >> 16 & 0xFFFF, place >> 32
         where = f"{topic.queues[old_queue].name} offset {old_offset} and {topic.queues[queue].name} offset {offset}"
         if (known ^ place) & _KEY_BITS:
-            self._repeated_id(record, where, "with different keys", Confidence.CERTAIN)
+            self._repeated_id(record, f"{where}, with different keys", Confidence.CERTAIN)
             return
         last = topic.keys.get(record.get("key") or "")
         if last is not None and ordering != "none" and queue == old_queue == last[0] and last[1]["offset"] > old_offset:
             why = f"and offset {last[1]['offset']} of the same key is between them: a retry lets nothing pass"
-            self._repeated_id(record, where, why, Confidence.LIKELY)
+            if len(topic.apart) < _KEPT_MAX:
+                topic.apart.append((digest(last[1].get("msg_id") or ""), f"{where}, {why}", record))
         elif len(topic.twice) < _KEPT_MAX:
             topic.twice.append((number, old_queue, old_offset, queue, offset, record))
 
-    def _repeated_id(self, record: Record, where: str, why: str, confidence: Confidence) -> None:
-        text = f"message {record.get('msg_id')} is at {where}, {why}"
+    def _repeated_id(self, record: Record, where: str, confidence: Confidence) -> None:
+        text = f"message {record.get('msg_id')} is at {where}"
         self._findings.violation(Kind.REPEATED_ID, text, record, confidence=confidence)
 
     def finish(self, seen: list[Seen], clocks: Clocks, unseen: list[str]) -> None:
@@ -119,12 +121,21 @@ class Across:
                 one, other = topic.queues[old_queue], topic.queues[queue]
                 if one.sent.id_at(old_offset) == other.sent.id_at(offset) == number:
                     where = f"{one.name} offset {old_offset} and {other.name} offset {offset}"
-                    self._repeated_id(record, where, "and both sends were answered: no retry", Confidence.CERTAIN)
+                    self._repeated_id(record, f"{where}, and both sends were answered: no retry", Confidence.CERTAIN)
+            for between, where, record in topic.apart:
+                if between not in topic.twice_ids:  # else a run of messages was sent again, in its order
+                    self._repeated_id(record, where, Confidence.LIKELY)
             self._moved_keys(topic, unseen)
         self._shared_clients(seen, clocks)
 
     def _moved_keys(self, topic: GroupTopic, unseen: list[str]) -> None:
         explained = 0
+        if len({moved[0] for moved in topic.moved}) > max(3, len(topic.keys) // 2):
+            unseen.append(
+                f"{topic.queues[0].name.partition('@')[0]}: most keys are in several queues, as if producers did not choose "
+                "queues by key: order between queues is not judged"
+            )
+            return
         for key, old, before, new, record in topic.moved:
             if _number_of_queues_changed(topic, topic.queues[old], before["wall_ms"], record["wall_ms"]):
                 explained += 1

@@ -12,7 +12,7 @@ __all__ = ["BrokenLine", "Record", "TraceFile", "checked"]
 Record = Mapping[str, Any]
 BROKEN_KEPT: Final = 10  # of each file, with their reasons; all are counted
 _loads = json.JSONDecoder().decode
-_scan = json.JSONDecoder().scan_once  # a quarter faster: it looks for no white space around a value
+_scan = json.JSONDecoder().raw_decode  # faster: it looks for no white space around a value
 
 
 class BrokenLine(NamedTuple):
@@ -56,7 +56,7 @@ class TraceFile:
                     text = line.decode()
                     record, end = scan(text, 0)
                     whole = end + 1 >= len(text) or not text[end:].strip()
-                except (ValueError, RecursionError, StopIteration):
+                except (ValueError, RecursionError):
                     whole = False
                 if not whole:
                     record = self._rescued(line, number)

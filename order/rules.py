@@ -235,6 +235,9 @@ class OrderChecker:
     def _finish_across(self, unseen: list[str]) -> None:
         across = self._shared.across
         explained = self._failed_ids.union(*(topic.twice_ids for topic in across.topics.values()))
+        unnamed = set().union(*(queue.unnamed() for queue in self._sent.values()))
+        if unnamed:  # sent, but to another offset: delayed messages
+            explained = explained.union(*(queue.sent_of(unnamed) for queue in self._sent.values()))
         for queue in self._sent.values():
             queue.finish(self._shared.findings, explained, unseen)
         across.finish(self._seen, self._clocks, unseen)

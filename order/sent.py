@@ -35,6 +35,7 @@ class SentQueue:
         self._digests = array("q")
         self._strays: dict[int, int] = {}
         self._waiting: dict[tuple[str, int], Record] = {}
+        self.displaced: set[int] = set()  # ids that two sends gave one offset
         self._gave_up = False
         self._compared = 0
         self._wrong: list[tuple[Record, int]] = []
@@ -82,6 +83,10 @@ class SentQueue:
         if missing == 0:
             self._digests.append(number)
         elif 0 <= place < len(self._digests):
+            known = self._digests[place]
+            if known and known != number:  # of a delayed message: the offset is one of another queue
+                self.displaced |= {known, number}
+                number = 0
             self._digests[place] = number
         elif 0 < missing <= _GAP_MAX:
             self._digests.extend([0] * missing)
@@ -98,6 +103,15 @@ class SentQueue:
         self._wrong_count += 1
         if len(self._wrong) < _KEPT_MAX:
             self._wrong.append((record, offset))
+
+    def unnamed(self) -> set[int]:
+        """Digests of handled ids that no send named by their offset."""
+        return {digest(record["msg_id"]) for (_, offset), record in self._waiting.items() if offset not in self.offsets}
+
+    def sent_of(self, wanted: set[int]) -> set[int]:
+        """Which of these ids were sent to this queue, at whatever offset."""
+        found = wanted.intersection(self._digests) | wanted.intersection(self._strays.values())
+        return found | (wanted & self.displaced)
 
     def finish(self, findings: Findings, explained: set[int], unseen: list[str]) -> None:
         """Report what differs.

@@ -56,9 +56,8 @@ class Moment:
         parts = [record["event"]]
         if record.get("offset") is not None:
             parts.append(f"offset {record['offset']}")
-        for name in ("key", "msg_id", "status", "outcome", "epoch", "ordering", "why"):
-            if record.get(name) is not None:
-                parts.append(f"{name} {record[name]}")
+        names = ("key", "msg_id", "status", "outcome", "epoch", "ordering", "why")
+        parts += [f"{name} {record[name]}" for name in names if record.get(name) is not None]
         if record.get("begin_mono_ns") is not None and record.get("mono_ns") is not None:
             parts.append(f"call of {(record['mono_ns'] - record['begin_mono_ns']) / 1e6:.3f} ms")
         return ", ".join(parts)

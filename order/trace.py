@@ -6,6 +6,7 @@ format.py has the table of events and fields. A record reaches the operating sys
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from lockstep.order.format import VERSION
@@ -31,7 +32,8 @@ class TraceWriter:
     def close(self) -> None:
         """The last record is `closed`. What happens after it, to calls that a shutdown cut short, is not recorded."""
         if not self._closed:
-            self._write([self._head("closed")])
+            with suppress(OSError):  # a full disk, say: what could not be written was told where it mattered
+                self._write([self._head("closed")])
         self._closed = True
         self._file.close()
 

@@ -20,7 +20,10 @@ Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="The trace f
 Skew = Annotated[
     int,
     typer.Option(
-        "--clock-skew", min=0, metavar="MS", help="How far wall clocks of machines may be apart, where causes leave it open."
+        "--clock-skew",
+        min=0,
+        metavar="MS",
+        help="How far wall clocks of machines may be apart, where causes leave it open.",
     ),
 ]
 
@@ -39,11 +42,15 @@ def _show(
     queue: Annotated[
         str | None, typer.Option("--queue", "-q", metavar="TOPIC/BROKER/N", help="Only what concerns this queue.")
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this consumer group.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", metavar="GROUP", help="Only this consumer group.")
+    ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Only messages of this key.")] = None,
     around: Annotated[
         int | None,
-        typer.Option("--around", min=0, metavar="OFFSET", help="Only offsets near this one, and changes of owners then."),
+        typer.Option(
+            "--around", min=0, metavar="OFFSET", help="Only offsets near this one, and changes of owners then."
+        ),
     ] = None,
     clock_skew: Skew = WALL_SKEW_MS,
     output: Output = OutputFormat.TABLE,

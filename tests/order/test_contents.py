@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from lockstep.order import Cause, Kind, Verdict, check_files, check_traces
 from tests.order.stories import Story, kinds
@@ -186,11 +187,22 @@ def test_records_of_wrong_types_are_named_and_nothing_else_is_harmed() -> None:
     """Every field of a known event is checked before the rules see it."""
     story = owned()
     good = story.handle("a", 1, 0)[0]
-    wrong = [{"offset": "0"}, {"offset": -1}, {"queue_id": 1.5}, {"wall_ms": None}, {"key": 5}, {"mono_ns": True}]
-    report = check_traces([story.traces["a"] + [{**good, **one} for one in wrong] + [[], "text", {"event": 3}]])
+    wrong: list[dict[str, Any]] = [
+        {"offset": "0"},
+        {"offset": -1},
+        {"queue_id": 1.5},
+        {"wall_ms": None},
+        {"key": 5},
+        {"mono_ns": True},
+    ]
+    strange: list[Any] = [[], "text", {"event": 3}]
+    report = check_traces([story.traces["a"] + [{**good, **one} for one in wrong] + strange])
     assert (report.broken_lines, report.attempts, kinds(report)) == (9, 1, [])
     assert report.verdict is Verdict.UNDECIDED
-    assert [line.why for line in report.broken[:2]] == ["offset must be integer", "offset is -1, and must not be negative"]
+    assert [line.why for line in report.broken[:2]] == [
+        "offset must be integer",
+        "offset is -1, and must not be negative",
+    ]
 
 
 def test_lines_of_any_bytes_are_counted(tmp_path: Path) -> None:
@@ -198,7 +210,14 @@ def test_lines_of_any_bytes_are_counted(tmp_path: Path) -> None:
     story = owned()
     story.handle("a", 1, 0)
     records = [json.dumps(record).encode() for record in story.traces["a"]]
-    strange = [b"\xff\xfe", b"[" * 100_000, b'{"event":"handled","wall_ms":' + b"9" * 5_000 + b"}", b"", b"{} {}", b"null"]
+    strange = [
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"event":"handled","wall_ms":' + b"9" * 5_000 + b"}",
+        b"",
+        b"{} {}",
+        b"null",
+    ]
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join([records[0], *strange, *records[1:]]) + b"\n")
     report = check_files([path])

@@ -9,7 +9,7 @@ from tests.order.stories import Story, kinds
 
 
 class Machines(Story):
-    """As `Story`, but each client is on a machine with a clock of its own; `skew_ms` is what its wall clock is ahead."""
+    """As `Story`, but each client is on a machine with its own clock; `skew_ms` is what its wall clock is ahead."""
 
     def __init__(self, **skew_ms: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Machines(Story):
 
 
 def test_a_call_after_the_drop_is_found_however_short() -> None:
-    """The period was dropped; a call of a microsecond begins a microsecond later, of a message that nobody else handled."""
+    """The period was dropped; a call of a microsecond begins a microsecond later, of a message new to everybody."""
     story = Story()
     story.own("a", 1, 0)
     story.handle("a", 1, 0)

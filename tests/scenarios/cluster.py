@@ -289,7 +289,8 @@ class Cluster:
         number, self._count = self._count, self._count + 1
         queue = None if queue_id is None else MessageQueue(TOPIC, BROKER, queue_id)
         message = Message(TOPIC, str(number).encode() + b" " * padding_bytes)
-        result = await producer.send(message, sharding_key=f"key{number % keys}", queue=queue)
+        key = f"key{number % keys}" if queue_id is None else f"key{number % keys} of queue {queue_id}"
+        result = await producer.send(message, sharding_key=key, queue=queue)
         self.sent.append(str(number))
         return result
 

@@ -1,0 +1,10 @@
+"""Writes docs/trace.md from the tables of the trace format."""
+
+from pathlib import Path
+
+from lockstep.order.format import trace_page
+
+PAGE = Path(__file__).parents[1] / "docs" / "trace.md"
+
+if __name__ == "__main__":
+    PAGE.write_text(trace_page(), encoding="utf-8")
