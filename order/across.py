@@ -132,8 +132,8 @@ class Across:
         explained = 0
         if len({moved[0] for moved in topic.moved}) > max(3, len(topic.keys) // 2):
             unseen.append(
-                f"{topic.queues[0].name.partition('@')[0]}: most keys are in several queues, as if producers did not choose "
-                "queues by key: order between queues is not judged"
+                f"{topic.queues[0].name.partition('@')[0]}: most keys are in several queues, as if producers did not "
+                "choose queues by key: order between queues is not judged"
             )
             return
         for key, old, before, new, record in topic.moved:
