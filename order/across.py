@@ -130,10 +130,12 @@ class Across:
 
     def _moved_keys(self, topic: GroupTopic, unseen: list[str]) -> None:
         explained = 0
-        if len({moved[0] for moved in topic.moved}) > max(3, len(topic.keys) // 2):
+        several_brokers = len({queue.broker for queue in topic.queues}) > 1
+        few = max(1, len(topic.keys) // 10) if several_brokers else max(2, len(topic.keys) // 4)
+        if len({moved[0] for moved in topic.moved}) > few:
             unseen.append(
-                f"{topic.queues[0].name.partition('@')[0]}: most keys are in several queues, as if producers did not "
-                "choose queues by key: order between queues is not judged"
+                f"{topic.queues[0].name.partition('@')[0]}: many keys are in several queues, as when a broker is away "
+                "or producers choose queues otherwise: order between queues is not judged"
             )
             return
         for key, old, before, new, record in topic.moved:

@@ -289,8 +289,7 @@ class Cluster:
         number, self._count = self._count, self._count + 1
         queue = None if queue_id is None else MessageQueue(TOPIC, BROKER, queue_id)
         message = Message(TOPIC, str(number).encode() + b" " * padding_bytes)
-        key = f"key{number % keys}" if queue_id is None else f"key{number % keys} of queue {queue_id}"
-        result = await producer.send(message, sharding_key=key, queue=queue)
+        result = await producer.send(message, sharding_key=f"key{number % keys}", queue=queue)
         self.sent.append(str(number))
         return result
 
