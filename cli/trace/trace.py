@@ -35,14 +35,14 @@ def check(files: Sequence[str], clock_skew_ms: int, output: OutputFormat) -> Non
         if on_terminal:
             sys.stderr.write("\r\x1b[2K")
     if output is OutputFormat.JSON:
-        text = json_line(as_json(report, files)) + "\n"
+        text = json_line(_as_json(report, files)) + "\n"
     else:
         text = "".join([printable(line) + "\n" for line in report.lines(files)])
     write_out(text.encode("utf-8", "replace"))
     raise typer.Exit(_STATUS[report.verdict])
 
 
-def as_json(report: OrderReport, files: Sequence[str]) -> dict[str, Any]:
+def _as_json(report: OrderReport, files: Sequence[str]) -> dict[str, Any]:
     """The report as one JSON object."""
     return {
         "verdict": report.verdict,

@@ -78,6 +78,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "remoting/manual_clock.py": ({"socket."}, "a port is kept while a broker is down"),
     "order/sent.py": ({"builtins.hash"}, "ids are compared for equality within one process, never kept or ordered"),
     "order/rules.py": ({"pathlib."}, "it reads files of processes that have ended, outside of any simulation"),
+    "order/story.py": ({"pathlib."}, "likewise"),
     "testing/control.py": (
         {"socket.", "threading."},
         "it runs inside of somebody's test, which may have no loop",
