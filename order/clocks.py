@@ -84,7 +84,7 @@ class Stretches:
             or host != self._host
             or boot != self._boot
             or record.get("machine") != self._machine
-            or self._is_other(mono, wall_ns)
+            or (boot is None and self._is_other(mono, wall_ns))
         ):
             self._host, self._boot, self._machine = host, boot, record.get("machine")
             stretches.append(_Stretch(_Identity(host, self._machine, boot), wall_ns, mono))
@@ -116,9 +116,9 @@ class Stretches:
         return False
 
     def _is_other(self, mono: int, wall_ns: int) -> bool:
-        return mono < self._last_mono_ns - _JUMP_NS or (
-            self._boot is None and not -_JUMP_NS <= wall_ns - mono - self._apart_ns <= _JUMP_NS
-        )
+        """Whether a clock went back, or away from the wall clock: it is another one, unless `boot` says otherwise."""
+        away_ns = wall_ns - mono - self._apart_ns
+        return mono < self._last_mono_ns - _JUMP_NS or not -_JUMP_NS <= away_ns <= _JUMP_NS
 
 
 class _Clock(NamedTuple):
