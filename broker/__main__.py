@@ -24,7 +24,7 @@ _STDIN_CLOSED = 0  # instead of the number of a signal
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Exit status: 0 after SIGTERM or a closed stdin, 130 after SIGINT, 1 when it cannot start, 2 for bad options"""
+    """Exit status: 0 after SIGTERM or a closed stdin, 130 after SIGINT, 1 for a failed start, 2 for invalid options."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in a background job of a shell it is ignored
         signal.signal(signal.SIGINT, _leave)
     import asyncio

@@ -139,7 +139,7 @@ class BrokerServer:
 
     @property
     def name_server_address(self) -> str:
-        """ "host:port"; only when a name server is served."""
+        """ "host:port". Only for a server with a name server."""
         assert self._config.serve_name_server
         return f"{self._config.advertised_host}:{self._name_server_port}"
 

@@ -1,4 +1,4 @@
-"""Virtual time, a faulty network and simulated hosts, under the unchanged broker and client."""
+"""Virtual time, a network with faults and simulated hosts, on which broker and client run unchanged."""
 
 from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import (

@@ -200,7 +200,7 @@ class VirtualLoop(ForbiddenCalls):
             sys.set_asyncgen_hooks(*hooks)
 
     def _turn(self, end_ns: int) -> bool:
-        """Run what is ready, jumping to the next timer when nothing is; False when none is due up to `end_ns`."""
+        """Run the ready callbacks, or jump to the next timer. Returns False when no timer is due up to `end_ns`."""
         timers, ready = self._timers, self._ready
         while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
@@ -270,7 +270,7 @@ class VirtualLoop(ForbiddenCalls):
         self._debug = enabled
 
     def pending(self) -> list[SequencedTask[Any]]:
-        """The tasks of living hosts, and of none, that are not done; oldest first."""
+        """The unfinished tasks of live hosts and of the scenario, oldest first."""
         return [task for task in self.tasks.values() if not task.done() and (task.host is None or task.host.alive)]
 
     def _pending_text(self) -> str:
@@ -296,10 +296,10 @@ class VirtualLoop(ForbiddenCalls):
             await generator.aclose()
 
     async def shutdown_default_executor(self) -> None:
-        """There is none."""
+        """Does nothing: there is no executor."""
 
     def close(self) -> None:
-        """Drop all that is left: what cleans up after itself does so now, and nothing it asks for happens."""
+        """Close all tasks. Their cleanup code runs now, but callbacks that it schedules do not."""
         if self._running:
             raise RuntimeError("Cannot close a running event loop")
         grave = Host("closed", "0.0.0.0", 0, 0, 0, alive=False, running=False)

@@ -48,7 +48,7 @@ class SimListening:
     def take(self, endpoint: Endpoint) -> None:
         """The kernel has established a connection; the process accepts it when it runs."""
         self._open[endpoint] = None
-        endpoint.on_end = self._forget
+        endpoint.on_end = self._on_end
         self._network.loop.call_soon(self._accept, endpoint, context=self._context)
 
     def _accept(self, endpoint: Endpoint) -> None:
@@ -57,8 +57,8 @@ class SimListening:
         elif not endpoint.lost:
             endpoint.attach(endpoint.context.run(self._factory))
 
-    def _forget(self, endpoint: Endpoint) -> None:
-        self._network.forget(endpoint)
+    def _on_end(self, endpoint: Endpoint) -> None:
+        self._network.remove(endpoint)
         self._open.pop(endpoint, None)
         self._settle()
 
@@ -238,7 +238,7 @@ class Network:
             pipe.sink = other
             this.out = other.inbound = pipe
             this.peer = other
-            this.on_end = self.forget
+            this.on_end = self.remove
             self._endpoints[this] = None
         return client, server
 
@@ -262,7 +262,7 @@ class Network:
         """Both ends of every open connection, oldest first."""
         return list(self._endpoints)
 
-    def forget(self, endpoint: Endpoint) -> None:
+    def remove(self, endpoint: Endpoint) -> None:
         self._endpoints.pop(endpoint, None)
 
     def cut(self, condition: Callable[[Endpoint], bool]) -> int:

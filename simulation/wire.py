@@ -60,7 +60,7 @@ class Link:
             arrive()
 
     def block(self, *, partitioned: bool | None = None, held: bool | None = None) -> None:
-        """Change what is given. Once free, all that waits goes on its way again, in order."""
+        """Set or clear the blocks that are given. A free link delivers the waiting data, in order."""
         self._partitioned = self._partitioned if partitioned is None else partitioned
         self._held = self._held if held is None else held
         if not self.blocked:
@@ -75,7 +75,7 @@ class Link:
 
 
 class Pipe:
-    """One direction of one connection, from what the writer's kernel has taken to what the reader has read."""
+    """One direction of a connection: the bytes between the writer's buffer and the reader."""
 
     def __init__(self, loop: VirtualLoop, link: Link, rng: random.Random, options: SimulationOptions) -> None:
         self._loop = loop

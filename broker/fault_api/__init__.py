@@ -1,1 +1,1 @@
-"""The port for tests: clock, faults, and a record of requests."""
+"""The control port for tests: the clock, faults, and a record of requests."""

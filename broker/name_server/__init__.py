@@ -1,1 +1,1 @@
-"""The name server that a broker carries: routes, registrations, configurations."""
+"""The name server, which runs in the process of a broker or alone: routes, registrations, configurations."""

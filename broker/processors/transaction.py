@@ -83,7 +83,7 @@ def _half_message(broker: Broker, header: EndTransactionRequestHeader) -> Messag
 
 
 def _committed(message: MessageExt, now_ms: int) -> Record:
-    """The message that consumers see."""
+    """The committed message, for its own topic."""
     properties = message.properties
     record = record_of(message, properties, properties[names.REAL_TOPIC], int(properties[names.REAL_QID]), now_ms)
     sys_flag = record.sys_flag & ~_TRANSACTION | _COMMIT

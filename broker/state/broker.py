@@ -185,7 +185,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """ "host:port" as given to clients."""
+        """ "host:port", as clients use it."""
         return f"{self.config.advertised_host}:{self.store.store_port}"
 
     def set_port(self, port: int) -> None:

@@ -69,7 +69,7 @@ class RebalanceLockManager:
         self._by_age: OrderedDict[tuple[str, MessageQueue], LockEntry] = OrderedDict()  # by last renewal, oldest first
 
     def __len__(self) -> int:
-        """Entries of all groups, expired ones too."""
+        """The number of entries of all groups, also expired ones."""
         return len(self._by_age)
 
     def try_lock_batch(

@@ -106,11 +106,11 @@ class ConsumerOffsetManager:
                 offsets[queue_id] = min(committed, max_offsets.get((topic, queue_id), committed))
 
     def groups_of(self, topic: str) -> list[str]:
-        """Groups that have offsets of a topic."""
+        """Groups with offsets of a topic."""
         return list(self._groups_of.get(topic, ()))
 
     def topics_of(self, consumer_group: str) -> list[str]:
-        """Topics that a group has offsets of."""
+        """Topics with offsets of a group."""
         return list(self._topics_of.get(consumer_group, ()))
 
     def queues_of(self, consumer_group: str, topic: str) -> dict[int, int]:
@@ -151,5 +151,5 @@ class ConsumerOffsetManager:
             self._remove(topic, consumer_group)
 
     def groups(self) -> list[str]:
-        """Groups that have offsets."""
+        """Groups with offsets."""
         return list(self._topics_of)

@@ -39,8 +39,7 @@ def mark_of(store: MessageStore, queue_offset: int, now_ms: int) -> Record:
 def open_halves(store: MessageStore, also_ended: HalfMessage | None = None) -> list[HalfMessage]:
     """The last copy of each half message that no mark has ended.
 
-    A copy whose count of checks is "0" began anew (RESUME_CHECK_HALF_MESSAGE): marks that stand before it in the log
-    do not count.
+    The checks of a copy with the count "0" were resumed (RESUME_CHECK_HALF_MESSAGE): earlier marks do not count.
 
     Args:
         also_ended: A half message that has ended, whatever its marks say.
