@@ -1,6 +1,6 @@
 """One connection on a plain socket: requests, their replies in any order, and a deadline for each.
 
-The first request offers MSGPACK (docs/architecture.md); only a peer that agreed gets it.
+It moves bytes between the socket and a `RemotingConnection`, as `Endpoint` does on asyncio.
 """
 
 import socket
@@ -8,16 +8,16 @@ import time
 from typing import Final
 
 from lockstep.protocol.codes import SerializeType, request_name
-from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
-from lockstep.protocol.frame import FrameDecoder
+from lockstep.remoting.connection import Ended, EndpointSettings, RemotingConnection
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from lockstep.remoting.settings import SettingError, parse_address
 
 __all__ = ["Wire"]
 
 _READ_BYTES: Final = 1 << 20
-_OPAQUE_MASK: Final = 0x7FFFFFFF
+_NO_TIME_MS: Final = 0  # the deadlines are those of the socket
 
 
 class Wire:
@@ -26,12 +26,11 @@ class Wire:
     def __init__(self, address: str, timeout_ms: int, serialize_type: SerializeType = SerializeType.MSGPACK) -> None:
         """Raises ConnectFailed."""
         self.address = address
-        self.agreed = False
-        self._offers = serialize_type is SerializeType.MSGPACK
-        self._serialize_type = SerializeType.JSON if self._offers else serialize_type
-        self._offered_opaque = -1
-        self._opaque = 0
-        self._decoder = FrameDecoder()
+        offer = serialize_type if serialize_type is SerializeType.MSGPACK else None
+        self._connection: RemotingConnection[int] = RemotingConnection(EndpointSettings(server=False, offer=offer))
+        if offer is None:
+            self._connection.serialize_type = serialize_type
+        self._number = 0
         self._names: dict[int, str] = {}  # requests without a reply yet
         self._replies: dict[int, RemotingCommand] = {}
         self.closed = False
@@ -43,6 +42,12 @@ class Wire:
         except (OSError, SettingError) as error:
             raise ConnectFailed(address, str(error)) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection.connected(address, _NO_TIME_MS)
+
+    @property
+    def agreed(self) -> bool:
+        """The peer agreed on an encoding, so it is one of ours."""
+        return self._connection.agreed
 
     def close(self) -> None:
         self.closed = True
@@ -53,27 +58,22 @@ class Wire:
 
         Raises ConnectionLost, RequestTimeout when the peer does not read.
 
-        Before the peer has agreed to an encoding only one request is in flight: `finish` it first.
+        Until the first reply came, later requests go as JSON.
         """
-        self._opaque = (self._opaque + 1) & _OPAQUE_MASK
-        command.opaque = self._opaque
-        if self._offers and self._offered_opaque < 0:
-            command.ext_fields = {**(command.ext_fields or {}), SERIALIZE_FIELD: SerializeType.MSGPACK.name}
-            self._offered_opaque = command.opaque
-        command.serialize_type = self._serialize_type
-        data = encode_command(command) + command.body
+        self._number = number = self._number + 1
+        data = self._connection.request(command, timeout_ms, _NO_TIME_MS, number)
         name = request_name(command.code)
         try:
             self._socket.settimeout(timeout_ms / 1000)
-            self._socket.sendall(data)
+            self._socket.sendall(b"".join(data))
         except TimeoutError:
             self.close()
             raise RequestTimeout(self.address, name, timeout_ms) from None
         except OSError as error:
             self.close()
             raise ConnectionLost(self.address, str(error)) from None
-        self._names[command.opaque] = name
-        return command.opaque
+        self._names[number] = name
+        return number
 
     def finish(self, number: int, timeout_ms: int) -> RemotingCommand:
         """The reply to a request, with any code. Raises ConnectionLost, RequestTimeout."""
@@ -103,18 +103,12 @@ class Wire:
         if not data:
             self.close()
             raise ConnectionLost(self.address, "the peer closed it")
+        self._connection.receive(data, _NO_TIME_MS)
         try:
-            self._decoder.feed(data)
-            for frame in self._decoder.frames():
-                self._take(decode_command(frame))
+            for event in self._connection.events():
+                # Brokers send requests only to clients that registered.
+                if isinstance(event, Ended) and isinstance(event.outcome, RemotingCommand):
+                    self._replies[event.waiter] = event.outcome
         except RemoteProtocolError as error:
             self.close()
             raise ConnectionLost(self.address, f"what came is no frame: {error}") from None
-
-    def _take(self, command: RemotingCommand) -> None:
-        if not command.is_reply or command.opaque not in self._names:
-            return  # brokers send requests only to clients that registered
-        if command.opaque == self._offered_opaque and SERIALIZE_FIELD in (command.ext_fields or {}):
-            self.agreed = True
-            self._serialize_type = SerializeType.MSGPACK
-        self._replies[command.opaque] = command
