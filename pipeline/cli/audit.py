@@ -34,8 +34,8 @@ def run_audit(spark: "SparkSession", options: AuditOptions) -> bool:
         with transform(
             traces, content, clock_tolerance_ms=options.clock_tolerance_ms, work_folder=options.work_folder
         ) as tables:
-            write_tables(tables, folder, lambda name: progress.tell(f"audit: the table {name}"))
-        progress.tell("audit: the report")
+            write_tables(tables, folder, lambda name: progress.show(f"audit: the table {name}"))
+        progress.show("audit: the report")
         lag = spark.read.parquet(options.lag) if options.lag else None
         histories = collect(read_tables(spark, folder), lag)
         if options.report is not None:

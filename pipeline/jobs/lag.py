@@ -27,7 +27,7 @@ LAG_COLUMNS: Final = (
     "consumer_offset long, lag long, error string"
 )
 """`consumer_offset` is null where the group has none, and its lag all that is stored; brokers say 0 then of a queue
-that still has its first message. With `error` numbers are null, and the queue where name servers told none."""
+that still has its first message. With `error` numbers are null, and the queue too if no name server has a route."""
 
 
 class Watched(NamedTuple):

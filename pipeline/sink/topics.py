@@ -34,7 +34,7 @@ def writable_queues(client: BlockingClient, topic: str) -> tuple[MessageQueue, .
     except LocalProtocolError as error:
         raise TopicError(str(error)) from None
     if topic in RESERVED_TOPICS:
-        raise TopicError(f"topic {topic!r} is RocketMQ's own; nobody may send to it")
+        raise TopicError(f"topic {topic!r} is reserved by RocketMQ; it takes no messages")
     try:
         queues = client.writable_queues(topic)
     except TopicError:

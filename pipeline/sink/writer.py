@@ -132,7 +132,7 @@ def _check(plan: SinkPlan, messages: Sequence[WriterCommitMessage | None]) -> No
     fault = keys_in_two([message.keys for message in messages if isinstance(message, SinkCommit)])
     if fault is not None:
         raise OrderError(
-            f"{fault}: nobody knows in which order their rows were sent, and they were. Send"
+            f"{fault}: their rows are sent already, in an unknown order. Send"
             " lockstep.pipeline.sink.ordering.ordered(df, key, order_by), or set option checkKeys to false where order"
             " does not matter"
         )

@@ -260,5 +260,5 @@ def lost_text(queue: MessageQueue, start: int, end: int, why: str) -> str:
     """The text of plans and reads for deleted messages."""
     return (
         f"queue {queue}: the messages {start} to {end - 1} are lost: {why}. They were deleted by age or size, or the "
-        "topic was made anew; the option failOnDataLoss=false goes on without them"
+        "topic was created again; the option failOnDataLoss=false goes on without them"
     )

@@ -32,7 +32,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
         raise JavaMissing(f"Spark needs Java {JAVA_OLDEST} or newer: {where}")
     version = _major_version(found)
     if version is None or version < JAVA_OLDEST:
-        has = f"is Java {version}" if version else "does not tell its version"
+        has = f"is Java {version}" if version else "does not print its version"
         raise JavaMissing(f"Spark needs Java {JAVA_OLDEST} or newer: {found} {has}")
     return Path(found)
 

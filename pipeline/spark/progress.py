@@ -56,7 +56,7 @@ def work_of(tracker: Tracker) -> Work:
 
 
 class JobProgress:
-    """`with JobProgress(spark, "audit") as progress: progress.tell("reading the traces")`, from any thread."""
+    """`with JobProgress(spark, "audit") as progress: progress.show("reading the traces")`, from any thread."""
 
     def __init__(self, spark: "SparkSession", what: str, console: Console | None = None) -> None:
         self._tracker: Tracker = spark.sparkContext.statusTracker()
@@ -65,8 +65,8 @@ class JobProgress:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="spark-progress", daemon=True)
 
-    def tell(self, what: str) -> None:
-        """What is done from now on."""
+    def show(self, what: str) -> None:
+        """The text to show from now on."""
         self._what = what
 
     def __enter__(self) -> Self:
@@ -117,6 +117,6 @@ class JobProgress:
         except Exception as error:  # the session may end during the call, and py4j then raises many kinds of errors
             if sys.is_finalizing() or self._ended.is_set():
                 return None
-            self._what = f"{self._what} (Spark does not tell its progress: {type(error).__name__})"
+            self._what = f"{self._what} (Spark does not show its progress: {type(error).__name__})"
             return None
         return work if work.stages else None

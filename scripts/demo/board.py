@@ -88,7 +88,7 @@ class Board:
     def owner(self, pid: int) -> str:
         """A consumer's name in its color."""
         if not pid:
-            return "[dim]nobody[/dim]"
+            return "[dim]none[/dim]"
         name = self._names.get(pid, str(pid))
         if pid in self._dead:
             return f"[bold red]{name} (killed)[/bold red]"

@@ -38,7 +38,7 @@ def faults(report: OrderReport, outcome: Outcome) -> list[str]:
         f"{outcome.misplaced:,} events were stored out of their aircraft's order": outcome.misplaced,
         f"{report.sent:,} events were sent instead of {events:,}": report.sent != events,
         f"{report.handled:,} events were handled instead of {events:,}": report.handled != events,
-        f"the stories of {report.keys:,} keys were checked instead of {keys:,}": report.keys != keys,
+        f"the events of {report.keys:,} keys were checked instead of {keys:,}": report.keys != keys,
         "no queue changed hands": not flight_handovers(report),
     }
     return [sentence for sentence, fault in conditions.items() if fault]

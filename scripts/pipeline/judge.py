@@ -1,4 +1,4 @@
-"""The end of `make pipeline`: traces and topic, audited by Spark; the same traces spoilt; the tables and the report."""
+"""The end of `make pipeline`: Spark audits traces and topic, and corrupted copies of the traces; tables and report."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Expected", "Ran", "Verdict", "faults", "judge", "misplaced", "print_verdict"]
 
 TORN_LINE: Final = "a torn line"
-SPOILT: Final = "spoilt"
+CORRUPTED: Final = "corrupted"
 THE_RUN: Final = ""  # its history
 
 
@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
 
     findings: Findings
     misplaced: int
-    spoilt: list[Spoilt]
+    corrupted: list[Spoilt]
     report: Path
 
 
@@ -59,37 +59,37 @@ def misplaced(content: DataFrame) -> int:
 
 
 def judge(spark: "SparkSession", ran: Ran, folder: Path, console: Console) -> Verdict:
-    """Audit the run and its spoilt copies in one go, a history each; report. Raises Spark's errors, OSError."""
+    """Audit the run and its corrupted copies together, a history each; report. Raises Spark's errors, OSError."""
     with JobProgress(spark, "the topic's order", console) as progress:
         topic = spark.read.parquet(str(ran.content))
         wrong = misplaced(topic)
-        progress.tell("the traces are spoilt")
-        done = spoil(ran.traces, folder)
-        progress.tell("the audit of the run and of its spoilt copies")
+        progress.show("the traces are corrupted")
+        done = corrupt(ran.traces, folder)
+        progress.show("the audit of the run and of its corrupted copies")
         tables = audited(spark, histories(spark, ran.traces, folder), topic, folder / "tables", progress)
-        progress.tell("the report")
+        progress.show("the report")
         mine = {name: table.where(fn.col("history") == THE_RUN) for name, table in tables.items()}
         (findings,) = collect(mine, spark.read.parquet(str(ran.lag)))
-        spoilt = spoilt_rows(tables, done)
+        corrupted = corrupted_rows(tables, done)
         report = folder / "report.html"
-        write_page(report, "The flights, audited", [findings], spoilt)
-    return Verdict(findings, wrong, spoilt, report)
+        write_page(report, "The flights, audited", [findings], corrupted)
+    return Verdict(findings, wrong, corrupted, report)
 
 
-def spoil(traces: list[Path], folder: Path) -> dict[str, str]:
-    """Copies of the traces, each with one wrong put into it, in folders named for it; what was done."""
-    whole = folder / SPOILT / "whole"
+def corrupt(traces: list[Path], folder: Path) -> dict[str, str]:
+    """Copy the traces once for each corruption, into folders with its name. Returns what was changed, by name."""
+    whole = folder / CORRUPTED / "whole"
     whole.mkdir(parents=True)
     for path in traces:
         text = path.read_bytes()
         (whole / path.name).write_bytes(text[: text.rfind(b"\n") + 1])  # the line that the killed consumer tore
-    return {name: spoil_files(whole, folder / SPOILT / name, name) for name in SPOILS}
+    return {name: spoil_files(whole, folder / CORRUPTED / name, name) for name in SPOILS}
 
 
 def histories(spark: "SparkSession", traces: list[Path], folder: Path) -> DataFrame:
-    """The traces of the run, and the spoilt ones as histories named for what was done to them."""
-    copies = [folder / SPOILT / name for name in SPOILS]
-    named = f"/{SPOILT}/({'|'.join(SPOILS)})/[^/]+$"
+    """The traces of the run, and each corrupted copy as a history with the name of its corruption."""
+    copies = [folder / CORRUPTED / name for name in SPOILS]
+    named = f"/{CORRUPTED}/({'|'.join(SPOILS)})/[^/]+$"
     rows = read_traces(spark, *map(str, traces), *map(str, copies))
     return rows.withColumn("history", fn.regexp_extract("file", named, 1))  # "" where the file is none of these
 
@@ -100,12 +100,12 @@ def audited(
     """The audit's tables, kept in a folder as Parquet. Each history is compared with the same topic."""
     names = fn.array(*map(fn.lit, (THE_RUN, *SPOILS)))
     with transform(traces, topic.withColumn("history", fn.explode(names))) as made:
-        write_tables(made, str(folder), lambda name: progress.tell(f"the audit's table {name}"))
+        write_tables(made, str(folder), lambda name: progress.show(f"the audit's table {name}"))
     return read_tables(spark, str(folder))
 
 
-def spoilt_rows(tables: Mapping[str, DataFrame], done: Mapping[str, str]) -> list[Spoilt]:
-    """What the audit found in each spoilt copy."""
+def corrupted_rows(tables: Mapping[str, DataFrame], done: Mapping[str, str]) -> list[Spoilt]:
+    """What the audit found in each corrupted copy."""
     kinds = tables["violations"].select("history", "kind")
     torn = tables["summary"].where("torn_lines > 0").select("history", fn.lit(TORN_LINE))
     found = sorted((row[0], row[1]) for row in kinds.union(torn).distinct().collect())
@@ -118,7 +118,7 @@ def spoilt_rows(tables: Mapping[str, DataFrame], done: Mapping[str, str]) -> lis
 def faults(verdict: Verdict, expected: Expected) -> list[str]:
     """Why the run failed; empty if it did not."""
     summary = verdict.findings.summary
-    missed = [row.name for row in verdict.spoilt if not row.is_found]
+    missed = [row.name for row in verdict.corrupted if not row.is_found]
     conditions: dict[str, Any] = {
         f"{summary['lost']:,} events were lost": summary["lost"],
         "order was violated": summary["violations"],
@@ -128,30 +128,30 @@ def faults(verdict: Verdict, expected: Expected) -> list[str]:
             summary["sent"] != expected.events,
         f"{summary['handled']:,} events were handled instead of {expected.events:,}":
             summary["handled"] != expected.events,
-        f"the stories of {summary['keys']:,} keys were checked instead of {expected.keys:,}":
+        f"the events of {summary['keys']:,} keys were checked instead of {expected.keys:,}":
             summary["keys"] != expected.keys,
         f"{summary['broken_lines']:,} lines of the traces are no records": summary["broken_lines"],
         "no queue changed hands": not summary["handovers"],
-        f"spoilt traces passed: {', '.join(missed)}": missed,
-        "nothing was spoilt": not verdict.spoilt,
+        f"corrupted traces passed: {', '.join(missed)}": missed,
+        "nothing was corrupted": not verdict.corrupted,
     }  # fmt: skip
     return [sentence for sentence, fault in conditions.items() if fault]
 
 
 def print_verdict(verdict: Verdict, expected: Expected, took_s: float, console: Console) -> bool:
-    """Print it; whether everything was in order, nothing lost, and all that was spoilt found."""
+    """Print the verdict. Returns whether all was in order, nothing was lost, and every corruption was found."""
     for name, text in rows(verdict, took_s).items():
         console.print(f"  [bold]{name:<18}[/bold] {text}", highlight=False, soft_wrap=True)
     for row in verdict.findings.violations[:10]:
         console.print(f"  [red]{row['kind']}[/red]: {row['evidence']}", highlight=False, soft_wrap=True)
-    if verdict.spoilt:
-        console.print(spoilt_table(verdict.spoilt))
+    if verdict.corrupted:
+        console.print(corrupted_table(verdict.corrupted))
     found = faults(verdict, expected)
     for sentence in found:
         console.print(f"[bold red]failed:[/bold red] {sentence}", highlight=False)
     if not found:
         console.print("[bold green]every aircraft's story was handled in order, nothing was lost, "
-                      "and all that was spoilt on purpose was found[/bold green]", soft_wrap=True)  # fmt: skip
+                      "and all that was corrupted on purpose was found[/bold green]", soft_wrap=True)  # fmt: skip
     console.print(f"the report: {verdict.report}", highlight=False, soft_wrap=True)
     return not found
 
@@ -175,12 +175,12 @@ def rows(verdict: Verdict, took_s: float) -> dict[str, str]:
     }
 
 
-def spoilt_table(spoilt: list[Spoilt]) -> Table:
-    """What was done to the traces, and what the audit says of it."""
+def corrupted_table(corrupted: list[Spoilt]) -> Table:
+    """What was changed in the traces, and what the audit found."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("spoilt on purpose", "must be found", "was found", ""):
+    for name in ("corrupted on purpose", "must be found", "was found", ""):
         table.add_column(name)
-    for row in spoilt:
+    for row in corrupted:
         verdict = "[green]found[/green]" if row.is_found else "[bold red]missed[/bold red]"
         expected, found = (", ".join(kinds) or "nothing" for kinds in (row.expected, row.found))
         table.add_row(row.name.partition(":")[0], expected, found, verdict)

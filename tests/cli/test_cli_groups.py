@@ -195,7 +195,10 @@ def test_members_that_are_online_are_told(lockstep: Lockstep, inside: Inside) ->
             assert (refused.status, refused.out) == (1, "")
             assert "group 'told' is online" in refused.err
         told = inside("offset", "reset", "told", "-t", "orders", "--to-time", "earliest")
-        assert told.err == "lockstep: the members are told, and go on there when their listeners have returned\n"
+        assert (
+            told.err
+            == "lockstep: the brokers notified the members, which begin there when their listeners have returned\n"
+        )
         assert [running.line() for _ in range(3)] == ["a\n", "b\n", "c\n"]
         assert running.stop(signal.SIGINT).status == 130
     assert offsets(inside, "told") == [3]

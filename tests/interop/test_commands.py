@@ -75,7 +75,7 @@ def groups(lockstep: Lockstep, topic: str, group: str) -> None:
         assert [row["topic"] for row in described["statistics"]] == [topic]
         told = lockstep("offset", "reset", group, "-t", topic, "--to-time", "1h ago")
         assert told.status == 0, told.err
-        assert "the members are told" in told.err
+        assert "the brokers notified the members" in told.err
         assert len({running.line() for _ in range(12)}) == 12
         running.popen.terminate()
     (seen,) = ok(lockstep, "offset", "seek", group, "-t", topic, "-q", "0", "--offset", "1", "--force", "-o", "json")

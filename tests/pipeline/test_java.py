@@ -11,7 +11,7 @@ SAID = [
     ('openjdk version "21" 2023-09-19', None),
     ('java version "1.8.0_392"', "is Java 8"),
     ('openjdk version "11.0.2"', "is Java 11"),
-    ("no JVM here", "does not tell its version"),
+    ("no JVM here", "does not print its version"),
 ]
 
 

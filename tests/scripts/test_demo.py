@@ -95,14 +95,14 @@ def test_the_table_shows_owner_age_lag_and_rate() -> None:
     lines = [line.split() for line in shown(terminal=True).splitlines()]
     assert ["flights:0", "A", "━─────────", "1.2", "s", "10", "210", "1,490"] in lines
     assert ["flights:1", "B", "(killed)", "━━━━━━━━──", "8.2", "s", "1,500", "0", "500"] in lines
-    assert ["flights:2", "nobody", "──────────", "-", "0", "0", "0"] in lines
+    assert ["flights:2", "none", "──────────", "-", "0", "0", "0"] in lines
     assert ["31.5", "s", "something", "happened"] in lines
 
 
 def test_without_a_terminal_there_are_lines() -> None:
     """Progress is one line, without any control characters."""
     first, second = shown(terminal=False).splitlines()
-    assert first.split("queues:")[1].split() == ["nobody", "2", "A", "0", "B", "(killed)", "1"]
+    assert first.split("queues:")[1].split() == ["none", "2", "A", "0", "B", "(killed)", "1"]
     assert "sent 3,500 of 4,000  handled 1,990  lag 1,510" in first
     assert second.split() == ["31.5", "s", "something", "happened"]
 

@@ -18,11 +18,11 @@ EXPECTED = Expected(1200, 77, 1200)
 FOUND = [Spoilt("swap: two", ("nonmonotonic-poll",), ["nonmonotonic-poll"])]
 
 
-def verdict(misplaced: int = 0, spoilt: list[Spoilt] | None = None, **summary: Any) -> Verdict:
+def verdict(misplaced: int = 0, corrupted: list[Spoilt] | None = None, **summary: Any) -> Verdict:
     """Of a run that was right but for what is given."""
     findings = clean()
     findings.summary |= summary
-    return Verdict(findings, misplaced, FOUND if spoilt is None else spoilt, Path("report.html"))
+    return Verdict(findings, misplaced, FOUND if corrupted is None else corrupted, Path("report.html"))
 
 
 def test_a_right_run_has_no_fault() -> None:
@@ -39,12 +39,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"misplaced": 2}, "2 events were stored out of their aircraft's order"),
     ({"sent": 1199}, "1,199 events are in the topic instead of 1,200"),
     ({"handled": 1198}, "1,198 events were handled instead of 1,200"),
-    ({"keys": 76}, "the stories of 76 keys were checked instead of 77"),
+    ({"keys": 76}, "the events of 76 keys were checked instead of 77"),
     ({"broken_lines": 1}, "1 lines of the traces are no records"),
     ({"handovers": 0}, "no queue changed hands"),
-    ({"spoilt": []}, "nothing was spoilt"),
-    ({"spoilt": [*FOUND, Spoilt("drop", ("lost-write",), [])]}, "spoilt traces passed: drop"),
-    ({"spoilt": [Spoilt("tear", ("a torn line",), ["a torn line", "overlap"])]}, "spoilt traces passed: tear"),
+    ({"corrupted": []}, "nothing was corrupted"),
+    ({"corrupted": [*FOUND, Spoilt("drop", ("lost-write",), [])]}, "corrupted traces passed: drop"),
+    ({"corrupted": [Spoilt("tear", ("a torn line",), ["a torn line", "overlap"])]}, "corrupted traces passed: tear"),
 ]
 
 
