@@ -30,7 +30,7 @@ class CompressionType(IntEnum):
 
     @property
     def sys_flag(self) -> int:
-        """The bits of a message whose body is compressed so."""
+        """The sysFlag bits of a body that is compressed this way."""
         return int(SysFlag.COMPRESSED) | self << _TYPE_SHIFT
 
 
@@ -48,7 +48,7 @@ def compress(body: bytes, kind: CompressionType, level: int) -> bytes:
 
 
 def decompress(body: bytes, sys_flag: int, limit: int = PLAIN_BYTES_MAX) -> bytes:
-    """A body whose sysFlag says COMPRESSED, as it was before.
+    """The plain body of a message whose sysFlag has COMPRESSED.
 
     Args:
         limit: bytes that it may have when unpacked.
@@ -94,7 +94,7 @@ def _compress_zstd(body: bytes, level: int) -> bytes:
 
 
 def _decompress_zlib(body: bytes, limit: int) -> "_Unpacked":
-    """What follows the stream is passed over, as Java's InflaterInputStream does."""
+    """Bytes behind the stream are ignored, as by Java's InflaterInputStream."""
     unzipper = zlib.decompressobj()
     plain = unzipper.decompress(body, limit + 1)
     return plain, unzipper.eof
@@ -116,7 +116,7 @@ def _decompress_lz4(body: bytes, limit: int) -> "_Unpacked":
 
 
 def _decompress_zstd(body: bytes, limit: int) -> "_Unpacked":
-    """Frame after frame, as Java reads them; in steps, for the library knows no limit of what a step yields."""
+    """Decompress frame after frame, as Java does; in steps, since the library cannot limit the output of a step."""
     import zstandard
 
     library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""What can be wrong with bytes, seen from here.
+"""Errors of received and of own data.
 
 ProtocolError
 ├── LocalProtocolError     we were about to send something illegal
@@ -47,7 +47,7 @@ class BodyError(RemoteProtocolError):
 
 
 class BatchTooLong(BodyError):
-    """A batch of more messages than are allowed; its records are whole so far."""
+    """A batch has more messages than are allowed. Its messages up to the limit are well formed."""
 
 
 def shown(value: object) -> str:

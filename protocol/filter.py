@@ -16,12 +16,12 @@ class FilterError(RemoteProtocolError):
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Is it a filter by tags? That is so when nothing is said."""
+    """Is it a filter by tags? That is the default."""
     return expression_type in (None, "", TAG)
 
 
 def java_string_hash(text: str, before: int = 0) -> int:
-    """Java's String.hashCode on UTF-16 units, a signed 32-bit number; `before` is that of what stands before it."""
+    """Java's String.hashCode on UTF-16 units, a signed 32-bit number; `before` is the hash of the text before it."""
     result = before
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -34,14 +34,14 @@ def java_string_hash(text: str, before: int = 0) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """What a consume queue entry remembers of a message's tag; 0 for no tag."""
+    """The hash of a message's tag for its consume queue entry; 0 without a tag."""
     return java_string_hash(tags) if tags else 0
 
 
 def parse_tags(expression: str | None) -> tuple[str, ...]:
-    """The tags of "TagA || TagB", in order and each once; () stands for everything.
+    """The tags of "TagA || TagB", in order and each once; () selects everything.
 
-    Raises FilterError when nothing of the expression is usable.
+    Raises FilterError when the expression has no tag.
     """
     if expression is None or expression in ("", SUBSCRIBE_ALL):
         return ()

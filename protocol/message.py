@@ -1,4 +1,4 @@
-"""The stored message layout (wire.md 5): what the broker writes once and everybody after only slices or reads.
+"""The stored message layout (wire.md 5). The broker encodes a message once; later its bytes are only copied or read.
 
     totalSize i | magic I | bodyCRC i | queueId i | flag i | queueOffset q | physicalOffset q | sysFlag i
     | bornTimestamp q | bornHost 4s i | storeTimestamp q | storeHost 4s i | reconsumeTimes i
@@ -119,11 +119,12 @@ def encode_stored_message(
 
 
 class MessageExt:
-    """A message as a consumer gets it. Topic and properties are read when asked for; the rest is plain.
+    """A message as a consumer gets it. Topic and properties are decoded on first use.
 
-    `reconsume_times` counts up with each local retry. `bounds` are set by a pull: the first offset of the queue and
-    the next one to be written, at that moment. Once set they are properties too, MIN_OFFSET and MAX_OFFSET
-    (wire.md 4.2); a pull costs no decoding for it, since properties are made when they are asked for.
+    Attributes:
+        reconsume_times: Increases with each local retry.
+        bounds: Set by a pull: (min offset, max offset) of the queue at that moment. They are also the properties
+            MIN_OFFSET and MAX_OFFSET (wire.md 4.2).
     """
 
     __slots__ = ("_buffer", "_fixed", "_properties", "_tail", "_topic", "body", "bounds", "broker_name", "queue_offset",
@@ -138,7 +139,7 @@ class MessageExt:
     def __init__(self, buffer: bytes, fixed: tuple[Any, ...], body: bytes, tail: int, broker_name: str) -> None:
         self._buffer = buffer
         self._fixed = fixed
-        self._tail = tail  # where topicLength stands
+        self._tail = tail  # position of topicLength
         self._topic: str | None = None
         self._properties: dict[str, str] | None = None
         self.body = body
@@ -156,11 +157,11 @@ class MessageExt:
 
     @topic.setter
     def topic(self, topic: str) -> None:
-        self._topic = topic  # a retried message gets its first topic back before the listener sees it
+        self._topic = topic  # a retried message gets its original topic back
 
     @property
     def first_topic(self) -> str:
-        """What it was sent to, under the name that brokers know, however often it was retried."""
+        """The topic that it was sent to, also after retries, by the name that brokers use."""
         first = self.properties.get(names.RETRY_TOPIC)
         if first is None:
             start = self._tail + 1
@@ -181,12 +182,12 @@ class MessageExt:
 
     @property
     def body_error(self) -> str | None:
-        """Why the body cannot be unpacked; `body` is then as it is stored. None: it is what the producer sent."""
+        """Why the body cannot be unpacked; then `body` is as stored. None: `body` is what the producer sent."""
         return None
 
     @property
     def stored_body(self) -> bytes:
-        """As it lies in the log: still compressed where the sysFlag says so."""
+        """The body as it is stored, compressed if the sysFlag says so."""
         return self._buffer[self._tail - self._fixed[16] : self._tail]
 
     @property
@@ -268,7 +269,7 @@ class MessageExt:
 
     @property
     def sharding_key(self) -> str | None:
-        """Looked for in the bytes: consumption by key asks it of every message, and of nothing else."""
+        """Searched in the bytes, without decoding all properties: consumption by key needs it for each message."""
         if self._properties is None:
             buffer = self._buffer
             start = self._tail + 3 + buffer[self._tail]
@@ -277,7 +278,7 @@ class MessageExt:
             if found < 0:
                 return None
             name_end = buffer.find(_NAME_END, found, end)
-            if buffer.find(_IN_EACH_NAME, found + 8, end) < 0:  # else there may be several, and one of them wins
+            if buffer.find(_IN_EACH_NAME, found + 8, end) < 0:  # else there may be several
                 name = buffer[max(buffer.rfind(_PAIR_END, start, found) + 1, start) : name_end]
                 stop = buffer.find(_PAIR_END, name_end, end)
                 text = buffer[name_end + 1 : stop if stop >= 0 else end]
@@ -286,7 +287,7 @@ class MessageExt:
         return names.sharding_key_of(self.properties)
 
     def unpacked(self) -> "MessageExt":
-        """This message with its body unpacked; where that fails, one that has `body_error`."""
+        """This message with its body unpacked; if that fails, a message with `body_error`."""
         try:
             self.body = decompress(self.body, self._fixed[7])
         except BodyError as error:
@@ -314,10 +315,10 @@ class _Unreadable(MessageExt):
 
 
 def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True) -> list[MessageExt]:
-    """The messages of a pull, back to back. A body that cannot be unpacked spoils its message alone: see `body_error`.
+    """The messages of a pull, back to back. A body that cannot be unpacked affects its message only: see `body_error`.
 
-    Without `unzip` a compressed body stays as it is stored; a broker that writes it anew wants it so. Raises BodyError
-    when the bytes are not messages.
+    Without `unzip` compressed bodies stay as stored, for brokers that store them again. Raises BodyError when the bytes
+    are not messages.
     """
     messages: list[MessageExt] = []
     packed: list[int] = []
@@ -331,9 +332,9 @@ def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True)
 
 
 def decode_into(messages: list[MessageExt], packed: list[int], buffer: bytes, broker_name: str) -> str | None:
-    """Append what the buffer has, bodies as they are stored, and to `packed` the places of compressed ones.
+    """Append the messages of the buffer, with bodies as stored, and to `packed` the indexes of compressed ones.
 
-    Returns what is wrong with the first record that is none, if one is not.
+    Returns the fault of the first damaged record, or None.
     """
     position, end = 0, len(buffer)
     unpack, unpack_short = _FIXED.unpack_from, _SHORT.unpack_from

@@ -1,4 +1,4 @@
-"""The nouns that broker and client share. Values only; nothing here decides."""
+"""Value types that broker and client share: messages to send, and message queues."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,9 +24,12 @@ class MessageQueue(NamedTuple):
 class Message:
     """A message to send.
 
-    `sharding_key` names what must stay in order: messages of one key go to one queue. `keys` are for look-ups,
-    `tags` for filters. `properties` are the user's own; reserved names are refused when sent (wire.md 4.3).
-    `delay_level` 1 to 18: it comes 1 s to 2 h later (wire.md 10.2), behind what was sent to its queue meanwhile.
+    Attributes:
+        sharding_key: Messages with one key go to one queue and stay in order.
+        keys: For queries by key.
+        tags: For filters.
+        properties: The user's own; a producer refuses reserved names (wire.md 4.3).
+        delay_level: 1 to 18 for a delivery 1 s to 2 h later, behind messages sent meanwhile (wire.md 10.2).
     """
 
     topic: str

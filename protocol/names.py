@@ -56,7 +56,7 @@ _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def check_topic(topic: str) -> None:
-    """Raises LocalProtocolError that says what a topic name may be."""
+    """Raises LocalProtocolError, which tells the allowed topic names."""
     if not topic:
         raise LocalProtocolError("a topic name must not be empty")
     if len(topic) > TOPIC_LENGTH_MAX:
@@ -66,7 +66,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_group(group: str) -> None:
-    """Raises LocalProtocolError that says what a group name may be."""
+    """Raises LocalProtocolError, which tells the allowed group names."""
     if not group:
         raise LocalProtocolError("a group name must not be empty")
     if len(group) > GROUP_LENGTH_MAX:
@@ -97,6 +97,6 @@ def reply_topic(cluster: str) -> str:
 def is_system_topic(topic: str) -> bool:
     """Made by a broker for itself, not by a user; retry and dead-letter topics are not among them (wire.md 8.4).
 
-    Names of brokers and clusters, and reply topics, are system topics too, but only who knows those can tell.
+    Names of brokers and clusters, and reply topics, are system topics too; this function does not know them.
     """
     return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")

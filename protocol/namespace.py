@@ -34,7 +34,7 @@ def bare_name(namespace: str | None, name: str) -> str:
 
 
 def check_namespace(namespace: str) -> None:
-    """Raises LocalProtocolError that says what a namespace may be: a group's name without its separator."""
+    """Raises LocalProtocolError, which tells the allowed namespaces: group names without the separator."""
     check_group(namespace)
     if SEPARATOR in namespace:
         raise LocalProtocolError(f"namespace {namespace!r} must not hold {SEPARATOR!r}, which ends it")

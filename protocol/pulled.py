@@ -1,4 +1,4 @@
-"""What a pull brought, where one record of it may be none: every other message is read all the same."""
+"""Decodes the answer of a pull. If one record is damaged, the messages before it are still read."""
 
 from typing import Final, NamedTuple
 
@@ -15,8 +15,13 @@ _NOWHERE: Final = -1  # in the log: a broker that is asked to send it back must 
 
 
 class Pulled(NamedTuple):
-    """`packed` are the places of messages whose body is still compressed; `cut` why there are no more of them;
-    `unreadable`: some have `body_error`."""
+    """Decoded messages.
+
+    Attributes:
+        packed: Indexes of messages whose body is still compressed.
+        cut: Why there are no more messages; None when all were read.
+        unreadable: Some messages have a `body_error`.
+    """
 
     messages: list[MessageExt]
     packed: list[int]
@@ -25,8 +30,12 @@ class Pulled(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Messages, and the offset to go on from. `unreadable`: some have `body_error`; `is_raw`: there is one message, a
-    record that is none."""
+    """Messages, and the offset of the next pull.
+
+    Attributes:
+        unreadable: Some messages have a `body_error`.
+        is_raw: The only message is the bytes of a damaged record.
+    """
 
     messages: list[MessageExt]
     next_offset: int
@@ -42,7 +51,7 @@ def decode_pulled(buffer: bytes, broker_name: str) -> Pulled:
 
 
 def decode_records(buffer: bytes, broker_name: str) -> Pulled:
-    """Of an answer whose records must all be messages. Raises BodyError."""
+    """As `decode_pulled`, but every record must be a message. Raises BodyError."""
     pulled = decode_pulled(buffer, broker_name)
     if pulled.cut is not None:
         raise BodyError(pulled.cut)
@@ -50,7 +59,7 @@ def decode_records(buffer: bytes, broker_name: str) -> Pulled:
 
 
 def unpack_all(pulled: Pulled, plain_bytes_max: int = _ANSWER_BYTES_MAX) -> list[MessageExt]:
-    """All of them. Once bodies have `plain_bytes_max` bytes together, the others stay packed and have `body_error`."""
+    """All messages. Beyond `plain_bytes_max` bytes of bodies the rest stays packed and has a `body_error`."""
     unpacked = unpack(pulled, plain_bytes_max).messages
     left = pulled.messages[len(unpacked) :]
     why = f"not unpacked: the bodies before it in the same answer have over {plain_bytes_max} bytes"
@@ -59,7 +68,7 @@ def unpack_all(pulled: Pulled, plain_bytes_max: int = _ANSWER_BYTES_MAX) -> list
 
 
 def unpack(pulled: Pulled, plain_bytes_max: int = PLAIN_BYTES_MAX) -> Pulled:
-    """With bodies unpacked. Once they have `plain_bytes_max` bytes together, what follows is left to the next pull."""
+    """Unpack bodies. Messages beyond `plain_bytes_max` bytes of bodies are left to the next pull."""
     messages, size, unreadable = pulled.messages.copy(), 0, False
     for place in pulled.packed:
         if size >= plain_bytes_max:
@@ -71,14 +80,16 @@ def unpack(pulled: Pulled, plain_bytes_max: int = PLAIN_BYTES_MAX) -> Pulled:
 
 
 def take(pulled: Pulled, data: bytes, queue: MessageQueue, offset: int, count: int, next_offset: int) -> Taken | None:
-    """What a queue's reader is to have of a pull.
+    """The messages of a pull, and where the next one begins.
 
     Args:
-        data: The reply's body; `offset` and `count` is what was asked for, `next_offset` where the broker goes on.
+        data: The body of the reply.
+        offset: The requested queue offset; `count` is the requested number of messages.
+        next_offset: Where the broker continues.
 
     Returns:
-        Messages up to the first record that cannot be read. When that is the first one: the record itself, as a message
-        with its bytes as the body, if no more than one was asked for; else None, and one is to be asked for.
+        Messages up to the first damaged record. If the first record is damaged: for `count` 1 a message with the record
+        as its body; otherwise None, and the caller requests one message.
     """
     if pulled.cut is None:
         return Taken(pulled.messages, next_offset, pulled.unreadable)

@@ -1,4 +1,4 @@
-"""What the key of a message is, and which queue it has: one rule for every producer of every kind (wire.md 12.11)."""
+"""The sharding key of a message and the queue of a key: the same rule for all producers (wire.md 12.11)."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -33,5 +33,5 @@ _VERSIONS = tuple(_names())
 
 
 def version_name(ordinal: int) -> str:
-    """For example "V4_9_8" for 409; "HIGHER_VERSION" for what is beyond the list, a number below it as text."""
+    """For example "V4_9_8" for 409; "HIGHER_VERSION" above the list, a negative number as text."""
     return _VERSIONS[min(ordinal, len(_VERSIONS) - 1)] if ordinal >= 0 else str(ordinal)

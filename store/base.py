@@ -1,5 +1,6 @@
 """The interface of a message store, and the values that it takes and returns."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,15 +12,19 @@ from lockstep.protocol.properties import KEYS, UNIQ_KEY
 
 __all__ = [
     "AppendResult",
+    "Bounds",
     "GetResult",
     "GetStatus",
     "KeyQuery",
+    "LogOffsets",
     "MessageStore",
     "Passes",
     "QueryResult",
     "QueueEntry",
     "Record",
     "StoreFull",
+    "nearest_in_time",
+    "outside",
 ]
 
 
@@ -97,6 +102,52 @@ class Passes:
 
     matches: Callable[[bytes], bool]
     entries_max: int
+
+
+class Bounds(Protocol):
+    """A queue's entries: `min_offset` and the exclusive `max_offset`."""
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int: ...
+
+
+class LogOffsets(Protocol):
+    """Commit log offsets of a queue's messages, ascending."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> int: ...
+
+
+def outside(queue: Bounds, queue_offset: int) -> GetResult | None:
+    """The result of a read at an offset that the queue does not have; None when it has it."""
+    low, high = queue.min_offset, queue.max_offset
+    if queue_offset < low:
+        return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if queue_offset == high:
+        return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
+    if queue_offset > high:
+        return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    return None
+
+
+def nearest_in_time(log_offsets: LogOffsets, timestamp: int, stored_ms: Callable[[int], int]) -> int:
+    """The index of the message stored nearest to `timestamp`, by the rules of wire.md 8.2.
+
+    Args:
+        log_offsets: At least one.
+        stored_ms: Returns when the message at a commit log offset was stored.
+    """
+    after = bisect_left(log_offsets, timestamp, key=stored_ms)
+    if after == len(log_offsets):
+        return after - 1
+    if after == 0 or stored_ms(log_offsets[after]) == timestamp:
+        return after
+    nearer_before = timestamp - stored_ms(log_offsets[after - 1]) <= stored_ms(log_offsets[after]) - timestamp
+    return after - 1 if nearer_before else after
 
 
 class MessageStore(Protocol):

@@ -1,10 +1,9 @@
 """Lookups in a store in files: bounds, times, entries, keys."""
 
-from bisect import bisect_left
 from typing import Final
 
 from lockstep.protocol.message import MessageExt
-from lockstep.store.base import KeyQuery, QueryResult, QueueEntry
+from lockstep.store.base import KeyQuery, QueryResult, QueueEntry, nearest_in_time
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.queue import QueueTable
 from lockstep.store.format.layout import ENTRY_BYTES
@@ -66,14 +65,7 @@ class FileLookup:
             return 0
         if not len(queue):
             return queue.min_offset
-        stored = self.log.store_timestamp
-        after = bisect_left(queue, timestamp, key=stored)
-        if after == len(queue):
-            return queue.max_offset - 1
-        if after == 0 or stored(queue[after]) == timestamp:
-            return queue.min_offset + after
-        nearer_before = timestamp - stored(queue[after - 1]) <= stored(queue[after]) - timestamp
-        return queue.min_offset + (after - 1 if nearer_before else after)
+        return queue.min_offset + nearest_in_time(queue, timestamp, self.log.store_timestamp)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]:
         queue = self.queues.get((topic, queue_id))

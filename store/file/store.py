@@ -12,7 +12,7 @@ from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.storage import Storage
-from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull
+from lockstep.store.base import AppendResult, GetResult, GetStatus, Passes, Record, StoreFull, outside
 from lockstep.store.data_dir import DataDir
 from lockstep.store.durability.repair import EntryRepair
 from lockstep.store.file.log import FileLog
@@ -231,13 +231,10 @@ class FileStore(FileLookup):
         queue = self.queues.get((topic, queue_id))
         if queue is None or not queue.max_offset:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        missing = outside(queue, queue_offset)
+        if missing is not None:
+            return missing
         low, high = queue.min_offset, queue.max_offset
-        if queue_offset < low:
-            return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
-        if queue_offset == high:
-            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, low, high)
-        if queue_offset > high:
-            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         codes = subscription.code_set if subscription is not None else ()
         if not codes and passes is None:
             run = self._reader.run(queue, queue_offset, max_msg_nums)

@@ -1,12 +1,22 @@
 """A bounded message store in memory. When it is full, the oldest segment is dropped and min offsets move."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES, encode_stored_message
-from lockstep.store.base import AppendResult, GetResult, GetStatus, KeyQuery, Passes, QueryResult, QueueEntry, Record
+from lockstep.store.base import (
+    AppendResult,
+    GetResult,
+    GetStatus,
+    KeyQuery,
+    Passes,
+    QueryResult,
+    QueueEntry,
+    Record,
+    nearest_in_time,
+    outside,
+)
 from lockstep.store.keys.query import find_by_key
 from lockstep.store.memory.log import CommitLog
 from lockstep.store.memory.queue import ConsumeQueue
@@ -96,13 +106,10 @@ class MemoryStore:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        missing = outside(queue, queue_offset)
+        if missing is not None:
+            return missing
         min_offset, max_offset = queue.min_offset, queue.max_offset
-        if queue_offset < min_offset:
-            return GetResult(GetStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
-        if queue_offset == max_offset:
-            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, min_offset, max_offset)
-        if queue_offset > max_offset:
-            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
         first = queue_offset - min_offset
         codes = subscription.code_set if subscription is not None else ()
         if not codes and passes is None:
@@ -181,15 +188,7 @@ class MemoryStore:
             return 0
         if not queue.sizes:
             return queue.min_offset
-        stored = self._log.store_timestamp
-        offsets = queue.commit_log_offsets
-        after = bisect_left(offsets, timestamp, key=stored)
-        if after == len(offsets):
-            return queue.max_offset - 1
-        if after == 0 or stored(offsets[after]) == timestamp:
-            return queue.min_offset + after
-        nearer_before = timestamp - stored(offsets[after - 1]) <= stored(offsets[after]) - timestamp
-        return queue.min_offset + (after - 1 if nearer_before else after)
+        return queue.min_offset + nearest_in_time(queue.commit_log_offsets, timestamp, self._log.store_timestamp)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]:
         queue = self._queues.get((topic, queue_id))
