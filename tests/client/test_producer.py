@@ -264,6 +264,7 @@ async def test_the_trace_of_a_producer(stage: Stage) -> None:
     with pytest.raises(SendError):
         await cut_short
     records = [json.loads(line) for line in stage.client.disk.read("trace.jsonl").splitlines()]
+    assert records.pop()["event"] == "closed"
     told = [(record["event"], record["key"], record.get("offset", record.get("outcome"))) for record in records]
     assert told == [
         ("sent", "k", 0),
