@@ -1,4 +1,4 @@
-"""The history of one queue in one consumer group and one store: what one streaming judge sees, record by record.
+"""The history of one queue in one consumer group and one store, record by record.
 
 It needs the records of its queue in time order, and of the rest of the world only what `Shared` holds. Memory grows
 with keys and ownership periods, not with messages: sets of offsets are kept as runs.
@@ -100,8 +100,7 @@ class QueueHistory:
         if period.next_offset < 0:
             self._position(period, record, time_ns)
         offset, ordering = record["offset"], record.get("ordering") or "queue"
-        begin, stale = record.get("begin_mono_ns"), False
-        failed = record["status"] in FAILED
+        begin, stale, failed = record.get("begin_mono_ns"), False, record["status"] in FAILED
         if self.attempted.add(offset):
             if ordering != "none":
                 self._check_key_order(period, record, offset)
@@ -123,7 +122,7 @@ class QueueHistory:
             period.lanes.note(record, offset, failed)
 
     def taken_care_of(self, record: Record, time_ns: int, clock: int) -> None:
-        """The broker keeps the message in the group's dead-letter topic, or in its retry topic."""
+        """The broker keeps the message in the dead-letter topic or the retry topic of the group."""
         self.done.add(record["offset"])
 
     def committed(self, record: Record, time_ns: int, clock: int) -> None:
@@ -363,8 +362,9 @@ class QueueHistory:
             text = f"{name_of(record)} {sentence}, in {self.queue}"
             self._findings.violation(kind, text, evidence, record, confidence=sure, size=size)
         self._findings.duplicates[period.repeat_cause(offset) if kind is not Kind.POLL_SKIP else Cause.UNEXPLAINED] += 1
-        told = period.again_cause is Cause.UNEXPLAINED and offset < period.again_until
-        return kind is Kind.STALE_REPEAT or (told and period is not self._newest)
+        if kind is Kind.STALE_REPEAT:
+            period.stale_until = period.again_until
+        return offset < period.stale_until
 
     def _is_replaced(self, period: Period, record: Record) -> bool:
         """Whether a record of a period surely came after the next one was granted."""

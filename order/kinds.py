@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["RULES", "Cause", "Confidence", "Kind", "Rule"]
+__all__ = ["RULES", "Cause", "Confidence", "Kind", "Rule", "kinds_table"]
 
 
 class Kind(StrEnum):
@@ -86,3 +86,13 @@ RULES: Final[dict[Kind, Rule]] = {
     Kind.NEVER_SENT: Rule("d", "A message was handled that no producer sent.", "sent of every producer", "likely; undecided at the end of a queue"),
     Kind.KEY_IN_TWO_QUEUES: Rule("a", "Messages of one key are in two queues, and the number of queues did not change.", "handled with key", "likely"),
 }  # fmt: skip
+
+
+def kinds_table() -> str:
+    """The table of kinds in docs/judge.md."""
+    lines = ["| kind | rule | what it means | from | confidence |", "|---|---|---|---|---|"]
+    lines += [
+        f"| `{kind}` | {rule.letter} | {rule.sentence} | {rule.needs} | {rule.confidence} |"
+        for kind, rule in RULES.items()
+    ]
+    return "\n".join(lines) + "\n"

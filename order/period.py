@@ -54,6 +54,7 @@ class Period:
     cause: Cause = Cause.TAKEOVER
     again_until: int = 0  # below it repeats have `again_cause`: the last rewind inside this period
     again_cause: Cause = Cause.SUSPEND
+    stale_until: int = 0  # below it a finding says already that the period was replaced
     may_rewind_to: int = -1  # set by a failed attempt; -1: no rewind is due
     uncommitted_from: int = 0
     call_begin: Any = None
