@@ -255,7 +255,7 @@ class _Causes:
             place = (record["group"], record["topic"], record["broker"], record["queue_id"], record["offset"])
             if event in ("positioned", "stored"):
                 self._read.append((place, stretch, time_ns))
-            else:
+            elif "client_id" in record:  # the `reset` of a broker repeats an offset that was written before
                 self._written.setdefault(place, {}).setdefault(stretch, time_ns)
 
     def edges(self, of_stretch: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
