@@ -171,6 +171,28 @@ def test_a_brokers_reset_counts_around_its_wall_clock() -> None:
     assert (kinds(report), report.lost) == ([], 0)
 
 
+def test_a_brokers_reset_to_the_beginning_does_not_move_its_clock() -> None:
+    """A queue without commits was begun at 0 long before: its owner did not read that from the broker's record."""
+    story = Story()
+    story.sent(*range(5))
+    story.record("a", "acquired", period=2, queue_id=1)
+    story.record("a", "positioned", period=2, queue_id=1, offset=0)
+    story.own("a", 1, 0)
+    story.now_ms += 20_000
+    story.handle("a", 1, 0, 1, 2)
+    story.commit("a", 1, 3)
+    story.now_ms += 5_000
+    resets = [story.record("broker", "reset", offset=1), story.record("broker", "reset", queue_id=1, offset=0)]
+    story.own("b", 1, 1)
+    story.handle("b", 1, 1, 2, 3, 4)
+    story.now_ms += 1_000
+    story.commit("b", 1, 5)
+    for reset in resets:
+        del reset["client_id"], reset["mono_ns"]
+    report = story.report()
+    assert (kinds(report), report.lost) == ([], 0)
+
+
 def test_a_report_says_what_its_traces_cannot_show() -> None:
     """No producer, no grants, no word of the broker: a sentence each."""
     story = Story()
