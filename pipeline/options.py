@@ -136,7 +136,10 @@ def _tags(text: str) -> str:
     return text
 
 
-_OFFSETS: Final = 'JSON of every queue: {"topic":{"broker-a":{"0":23,"1":-2}}}; -2 is earliest, -1 latest'
+_OFFSETS: Final = (
+    'JSON of every queue: {"topic":{"broker-a":{"0":23,"1":-2}}}, or {"topic":{"0":23,"1":-2}} where one broker has '
+    "the topic; -2 is earliest, -1 latest"
+)
 _TIMES: Final = 'JSON of every queue, in epoch milliseconds: {"topic":{"broker-a":{"0":1700000000000}}}'
 
 OPTIONS: Final = (
@@ -161,7 +164,8 @@ OPTIONS: Final = (
     Option("maxOffsetsPerTrigger", "max_offsets", _number(1), _STREAM, "a number of messages, 1 or more"),
     Option("minOffsetsPerTrigger", "min_offsets", _number(1), _STREAM, "a number of messages, 1 or more"),
     Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, _STREAM, "a time: 15m, 30s, 500ms"),
-    Option("minPartitions", "min_partitions", _number(1, 100_000), _BATCH, "a number of Spark partitions, 1 or more"),
+    Option("minPartitions", "min_partitions", _number(1, 100_000), READS, "a number of Spark partitions, 1 or more"),
+    Option("maxRecordsPerPartition", "max_records", _number(1), READS, "a number of messages, 1 or more"),
     Option("ordered", "ordered", _boolean, _BATCH, "true or false: a queue is never split"),
     # Columns and filters
     Option("includeProperties", "include_properties", _boolean, READS, "true or false", ("includeHeaders",)),
@@ -208,6 +212,7 @@ class Options:
     min_offsets: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
     min_partitions: int = 1
+    max_records: int | None = None
     ordered: bool = False
     include_properties: bool = False
     tags: str = "*"
@@ -277,8 +282,12 @@ def _check_read(options: Options) -> None:
         names = [option.name for option in OPTIONS if option.field in fields and getattr(options, option.field)]
         if len(names) > 1:
             raise OptionError(f"the options {' and '.join(names)} contradict each other: give one of them")
-    if options.ordered and options.min_partitions > 1:
-        raise OptionError("option minPartitions splits queues, which ends the order that option ordered asks for")
+    for name, splits in (
+        ("minPartitions", options.min_partitions > 1),
+        ("maxRecordsPerPartition", options.max_records is not None),
+    ):
+        if options.ordered and splits:
+            raise OptionError(f"option {name} splits queues, which ends the order that option ordered asks for")
     if options.ending is not None and options.ending.kind == "earliest":
         raise OptionError(f"option endingOffsets: 'earliest' cannot be; allowed: latest, or {_OFFSETS}")
     if options.min_offsets and options.max_offsets and options.min_offsets > options.max_offsets:

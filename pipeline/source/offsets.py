@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from lockstep.protocol.model import MessageQueue
 
 __all__ = [
+    "ANY_BROKER",
     "EARLIEST",
     "LATEST",
     "Assignment",
@@ -23,6 +24,8 @@ __all__ = [
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+ANY_BROKER: Final = ""
+"""The broker name of a queue that an option names as Kafka does, without a broker."""
 _INT64_MAX: Final = 2**63 - 1
 
 Offsets = dict[MessageQueue, int]
@@ -45,7 +48,12 @@ class OffsetSpec:
 
 
 def parse_offsets(text: str) -> OffsetSpec:
-    """ "earliest", "latest" or JSON {"topic":{"broker":{"queue":offset}}}. Raises ValueError with the reason."""
+    """ "earliest", "latest" or JSON {"topic":{"broker":{"queue":offset}}}.
+
+    Kafka's shape {"topic":{"queue":offset}} names no broker: its queues have the broker name ANY_BROKER.
+
+    Raises ValueError with the reason.
+    """
     word = text.strip().lower()
     if word == "earliest":
         return OffsetSpec("earliest")
@@ -61,8 +69,11 @@ def parse_timestamps(text: str) -> OffsetSpec:
 
 def _by_queue(text: str, minimum: int) -> Offsets:
     result = {}
-    for topic, brokers in _object(_json(text), "the whole").items():
-        for broker, queues in _object(brokers, f"what {topic!r} holds").items():
+    for topic, held in _object(_json(text), "the whole").items():
+        brokers = _object(held, f"what {topic!r} holds")
+        if brokers and not any(isinstance(queues, dict) for queues in brokers.values()):
+            brokers = {ANY_BROKER: brokers}
+        for broker, queues in brokers.items():
             for queue_id, value in _object(queues, f"what {broker!r} of {topic!r} holds").items():
                 queue = MessageQueue(topic, broker, _queue_id(queue_id))
                 if type(value) is not int or not minimum <= value <= _INT64_MAX:
@@ -121,7 +132,10 @@ def from_checkpoint(value: Mapping[str, Any]) -> Offsets:
     """Reverse of `to_checkpoint`. Raises ValueError for anything else."""
     if not value:
         return {}
-    return _by_queue(json.dumps(value), 0)
+    offsets = _by_queue(json.dumps(value), 0)
+    if any(queue.broker_name == ANY_BROKER for queue in offsets):
+        raise ValueError("a checkpoint names the broker of each queue")
+    return offsets
 
 
 def share(begin: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int], limit: int) -> Offsets:

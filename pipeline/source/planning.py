@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import DataLossError, OptionError, TopicError
 from lockstep.pipeline.options import Options
-from lockstep.pipeline.source.offsets import EARLIEST, LATEST, Offsets, OffsetSpec
+from lockstep.pipeline.source.offsets import ANY_BROKER, EARLIEST, LATEST, Offsets, OffsetSpec
 from lockstep.protocol.message import decode_messages
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
@@ -146,16 +146,33 @@ def resolve(
     client: BlockingClient, queues: list[MessageQueue], spec: OffsetSpec, name: str, strategy: str = "latest"
 ) -> Offsets:
     """The offset of every queue. `name` is the option's. Raises OptionError, RemotingError."""
-    if spec.by_queue:
-        missing = [queue for queue in queues if queue not in spec.by_queue]
-        unknown = [queue for queue in spec.by_queue if queue not in queues]
+    by_queue = _with_brokers(queues, spec.by_queue, name)
+    if by_queue:
+        missing = [queue for queue in queues if queue not in by_queue]
+        unknown = [queue for queue in by_queue if queue not in queues]
         if missing or unknown:
             raise OptionError(
                 f"option {name} must name every queue that is read, and no other: "
                 f"it lacks {_listed(missing)}; it has besides {_listed(unknown)}"
             )
     resolver = _RESOLVERS[spec.kind]
-    return {queue: resolver(client, queue, spec.by_queue.get(queue, spec.timestamp_ms), strategy) for queue in queues}
+    return {queue: resolver(client, queue, by_queue.get(queue, spec.timestamp_ms), strategy) for queue in queues}
+
+
+def _with_brokers(queues: list[MessageQueue], by_queue: Mapping[MessageQueue, int], name: str) -> Offsets:
+    """Name the broker of queues in Kafka's shape. Raises OptionError where several brokers have the topic."""
+    result = {}
+    for queue, value in by_queue.items():
+        brokers = sorted({known.broker_name for known in queues if known.topic == queue.topic})
+        if queue.broker_name == ANY_BROKER and len(brokers) > 1:
+            raise OptionError(
+                f"option {name}: topic {queue.topic!r} is on the brokers {', '.join(brokers)}, so each offset needs"
+                f' its broker; allowed: {{"{queue.topic}":{{"{brokers[0]}":{{"{queue.queue_id}":{value}}}}}}}'
+            )
+        if queue.broker_name == ANY_BROKER and brokers:
+            queue = queue._replace(broker_name=brokers[0])
+        result[queue] = value
+    return result
 
 
 def first_offset_at(client: BlockingClient, queue: MessageQueue, timestamp_ms: int) -> int | None:
@@ -226,19 +243,21 @@ def batch_slices(options: Options) -> list[QueueSlice]:
             for queue, start in starts.items()
         }
     ranges = [(queue, start, ends[queue]) for queue, start in starts.items() if start < ends[queue]]
-    return [QueueSlice(*part) for part in split_slices(ranges, options.min_partitions)]
+    return [QueueSlice(*part) for part in split_slices(ranges, options.min_partitions, options.max_records)]
 
 
-def split_slices(ranges: list[Range], min_partitions: int) -> Iterator[Range]:
-    """Cut long ranges into equal parts until there are at least `min_partitions`, as Kafka's source does it.
+def split_slices(ranges: list[Range], min_partitions: int, max_records: int | None = None) -> Iterator[Range]:
+    """Cut long ranges into equal parts, as Kafka's source does it.
 
-    There are fewer only when there are fewer messages.
+    There are at least `min_partitions` parts, or one a message; none has over `max_records` messages.
     """
     total = sum(end - start for _, start, end in ranges)
     for queue, start, end in ranges:
         count = end - start
         # rounded up: the parts of all ranges together are never fewer than asked for
         parts = 1 if len(ranges) >= min_partitions else min(count, -(-count * min_partitions // total))
+        if max_records is not None:
+            parts = max(parts, -(-count // max_records))
         for i in range(parts):
             yield queue, start + count * i // parts, start + count * (i + 1) // parts
 

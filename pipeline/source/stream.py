@@ -27,6 +27,7 @@ from lockstep.pipeline.source.planning import (
     lost_text,
     queues_of,
     resolve,
+    split_slices,
     starting_spec,
 )
 from lockstep.protocol.model import MessageQueue
@@ -40,7 +41,7 @@ _log = logging.getLogger("lockstep.pipeline")
 
 
 class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A Spark partition for each queue and micro-batch.
+    """A Spark partition for each queue and micro-batch; minPartitions and maxRecordsPerPartition split queues.
 
     Queues that appear later are read from their first message. Deleted offsets end the query with DataLossError, a
     missing queue with TopicError, unless failOnDataLoss=false; a missing topic always ends it.
@@ -145,14 +146,15 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The slices. A queue that is not in `start` is new: all of it is read. Raises DataLossError, RemotingError."""
         begin, client = from_checkpoint(start), self._connected()
-        slices = []
+        ranges = []
         for queue, until in sorted(from_checkpoint(end).items()):
             first = begin.get(queue, 0)
             if first < until:
                 first = check_start(client, queue, first, until, fail=self._options.fail_on_data_loss)
             if first < until:
-                slices.append(QueueSlice(queue, first, until))
-        return slices
+                ranges.append((queue, first, until))
+        parts = split_slices(ranges, self._options.min_partitions, self._options.max_records)
+        return [QueueSlice(*part) for part in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """On an executor. Raises DataLossError, RecordError, RemotingError."""

@@ -1,10 +1,13 @@
 """Offsets as plain values: checkpoints, shares of a micro-batch, slices of queues."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.pipeline.source.offsets import Offsets, from_checkpoint, share, to_checkpoint
-from lockstep.pipeline.source.planning import split_slices
+from lockstep.pipeline.client.blocking import Addresses
+from lockstep.pipeline.errors import OptionError
+from lockstep.pipeline.source.offsets import Offsets, from_checkpoint, parse_offsets, share, to_checkpoint
+from lockstep.pipeline.source.planning import resolve, split_slices
 from lockstep.protocol.model import MessageQueue
 
 QUEUES = st.builds(MessageQueue, st.sampled_from("ab"), st.sampled_from(("x", "y")), st.integers(0, 9))
@@ -41,3 +44,32 @@ def test_slices_are_the_queues(waiting: dict[MessageQueue, tuple[int, int]], wan
         joined[queue] = (joined.get(queue, (start,))[0], end)
     assert joined == {queue: (start, end) for queue, start, end in ranges}
     assert len(parts) >= min(wanted, sum(count for _, count in waiting.values()))
+
+
+@given(st.dictionaries(QUEUES, st.tuples(NUMBERS, st.integers(1, 10_000)), min_size=1, max_size=8), st.integers(1, 999))
+def test_no_slice_has_more_messages_than_it_may(waiting: dict[MessageQueue, tuple[int, int]], most: int) -> None:
+    """maxRecordsPerPartition: no slice is longer, and all slices together have every message."""
+    ranges = [(queue, first, first + count) for queue, (first, count) in waiting.items()]
+    sizes = [end - start for _, start, end in split_slices(ranges, 1, most)]
+    assert max(sizes) <= most
+    assert sum(sizes) == sum(count for _, count in waiting.values())
+
+
+def test_offsets_without_a_broker_are_those_of_the_only_one() -> None:
+    """With two brokers the error shows the shape that names one; a queue that is not there is named."""
+    spec = parse_offsets('{"a":{"0":5,"1":7}}')
+    queues = [MessageQueue("a", "x", 0), MessageQueue("a", "x", 1)]
+    with Addresses(("127.0.0.1:1",)).open() as client:  # given offsets are not asked for
+        assert resolve(client, queues, spec, "startingOffsets") == {queues[0]: 5, queues[1]: 7}
+        with pytest.raises(OptionError, match="it has besides a@x:1"):
+            resolve(client, queues[:1], spec, "startingOffsets")
+        with pytest.raises(OptionError) as caught:
+            resolve(client, [*queues, MessageQueue("a", "y", 0)], spec, "startingOffsets")
+    assert "'a' is on the brokers x, y, so each offset needs its broker" in str(caught.value)
+    assert 'allowed: {"a":{"x":{"0":5}}}' in str(caught.value)
+
+
+def test_a_checkpoint_names_brokers() -> None:
+    """Kafka's shape is for options alone."""
+    with pytest.raises(ValueError, match="names the broker of each queue"):
+        from_checkpoint({"a": {"0": 5}})

@@ -6,7 +6,7 @@ import pytest
 
 from lockstep.pipeline.errors import OptionError
 from lockstep.pipeline.options import OPTIONS, Options, Use, parse_options
-from lockstep.pipeline.source.offsets import OffsetSpec
+from lockstep.pipeline.source.offsets import ANY_BROKER, OffsetSpec
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.settings import Address
 
@@ -34,6 +34,14 @@ def test_offsets_are_words_or_json() -> None:
     assert parse_options({**READ, "startingOffsets": text}, Use.READ).starting == OffsetSpec("offsets", {QUEUE: 23})
     found = parse_options({**READ, "endingOffsetsByTimestamp": text}, Use.READ)
     assert found.ending_times == OffsetSpec("timestamps", {QUEUE: 23})
+
+
+def test_offsets_come_in_kafkas_shape() -> None:
+    """Without a broker, for a topic that one broker has; one topic has one shape."""
+    found = parse_options({**READ, "startingOffsets": '{"t":{"0":23,"1":-2}}'}, Use.READ).starting
+    assert found == OffsetSpec("offsets", {QUEUE._replace(broker_name=ANY_BROKER): 23, MessageQueue("t", "", 1): -2})
+    with pytest.raises(OptionError, match="what '0' of 't' holds must be an object, not 23"):
+        parse_options({**READ, "startingOffsets": '{"t":{"0":23,"broker-a":{"1":2}}}'}, Use.READ)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +91,7 @@ def test_a_wrong_value_is_told_with_what_is_allowed(option: str, text: str, said
         ({**READ, "assign": '{"t":[0]}'}, Use.READ, "exactly one of the options subscribe"),
         ({**READ, "startingOffsets": "earliest", "startingTimestamp": "1"}, Use.READ, "contradict each other"),
         ({**READ, "minPartitions": "4", "ordered": "true"}, Use.READ, "minPartitions splits queues"),
+        ({**READ, "maxRecordsPerPartition": "4", "ordered": "true"}, Use.READ, "maxRecordsPerPartition splits queues"),
         (
             {**READ, "minOffsetsPerTrigger": "4", "maxOffsetsPerTrigger": "3"},
             Use.READ_STREAM,

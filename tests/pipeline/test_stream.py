@@ -8,6 +8,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from lockstep.pipeline.options import Use, parse_options
+from lockstep.pipeline.schema import source_schema
+from lockstep.pipeline.source.planning import QueueSlice
+from lockstep.pipeline.source.stream import LockstepStreamReader
 from tests.pipeline.topics import Topic
 
 Row = tuple[int, int]
@@ -109,11 +113,23 @@ def test_a_topic_made_anew_is_told(streams: Streams, topic: Topic) -> None:
     assert "failOnDataLoss=false" in text
 
 
+def test_a_micro_batch_may_split_its_queues(topic: Topic) -> None:
+    """minPartitions and maxRecordsPerPartition, with every offset once; what was read is told beside the latest."""
+    given = {"startingOffsets": f'{{"{topic.name}":{{"0":0,"1":-2}}}}', **topic.options}
+    topic.fill(9, 3)
+    for options, count in (({"minPartitions": "4"}, 4), ({"maxRecordsPerPartition": "2"}, 7)):
+        reader = LockstepStreamReader(parse_options({**given, **options}, Use.READ_STREAM), source_schema())
+        start, end = reader.initialOffset(), reader.reportLatestOffset()
+        slices = [one for one in reader.partitions(start, end) if isinstance(one, QueueSlice)]
+        reader.stop()
+        assert len(slices) == count
+        assert end == {topic.name: {"broker-a": {"0": 9, "1": 3}}}
+        places = [(one.queue.queue_id, offset) for one in slices for offset in range(one.start, one.end)]
+        assert sorted(places) == rows(9, 3)
+
+
 def test_few_messages_wait_for_more(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     """minOffsetsPerTrigger: fewer make no micro-batch, until maxTriggerDelay has passed."""
-    from lockstep.pipeline.options import Use, parse_options
-    from lockstep.pipeline.schema import source_schema
-    from lockstep.pipeline.source.stream import LockstepStreamReader
 
     def reader(**options: str) -> LockstepStreamReader:
         given = {"startingOffsets": "earliest", **topic.options, **options}
