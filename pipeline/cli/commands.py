@@ -19,6 +19,7 @@ app = typer.Typer(
     help="Topics and Spark: publish a table, audit the order of what was consumed, watch a group's lag.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -48,9 +49,9 @@ def _publish(options: PublishOptions) -> None:
 @command(app, "audit")
 def _audit(options: AuditOptions) -> None:
     """Judge consumers' traces: was every message handled in order, and none lost?"""
-    from lockstep.pipeline.cli.audit import run_audit
-
     with options.session("audit") as spark:
+        from lockstep.pipeline.cli.audit import run_audit  # it imports PySpark, which the session has checked
+
         in_order = run_audit(spark, options)
     if not in_order:
         raise typer.Exit(_NOT_IN_ORDER)

@@ -16,7 +16,7 @@ from lockstep.pipeline.spark.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkMissing", "end_session", "spark_session", "use_here", "worker_environment"]
+__all__ = ["SparkMissing", "end_session", "register", "spark_session", "use_here", "worker_environment"]
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -65,9 +65,10 @@ def spark_session(
         PipelineError: The master cannot be used.
     """
     try:
+        import pyarrow as pa  # noqa: F401  (Spark tells its absence late, with a traceback)
         from pyspark.sql import SparkSession
-    except ImportError:
-        raise SparkMissing("PySpark is not installed: pip install 'lockstep-mq[spark]'") from None
+    except ImportError as error:
+        raise _missing(error) from None
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM, and chose Java and master
     if not submitted:
         find_java()
@@ -118,6 +119,28 @@ def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if folder not in [*sys.path, *paths]:
             added["PYTHONPATH"] = os.pathsep.join([folder, *paths])
     return added
+
+
+def register(session: "SparkSession") -> None:
+    """Make `format("lockstep")` known to a session that you have made, whatever `python3` is on the PATH.
+
+    Where PYSPARK_PYTHON is not set, a local session's workers run this Python from now on, also for your functions.
+
+    Raises SparkMissing.
+    """
+    try:
+        from lockstep.pipeline.source.data_source import LockstepSource
+    except ImportError as error:
+        raise _missing(error) from None
+    context: Any = session.sparkContext
+    if "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
+        context.pythonExec = sys.executable
+    session.dataSource.register(LockstepSource)
+
+
+def _missing(error: ImportError) -> SparkMissing:
+    module = (error.name or "PySpark").partition(".")[0]
+    return SparkMissing(f"{module} is not installed: pip install 'lockstep-mq[spark]'")
 
 
 def use_here(session: "SparkSession") -> None:

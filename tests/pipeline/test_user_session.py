@@ -1,0 +1,77 @@
+"""A session that a user has made: `register` makes the data source known, and errors are short."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lockstep.pipeline.spark.java import find_java
+from tests.pipeline.topics import Topic
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from lockstep.pipeline.spark.session import register
+settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "1"}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+register(spark)
+options = {"nameServer": sys.argv[1], "subscribe": sys.argv[2]}
+print("found", spark.read.format("lockstep").options(**options).load().count())
+try:
+    spark.read.format("lockstep").options(minPartitions="0", **options).load().count()
+except Exception as error:
+    print("said", str(error))
+"""
+WITHOUT = """
+import sys
+sys.modules[sys.argv.pop(1)] = None
+from lockstep.pipeline.cli.app import main
+main()
+"""
+
+
+@pytest.mark.usefixtures("java")
+def test_a_session_in_a_venv_that_is_not_active(topic: Topic, tmp_path: Path) -> None:
+    """No variable names the Python, and `python3` on the PATH is another; a wrong option is told without a stack."""
+    topic.fill(3, 4)
+    other = tmp_path / "python3"  # what workers would run: it has nothing of ours
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n', encoding="utf-8")
+    other.chmod(0o755)
+    named = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if name not in named}
+    environment["PATH"] = os.pathsep.join([str(tmp_path), str(find_java().parent), "/usr/bin", "/bin"])
+    program = [sys.executable, "-c", PROGRAM, topic.broker.name_server, topic.name]
+    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "found 7" in done.stdout
+    _, said = done.stdout.split("said ")
+    assert "option minPartitions: '0' cannot be: it is no whole number of 1 to 100000; allowed:" in said
+    assert "Traceback" not in said
+    assert "File " not in said
+
+
+@pytest.mark.parametrize("module", ["pyspark", "pyarrow"])
+@pytest.mark.parametrize("command", ["publish", "audit", "lag"])
+def test_a_command_without_spark_says_what_to_install(command: str, module: str, tmp_path: Path) -> None:
+    """One line, status 1, and no traceback."""
+    words = {
+        "publish": ["rows.csv", "-n", "127.0.0.1:1", "-t", "t", "--key", "a", "--order-by", "b"],
+        "audit": ["traces"],
+        "lag": ["-n", "127.0.0.1:1", "-g", "g", "-t", "t", "--once"],
+    }[command]
+    program = [sys.executable, "-c", WITHOUT, module, command, *words]
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    line = f"lockstep-pipeline: {module} is not installed: pip install 'lockstep-mq[spark]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", line)
+
+
+def test_help_has_a_short_name() -> None:
+    """-h is --help, of the program and of each command."""
+    program = [sys.executable, "-c", WITHOUT, "pyspark"]
+    for words in ((), ("publish",), ("audit",), ("lag",)):
+        done = subprocess.run([*program, *words, "-h"], capture_output=True, text=True, timeout=200)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "Usage:" in done.stdout
