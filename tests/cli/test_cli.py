@@ -328,7 +328,7 @@ def test_a_topic_keeps_its_queues_unless_forced(lockstep: Lockstep) -> None:
         ("produce orders --text --body-field b", "--text and --body-field exclude each other"),
         ("produce orders --file nosuchfile", "'nosuchfile': No such file or directory"),
         ("produce orders --in-flight 0", "greater than or equal to 1"),
-        ("produce SCHEDULE_TOPIC_XXXX --text", "RocketMQ's own"),
+        ("produce SCHEDULE_TOPIC_XXXX --text", "is reserved by RocketMQ"),
         ("topic create orders --queues none", "valid integer"),
         ("topic list -n nonsense", "'nonsense' is not an address; write host:port"),
         ("topic list -n http://10.0.0.1:9876", "is a URL; write host:port without http://, for example 127.0.0.1:9876"),
