@@ -19,6 +19,8 @@ __all__ = ["ORDER_COLUMN", "EventColumns", "InputFormat", "publish", "read_raw",
 ORDER_COLUMN: Final = "order_{}"
 """What the columns of an order are named in the events, from order_1 on; the sink checks them and sends none."""
 _RAW_VIEW: Final = "raw"
+_ROW_SHOWN: Final = 300
+"""Characters of a row that an error shows."""
 
 
 class InputFormat(StrEnum):
@@ -86,7 +88,7 @@ def transform(raw: "DataFrame", columns: EventColumns, *, query: str | None = No
 
     Each key in one partition, in order.
 
-    Raises ColumnError for a column that does not exist; a null key fails when the job runs.
+    Raises ColumnError for a column that does not exist; a null or empty key fails when the job runs.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -95,10 +97,12 @@ def transform(raw: "DataFrame", columns: EventColumns, *, query: str | None = No
         raw.createOrReplaceTempView(_RAW_VIEW)
         rows = raw.sparkSession.sql(query)
     _check(rows, columns)
-    null_key = F.raise_error(F.lit(f"publish: a row has no {columns.key}, which is its key"))
+    key = F.col(f"`{columns.key}`").cast("string")
+    row = F.substring(F.to_json(F.struct(*(F.col(f"`{name}`") for name in rows.columns))), 1, _ROW_SHOWN)
+    no_key = F.raise_error(F.concat(F.lit(f"publish: a row has no {columns.key}, which is its key: "), row))
     order = {ORDER_COLUMN.format(place): F.col(f"`{name}`") for place, name in enumerate(columns.order_by, 1)}
     events = rows.select(
-        F.coalesce(F.col(f"`{columns.key}`").cast("string"), null_key).alias("shardingKey"),
+        F.when(key != "", key).otherwise(no_key).alias("shardingKey"),
         _value(rows, columns).alias("value"),
         *([F.col(f"`{columns.tags}`").cast("string").alias("tags")] if columns.tags else []),
         *(column.alias(name) for name, column in order.items()),

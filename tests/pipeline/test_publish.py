@@ -101,10 +101,11 @@ def test_a_column_that_is_not_there_is_named(spark: "SparkSession", columns: Eve
         transform(frame, columns)
 
 
-def test_a_row_without_a_key_fails(spark: "SparkSession") -> None:
-    """It would go to any queue, out of order, and nobody would know."""
-    frame: Any = spark.createDataFrame([("a", 1, "x"), (None, 2, "y")], "who string, at int, what string")
-    with pytest.raises(Exception, match="publish: a row has no who, which is its key"):
+@pytest.mark.parametrize("key", [None, ""], ids=["null", "empty"])
+def test_a_row_without_a_key_fails(spark: "SparkSession", key: str | None) -> None:
+    """It would go to any queue, out of order. The error shows the row."""
+    frame: Any = spark.createDataFrame([("a", 1, "x"), (key, 2, "y")], "who string, at int, what string")
+    with pytest.raises(Exception, match=r'publish: a row has no who, which is its key: {.*"at":2,"what":"y"}'):
         transform(frame, COLUMNS).collect()
 
 
