@@ -57,9 +57,6 @@ class _Place(NamedTuple):
     queue: MessageQueue | None = None
 
 
-_ANYWHERE = _Place()
-
-
 class ProducerOptions(TypedDict, total=False):
     """The keyword arguments of a Producer."""
 
@@ -207,7 +204,7 @@ class Producer(Lifecycle):
         self, parts: ProducerParts, message: Message, outgoing: Outgoing, place: _Place, timeout_ms: int
     ) -> SendResult:
         """Send to the place that the caller named, or to any queue. The result has the names that brokers know."""
-        if place == _ANYWHERE:
+        if place.sharding_key is None and place.selector is None and place.queue is None:  # `arg` alone names none
             return await parts.anywhere.send(outgoing, timeout_ms)
         queue = await self._choose(message, outgoing.topic, place)
         return await parts.ordered.send(queue, outgoing, timeout_ms)

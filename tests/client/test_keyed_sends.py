@@ -37,6 +37,18 @@ async def test_a_keyed_send_goes_to_its_keys_queue(stage: Stage) -> None:
     assert keys == ["hello", "hello", "hello", None, None]
 
 
+@on_stage
+async def test_an_argument_without_a_selector_names_no_queue(stage: Stage) -> None:
+    """Such a message may go to any queue, as without the argument: queues take turns."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 4})
+    store(broker)
+    async with producer_for(stage) as producer:
+        for arg in (3, object()):
+            results = [await producer.send(Message(TOPIC, b"x"), arg=arg) for _ in range(4)]
+            assert sorted(result.queue_id for result in results) == [0, 1, 2, 3]
+
+
 @pytest.mark.rule("article-1/2.1/selector-given-with-send")
 @on_stage
 async def test_the_first_send_may_name_its_queue(stage: Stage) -> None:
