@@ -249,7 +249,7 @@ class Endpoint(asyncio.Protocol):
         if self._settings.server and self._connection.handling and transport is not None and not transport.is_closing():
             transport.resume_reading()
             if not self._working:
-                self.read_at_ms = self._runtime.now_ms()
+                self.mark_active(self._runtime.now_ms())
                 self._work(0)
 
     # One read ------------------------------------------------------------------------------------------------

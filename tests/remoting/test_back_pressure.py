@@ -82,6 +82,19 @@ async def test_a_peer_that_leaves_while_it_is_waited_for() -> None:
     assert peer.closed == [peer.endpoint]
 
 
+async def test_a_peer_that_read_late_is_not_idle_at_once() -> None:
+    """The time without traffic begins when its replies have left, not when they were written."""
+    peer = Peer(pull, write_high_water_bytes=1000)
+    peer.transport.stuck = True
+    peer.send(*pulls(1))
+    peer.runtime.advance(119_000)
+    peer.transport.drain()
+    peer.runtime.advance(119_000)
+    assert peer.endpoint.is_open
+    peer.runtime.advance(1000)
+    assert not peer.endpoint.is_open
+
+
 async def test_a_stalled_connection_falls_idle() -> None:
     """A peer that reads nothing for 120 s is cut off, whatever waits for it."""
     peer = Peer(pull, write_high_water_bytes=1000)
