@@ -115,7 +115,7 @@ class LockstepBroker:
         Args:
             response_code: Code of the error reply.
             drop_connection: Close the connection instead of a reply.
-            carry_out: Handle the request before it fails; only its sender does not learn the result.
+            execute_first: Handle the request before it fails; only its sender does not learn the result.
         """
         self._control.call(
             "push_error",
