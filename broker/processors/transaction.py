@@ -116,10 +116,8 @@ def resume_check(broker: Broker, connection: Connection, command: RemotingComman
         remark = f"with a count of checks the properties have more than {PROPERTIES_BYTES_MAX} bytes"
         raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
     (half,) = _put_all(broker, [record])
-    if message.topic == HALF_TOPIC and broker.halves.is_open(message.queue_offset):
-        broker.halves.moved(message.queue_offset, half)
-    else:
-        broker.halves.began(half)
+    # A message that was given up has no offset in the half topic: it gets one that no half message has.
+    broker.halves.moved(message.queue_offset if message.topic == HALF_TOPIC else ~message.commit_log_offset, half)
     broker.log.info("half_message_resumed", group=properties.get(names.PGROUP), msg_id=header.msg_id)
     return command.reply(ResponseCode.SUCCESS)
 

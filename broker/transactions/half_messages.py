@@ -38,10 +38,10 @@ class HalfMessages:
         """It was stored again as `half`. Its producer may still end it by the offset of any earlier copy.
 
         Args:
-            queue_offset: Of the undecided copy, or of an earlier one.
+            queue_offset: Of the undecided copy, of an earlier one, or of one that had ended.
         """
         queue_offset = self._latest.get(queue_offset, queue_offset)
-        del self._open[queue_offset]
+        self._open.pop(queue_offset, None)
         self._open[half.queue_offset] = half.commit_log_offset
         copies = [*self._earlier.pop(queue_offset, ()), queue_offset]
         self._earlier[half.queue_offset] = copies

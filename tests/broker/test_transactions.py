@@ -389,3 +389,15 @@ def test_a_message_without_room_for_a_count_is_not_resumed(peer: Peer) -> None:
     sent = send_half(peer, extra="\x02filler\x01" + "x" * room_bytes)
     assert resume(peer, sent.msg_id).code == C.SYSTEM_ERROR
     assert len(peer.broker.halves) == 2
+
+
+@pytest.mark.parametrize("topic", [HALF, GIVEN_UP])
+def test_a_message_that_was_given_up_is_resumed_once(peer: Peer, topic: str) -> None:
+    """Named twice by the same id, it is one half message, whose producer is asked and commits once."""
+    send_half(peer)
+    for times in range(1, 17):
+        check_transactions(peer.broker, NOW_MS + times * ROUND_MS)
+    message_id = stored(peer, topic)[-1].offset_message_id
+    for _ in range(2):
+        assert resume(peer, message_id).code == 0
+        assert len(peer.broker.halves) == 1
