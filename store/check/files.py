@@ -78,9 +78,11 @@ def scan_log(log: FileRun, position: int = 0) -> Iterator[LogRecord | Damage]:
 
 def log_end(log: FileRun, known: int) -> int:
     """Where the last message ends; messages below `known` are known to exist. Raises OSError."""
-    found = [known]
-    found += [record.offset + record.size_bytes for record in scan_log(log, known) if isinstance(record, LogRecord)]
-    return found[-1]
+    end = known
+    for found in scan_log(log, known):
+        if isinstance(found, LogRecord):
+            end = found.offset + found.size_bytes
+    return end
 
 
 def _scan_file(log: FileRun, start: int, position: int, *, is_last: bool) -> Iterator[LogRecord | Damage]:

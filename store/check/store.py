@@ -221,12 +221,13 @@ class StoreCheck:
         yield from file_damage(log)
         if log.starts:
             self._log_range = (log.starts[0], log.end_of(log.starts[-1]))
+        total_bytes = sum(map(log.size_of, log.starts))
         index = IndexCheck(self.storage, self.root, self._log_range[0], crashed=ABORT in names)
         for found in scan_log(log):
             if isinstance(found, Damage):
                 yield found
                 continue
-            self._count(found, sum(map(log.size_of, log.starts)))
+            self._count(found, total_bytes)
             position = log.position_in_file(found.offset)
             if is_torn(found, position):
                 yield Damage(log.name_of(found.offset), position, "the properties of the message are torn")

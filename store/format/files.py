@@ -81,6 +81,7 @@ class FileRun:
         run._sizes = {start: size for start, size in sizes.items() if size != run.file_bytes}
         run.strays = [start for start in run.starts if start % run.file_bytes]
         run.starts = [start for start in run.starts if start not in run.strays]
+        run.close()  # of thousands of queues only those that are read keep a file open
         return run
 
     def list_starts(self) -> list[int]:

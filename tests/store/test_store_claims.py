@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from lockstep.remoting.os_storage import OsStorage
+from lockstep.remoting.storage import StoredFile
 from lockstep.store.check.files import Damage
 from lockstep.store.check.store import StoreCheck
+from lockstep.store.format.files import FileRun
 from lockstep.store.format.layout import Checkpoint, decode_checkpoint, encode_checkpoint
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
@@ -173,3 +175,24 @@ async def test_a_log_that_others_have_cut_begins_where_it_begins(tmp_path: Path,
     log_files(tmp_path)[0].unlink()
     async with kept(tmp_path, **FILES) as again:
         assert again.log.names("error").count(MISSING) == 1
+
+
+def test_queues_that_are_not_read_keep_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store may have more queues than a process may have files."""
+    for start in (0, 20):
+        path = tmp_path / "queue" / f"{start:020d}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(20))
+    storage, opened = OsStorage(), list[StoredFile]()
+    open_file = storage.open_file
+
+    def noted(path: str, *, read_only: bool) -> StoredFile:
+        opened.append(open_file(path, read_only=read_only))
+        return opened[-1]
+
+    monkeypatch.setattr(storage, "open_file", noted)
+    assert FileRun.found(storage, str(tmp_path), "queue").file_bytes == 20
+    assert len(opened) == 2
+    for file in opened:
+        with pytest.raises(ValueError, match="is closed"):
+            file.size_bytes()
