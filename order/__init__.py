@@ -1,4 +1,4 @@
-"""Pure observers of a history: was every message of a key handled in order, by one owner at a time, and none lost?"""
+"""Judges order from traces: each key in order, one owner of a queue at a time, no message lost."""
 
 from lockstep.order.kinds import RULES, Cause, Confidence, Kind
 from lockstep.order.merge import TimedRecord, merge_traces

@@ -1,8 +1,7 @@
 """Findings that cross queues: one message id at two offsets, one key in two queues, one client id in two processes.
 
-A history (one queue in one group) hands over a few words for each message that is handled for the first time: its id,
-key, queue and offset. That is all that is joined; on a cluster it is a join of those columns, and everything else is
-judged inside a history.
+A history (one queue in one group) passes on the id, key, queue and offset of each message that is handled for the first
+time. Only these columns are joined, here or on a cluster. All other findings come from a single history.
 """
 
 from collections import defaultdict
@@ -19,13 +18,13 @@ from lockstep.order.sent import SentQueue, digest
 __all__ = ["Across", "GroupTopic", "QueueSeen", "Seen"]
 
 _KEPT_MAX: Final = 10_000
-_NEW_QUEUE_MS: Final = 5000  # a queue first seen so much after its topic is one that was added
+_NEW_QUEUE_MS: Final = 5000  # a queue first seen this much later than its topic was added later
 _KEY_BITS: Final = 0xFFFF
 
 
 @dataclass(slots=True)
 class QueueSeen:
-    """When one queue was seen, for `KEY_IN_TWO_QUEUES`. Wall clocks: minutes matter here, not milliseconds."""
+    """When one queue was seen, for `KEY_IN_TWO_QUEUES`. Wall clocks are exact enough: only minutes matter here."""
 
     number: int
     queue_id: int
@@ -33,25 +32,25 @@ class QueueSeen:
     name: str
     sent: SentQueue
     first_wall_ms: int
-    last_new_wall_ms: int = -1  # of the last message handled for the first time
+    last_new_wall_ms: int = -1  # when a message was last handled for the first time
 
 
 @dataclass(slots=True)
 class GroupTopic:
-    """Of one consumer group and topic."""
+    """The first handlings of one consumer group and topic."""
 
     queues: list[QueueSeen] = field(default_factory=list)
-    ids: dict[int, int] = field(default_factory=dict)  # digest: offset, queue number and 16 bits of the key's hash
-    keys: dict[str, tuple[int, Record]] = field(default_factory=dict)  # the queue number, and the last message there
+    ids: dict[int, int] = field(default_factory=dict)  # digest -> offset, queue number, 16 bits of key hash
+    keys: dict[str, tuple[int, Record]] = field(default_factory=dict)  # key -> queue number, last message there
     twice: list[tuple[int, int, int, int, int, Record]] = field(default_factory=list)
-    apart: list[tuple[int, str, Record]] = field(default_factory=list)  # the id of a message between, where, the second
+    apart: list[tuple[int, str, Record]] = field(default_factory=list)  # digest between the two, text, second record
     moved: list[tuple[str, int, Record, int, Record]] = field(default_factory=list)
     twice_ids: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class Seen:
-    """One client in one trace: from when to when it wrote, and on which clock."""
+    """One client in one trace: the times of its first and last record, and their clock."""
 
     client_id: str
     group: Any
@@ -63,14 +62,14 @@ class Seen:
 
 
 class Across:
-    """Sees every first handling once. Memory grows with keys, and with messages that have an id: 100 bytes each."""
+    """Takes the first handling of each message. Memory grows with keys, and by 100 bytes a message with an id."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self.topics: defaultdict[tuple[str, str], GroupTopic] = defaultdict(GroupTopic)
 
     def first_handled(self, topic: GroupTopic, queue: QueueSeen, record: Record, offset: int, ordering: str) -> None:
-        """A message was handled for the first time in its queue and group."""
+        """Take the first handling of a message in its queue and group."""
         key = record.get("key")
         queue.last_new_wall_ms = record["wall_ms"]
         msg_id = record.get("msg_id")
@@ -86,14 +85,14 @@ class Across:
             if (
                 before is not None
                 and before[0] != queue.number
-                and topic.queues[before[0]].name != queue.name  # the same one in an emptied store
+                and topic.queues[before[0]].name != queue.name  # not the same queue in an emptied store
                 and len(topic.moved) < _KEPT_MAX
             ):
                 topic.moved.append((key, before[0], before[1], queue.number, record))
             topic.keys[key] = (queue.number, record)
 
     def _id_again(self, topic: GroupTopic, number: int, known: int, place: int, record: Record, ordering: str) -> None:
-        """Two offsets with one id: one message that its producer sent twice, if their keys are equal and adjacent."""
+        """Judge two offsets with one id: a retry needs equal keys, and no message of that key between the two."""
         self._findings.duplicates[Cause.PRODUCER_RETRY] += 1
         topic.twice_ids.add(number)
         old_queue, old_offset = known >> 16 & 0xFFFF, known >> 32
@@ -115,7 +114,7 @@ class Across:
         self._findings.violation(Kind.REPEATED_ID, text, record, confidence=confidence)
 
     def finish(self, seen: list[Seen], clocks: Clocks, unseen: list[str]) -> None:
-        """Report what only the whole history shows."""
+        """Report the findings that need the whole history."""
         for topic in self.topics.values():
             for number, old_queue, old_offset, queue, offset, record in topic.twice:
                 one, other = topic.queues[old_queue], topic.queues[queue]
@@ -123,7 +122,7 @@ class Across:
                     where = f"{one.name} offset {old_offset} and {other.name} offset {offset}"
                     self._repeated_id(record, f"{where}, and both sends were answered: no retry", Confidence.CERTAIN)
             for between, where, record in topic.apart:
-                if between not in topic.twice_ids:  # else a run of messages was sent again, in its order
+                if between not in topic.twice_ids:  # otherwise the producer repeated a run of messages, in order
                     self._repeated_id(record, where, Confidence.LIKELY)
             self._moved_keys(topic, unseen)
         self._shared_clients(seen, clocks)
@@ -180,7 +179,7 @@ class Across:
 
 
 def _number_of_queues_changed(topic: GroupTopic, old: QueueSeen, before_ms: int, after_ms: int) -> bool:
-    """Whether a queue was added between two times, or the old one was among the last and got nothing more."""
+    """Whether a queue was added between two times, or the old queue, with a high id, was removed."""
     began_ms = min(queue.first_wall_ms for queue in topic.queues)
     if any(max(before_ms, began_ms + _NEW_QUEUE_MS) < queue.first_wall_ms <= after_ms for queue in topic.queues):
         return True

@@ -1,12 +1,13 @@
-"""Clocks of several machines on one time axis: which records share a clock, and how far two clocks can be apart.
+"""Puts the clocks of several machines on one time axis: which records share a clock, and bounds of clock differences.
 
-`mono_ns` counts from the boot of one machine. Records with `machine` and `boot` (version 2) say which clock that is. Of
-older ones only `host` is known, which two machines may share: two stretches of records are of one clock if their wall
-clocks minus their monotonic clocks agree. A clock that goes back, or away from the wall clock, begins a new stretch.
+`mono_ns` counts from the boot of one machine. Records of version 2 name that clock with `machine` and `boot`. Older
+records have only `host`, and two machines may have the same host name. So two stretches of records share a clock if
+their differences of wall clock and monotonic clock agree. A new stretch begins when the monotonic clock goes back, or
+when it moves away from the wall clock.
 
-How far two clocks are apart is bounded by *causes*: an offset that one client committed and another one read was
-committed first. Each such pair is a difference constraint, and the longest path between two clocks is the bound. Where
-causes leave more open than that, wall clocks are taken to agree within `WALL_SKEW_MS`, unless causes contradict it.
+*Causes* bound the difference of two clocks: if one client read an offset that another client committed, the commit came
+first. Each such pair is a difference constraint, and the longest path between two clocks is the bound. Where this bound
+is wider, wall clocks are assumed to agree within `WALL_SKEW_MS`, unless causes contradict this.
 """
 
 import re
@@ -21,9 +22,9 @@ from lockstep.order.reader import Record, TraceFile
 __all__ = ["WALL_SKEW_MS", "Clocks", "Stretches", "Trace", "survey"]
 
 WALL_SKEW_MS: Final = 1000
-_JUMP_NS: Final = 1_000_000_000  # a clock that moves by more against its last record is another clock
+_JUMP_NS: Final = 1_000_000_000  # a larger jump since the last record means another clock
 _SAME_CLOCK_NS: Final = 50_000_000
-_DRIFT: Final = 0.0002  # of a wall clock that is being corrected while the monotonic one goes on
+_DRIFT: Final = 0.0002  # allowed drift of a corrected wall clock against the monotonic clock
 _SLACKS_NS: Final = (0, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000)
 _TOLD_MAX: Final = 20
 _BULK = (b'{"event":"handled",', b'{"event":"sent",')
@@ -31,7 +32,7 @@ _HEAD = re.compile(rb'"wall_ms":(\d+),"mono_ns":(\d+),(.*?)"client_id":')
 
 
 class Trace(Protocol):
-    """Records that can be read more than once, in the order in which one process wrote them."""
+    """The records of one process in the order of writing. It can be iterated more than once."""
 
     def __iter__(self) -> Iterator[Record]: ...
 
@@ -44,11 +45,11 @@ class _Identity(NamedTuple):
 
 @dataclass(slots=True)
 class _Stretch:
-    """Records of one trace that follow each other on one clock."""
+    """Consecutive records of one trace on one clock."""
 
     identity: _Identity
     wall_ns: int
-    mono_ns: int | None  # None: there is no monotonic clock, and wall_ns is the time
+    mono_ns: int | None  # None: no monotonic clock; wall_ns is the time
     last_ns: int = 0
 
     @property
@@ -57,7 +58,7 @@ class _Stretch:
 
 
 class Stretches:
-    """Divides one trace into stretches; two passes over the same records find the same ones."""
+    """Divides one trace into stretches. Two passes over the same records give the same stretches."""
 
     def __init__(self) -> None:
         self.all: list[_Stretch] = []
@@ -69,7 +70,7 @@ class Stretches:
         self._bytes = b""
 
     def of(self, record: Record) -> int:
-        """The number of the stretch that the next record belongs to."""
+        """The number of the stretch of the next record."""
         mono, wall_ns = record.get("mono_ns"), record["wall_ms"] * 1_000_000
         host, boot = record.get("host"), record.get("boot")
         stretches = self.all
@@ -99,10 +100,10 @@ class Stretches:
         return number
 
     def needs(self, line: bytes) -> bool:
-        """Whether a line of a file is none of the many that say nothing about clocks."""
+        """Whether a line must be decoded. Most lines contain nothing new about clocks."""
         if not line.startswith(_BULK):
             return True
-        if self._boot is not None and self._bytes:  # a boot says it all: only another writer would matter
+        if self._boot is not None and self._bytes:  # `boot` names the clock: only another writer changes it
             return self._bytes not in line
         head = _HEAD.search(line)
         if head is None or not self._bytes or head[3] != self._bytes:
@@ -116,7 +117,7 @@ class Stretches:
         return False
 
     def _is_other(self, mono: int, wall_ns: int) -> bool:
-        """Whether a clock went back, or away from the wall clock: it is another one, unless `boot` says otherwise."""
+        """Whether a clock went back or jumped against the wall clock. Without `boot` this means another clock."""
         away_ns = wall_ns - mono - self._apart_ns
         return mono < self._last_mono_ns - _JUMP_NS or not -_JUMP_NS <= away_ns <= _JUMP_NS
 
@@ -129,7 +130,7 @@ class _Clock(NamedTuple):
 
 
 class Clocks:
-    """The clocks of all traces, numbered. `axis_ns[clock] + mono` is a time on one axis that contradicts no cause."""
+    """The numbered clocks of all traces. `axis_ns[clock] + mono_ns` is a common time that agrees with all causes."""
 
     def __init__(
         self, clocks: Sequence[_Clock], of_stretch: Sequence[Sequence[int]], edges: dict[tuple[int, int], int],
@@ -155,22 +156,22 @@ class Clocks:
         return len(self._clocks)
 
     def of(self, source: int, stretch: int) -> int:
-        """The clock of a stretch of a trace."""
+        """The number of the clock of a stretch in a trace."""
         return self._of_stretch[source][stretch]
 
     def is_one(self, source: int) -> bool:
-        """Whether a trace is on one monotonic clock from its first record to its last."""
+        """Whether all records of a trace have the same monotonic clock."""
         return len(self._of_stretch[source]) == 1 and self._clocks[self.of(source, 0)].is_monotonic
 
     def gap_ns(self, one: int, one_ns: int, other: int, other_ns: int) -> tuple[float, float]:
-        """How long after a time of one clock a time of another one is: at least and at most."""
+        """The least and the most nanoseconds from `one_ns` on clock `one` to `other_ns` on clock `other`."""
         if one == other:
             return other_ns - one_ns, other_ns - one_ns
         least, most, _ = self.apart(one, other)
         return other_ns - one_ns + least, other_ns - one_ns + most
 
     def apart(self, one: int, other: int) -> tuple[float, float, bool]:
-        """Bounds of what to add to a time of `other` more than to one of `one`; whether causes alone gave them."""
+        """(least, most, by_causes): bounds of the shift of `other` against `one`; whether only causes set them."""
         found = self._bounds.get((one, other))
         if found is None:
             found = self._bounds[one, other] = self._apart(one, other)
@@ -185,7 +186,7 @@ class Clocks:
         return max(least, low), min(most, high), least >= low and most <= high
 
     def lines(self) -> list[str]:
-        """The bounds for people: each clock beside the first one, as wall clocks that differ."""
+        """Sentences with the bounds: each wall clock against the first one."""
         lines = []
         for other in range(1, min(len(self), _TOLD_MAX)):
             least, most, by_causes = self.apart(0, other)
@@ -209,7 +210,7 @@ class Clocks:
         return lines
 
     def _feasible(self) -> list[int] | None:
-        """Offsets that keep every cause before its effect, near the wall clocks; None if there are none."""
+        """Shifts near the wall clocks that put every cause before its effect; None if causes contradict each other."""
         axis = [clock.wall_minus_mono_ns for clock in self._clocks]
         for _ in range(len(axis) + 1):
             changed = False
@@ -222,13 +223,13 @@ class Clocks:
         return None
 
     def _paths(self, source: int) -> list[float]:
-        """The longest path from one clock to each, -inf where there is none."""
+        """The longest path from one clock to each clock; -inf if there is no path."""
         found = self._longest.get(source)
         if found is None:
             found = [-inf] * len(self._clocks)
             found[source] = 0
             changed = True
-            while changed:  # no cycle is positive: `_feasible` found a solution
+            while changed:  # this ends: `_feasible` found a solution, so no cycle is positive
                 changed = False
                 for (one, other), least in self._edges.items():
                     if found[one] + least > found[other]:
@@ -243,7 +244,7 @@ def _ms(value: float) -> str:
 
 
 class _Causes:
-    """Commits and positions of all queues, as they pass: who wrote an offset first, and who read it."""
+    """Collects which clients wrote and read each offset of each queue."""
 
     def __init__(self) -> None:
         self._written: dict[tuple[Any, ...], dict[tuple[int, int], int]] = {}
@@ -255,11 +256,11 @@ class _Causes:
             place = (record["group"], record["topic"], record["broker"], record["queue_id"], record["offset"])
             if event in ("positioned", "stored"):
                 self._read.append((place, stretch, time_ns))
-            elif "client_id" in record:  # the `reset` of a broker repeats an offset that was written before
+            elif "client_id" in record:  # a broker's `reset` only repeats a written offset
                 self._written.setdefault(place, {}).setdefault(stretch, time_ns)
 
     def edges(self, of_stretch: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
-        """(one, other): what the axis of `other` is at least ahead of that of `one`."""
+        """(one, other) -> the least shift of clock `other` against clock `one`, in nanoseconds."""
         found: dict[tuple[int, int], int] = {}
         for place, (source, number), read_ns in self._read:
             first: dict[int, int] = {}
@@ -268,7 +269,7 @@ class _Causes:
                 first[clock] = min(time_ns, first.get(clock, time_ns))
             reader = of_stretch[source][number]
             if reader in first and first[reader] <= read_ns:
-                continue  # it may have read what its own machine wrote
+                continue  # its own machine may have written the offset
             first.pop(reader, None)
             if len(first) == 1:
                 [(writer, written_ns)] = first.items()
@@ -278,7 +279,7 @@ class _Causes:
 
 
 def survey(traces: Sequence[Iterable[Record]], wall_skew_ms: int = WALL_SKEW_MS) -> Clocks:
-    """A first pass over all traces: their clocks, and the bounds between them. Raises OSError."""
+    """Read all traces once to find their clocks and the bounds between them. Raises OSError."""
     divided = [Stretches() for _ in traces]
     causes = _Causes()
     for source, (trace, stretches) in enumerate(zip(traces, divided, strict=True)):
@@ -307,7 +308,7 @@ def survey(traces: Sequence[Iterable[Record]], wall_skew_ms: int = WALL_SKEW_MS)
 def _clock_of(
     stretch: _Stretch, source: int, clocks: list[_Clock], named: dict[tuple[Any, ...], list[int]]
 ) -> int:  # fmt: skip
-    """The number of a stretch's clock; a new one if no clock so far can be its."""
+    """The number of a stretch's clock. Adds a new clock if no known one fits."""
     identity, apart = stretch.identity, stretch.wall_minus_mono_ns
     host = "no name" if identity.host is None else str(identity.host)
     number = len(clocks)

@@ -1,7 +1,7 @@
-"""The trace format: every field and every event in one table. docs/trace.md is generated from it, the reader checks by it.
+"""The trace format: a table of all fields and events. The reader checks records with it; docs/trace.md comes from it.
 
 A trace is JSON lines, one record a line. `VERSION` is what `TraceWriter` writes into `v`; records of version 1 have no
-`v`, `machine` and `boot`. Events and fields that are not in the tables are allowed and have no meaning here.
+`v`, `machine` and `boot`. Other events and fields are allowed and ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,11 +21,11 @@ class Field(NamedTuple):
     source: str
     meaning: str
     since: int = 1
-    null: bool = False  # null is a value of its own; for other optional fields it means absent
+    null: bool = False  # null is a value here; for other optional fields it means absent
 
 
 class Event(NamedTuple):
-    """One kind of record: the fields it must have and those it may have, besides `event`, `wall_ms` and COMMON."""
+    """One kind of record: its required and its optional fields, besides `event`, `wall_ms` and COMMON."""
 
     name: str
     must: tuple[str, ...]
@@ -83,11 +83,11 @@ EVENTS: Final = (
 _BY_NAME: Final = {field.name: field for field in FIELDS}
 _ALLOWED: Final[dict[str, tuple[type, ...]]] = {"integer": (int,), "text": (str,), "integer or text": (int, str)}
 _NONE: Final = type(None)
-_TYPES_KEPT: Final = 1000  # combinations of types whose answer is remembered, of each event
+_TYPES_KEPT: Final = 1000  # type combinations of each event whose result is cached
 
 
 def _checker(event: Event | None) -> Callable[[Mapping[str, Any]], str | None]:
-    """What is wrong with a record of this event, by the types of its fields; the answer is kept for each combination."""
+    """Make a check of the field types of an event's records. It returns an error text or None, and has a cache."""
     must = ("wall_ms", *(event.must if event else ()))
     names = (*must, *(name for name in (*COMMON, *(event.may if event else ())) if name not in must))
     kept: dict[tuple[type, ...], str | None] = {}
@@ -123,7 +123,7 @@ _CHECK_UNKNOWN: Final = _checker(None)
 
 
 def why_broken(record: Any) -> str | None:
-    """Why this is no trace record; None when it is one. Records of events that the table has not need `wall_ms` only."""
+    """Why this is not a trace record; None if it is one. A record of an unknown event needs only `wall_ms`."""
     if type(record) is not dict:
         return "not a JSON object"
     event = record.get("event")

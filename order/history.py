@@ -1,7 +1,7 @@
 """The history of one queue in one consumer group and one store, record by record.
 
-It needs the records of its queue in time order, and of the rest of the world only what `Shared` holds. Memory grows
-with keys and ownership periods, not with messages: sets of offsets are kept as runs.
+A history needs the records of its queue in time order, and the data that all histories have in common (`Shared`).
+Memory grows with keys and ownership periods, not with messages: sets of offsets are kept as runs.
 """
 
 from collections import defaultdict
@@ -25,28 +25,28 @@ _EARLY_KEPT_MAX = 100
 
 
 class Shared:
-    """What the histories of one check have in common: the findings, the clocks, who was seen alive when."""
+    """The data that all histories of one check share: findings, clocks, and when each client wrote its last record."""
 
     def __init__(self, clocks: Clocks) -> None:
         self.findings = Findings()
         self.clocks = clocks
         self.across = Across(self.findings)
         self.last_seen_ns: dict[str, int] = {}
-        self.unordered: set[str] = set()  # groups whose calls keep no order
-        self.grants: defaultdict[str, dict[str, int]] = defaultdict(dict)  # group: client: its lowest granted period
+        self.unordered: set[str] = set()  # groups with concurrent consumption
+        self.grants: defaultdict[str, dict[str, int]] = defaultdict(dict)  # group, client id -> lowest granted period
 
 
 class QueueHistory:
-    """What one group did with one queue. Records come in time order."""
+    """Judges the records of one group and one queue, in time order."""
 
     def __init__(self, group: str, queue: MessageQueue, shared: Shared, topic: GroupTopic, seen: QueueSeen) -> None:
         self.group = group
         self.queue = queue
-        self.attempted = OffsetSet()  # a listener was called
-        self.done = OffsetSet()  # and did not fail, or the message went to the dead-letter topic
-        self.skipped = OffsetSet()  # passed over by a reset
+        self.attempted = OffsetSet()  # the listener was called
+        self.done = OffsetSet()  # the listener succeeded, or the message went to the dead-letter topic
+        self.skipped = OffsetSet()  # skipped by a reset
         self.last_of_key: dict[str | None, Record] = {}
-        self.start = -1  # the lowest first position of any period
+        self.start = -1  # the lowest first offset of all periods
         self._shared = shared
         self._findings = shared.findings
         self._last_seen_ns = shared.last_seen_ns
@@ -54,20 +54,20 @@ class QueueHistory:
         self._seen = seen
         self._ownership = Ownership(str(queue), shared.findings, shared.clocks)
         self._periods: dict[tuple[str, int], Period] = {}
-        self._newest: Period | None = None  # the latest born
-        self._owner: Period | None = None  # the latest that was positioned
+        self._newest: Period | None = None  # the period that was granted last
+        self._owner: Period | None = None  # the period that was positioned last
         self._commits = StoredCommits()
-        self._last_commit: Record | None = None  # or the reset or position that took its place
-        self._last_stored: Record | None = None  # since the last reset
+        self._last_commit: Record | None = None  # or a later reset or position
+        self._last_stored: Record | None = None  # since the last reset; None: none
         self._highest_commit: Record | None = None
         self._rewinds = Rewinds(queue, shared.findings, shared.clocks)
-        self._early: list[tuple[Record, int, int]] = []  # commits of what was not handled yet
-        self._reset = False  # since the last period was positioned
+        self._early: list[tuple[Record, int, int]] = []  # commits of unhandled messages: record, start, end
+        self._reset = False  # there was a reset after the last period was positioned
         self._resets = 0
-        self._doubt_until_ns = -1  # a broker crashed about now: what was committed may be lost
+        self._doubt_until_ns = -1  # a broker crashed: until then commits may be lost
 
     def acquired(self, record: Record, time_ns: int, clock: int) -> None:
-        """A lock was granted: a period is born."""
+        """Take an `acquired` record: a lock was granted and a period begins."""
         period = self._period(record, time_ns, clock)
         period.granted = True
         lowest = self._shared.grants[self.group]
@@ -75,27 +75,27 @@ class QueueHistory:
         lowest[client] = min(period.number, lowest.get(client, period.number))
 
     def positioned(self, record: Record, time_ns: int, clock: int) -> None:
-        """A period stands at its first offset, as the broker answered it."""
+        """Take a `positioned` record: the broker answered the first offset of a period."""
         period = self._period(record, time_ns, clock)
         self._position(period, record, time_ns)
         if self.group not in self._shared.unordered:
             self._ownership.positioned(period, record)
 
     def ended(self, record: Record, time_ns: int, clock: int) -> None:
-        """A period was dropped: its owner knows that it is over."""
+        """Take a `dropped` record: the owner ended its period."""
         period = self._period(record, time_ns, clock)
         period.ended = True
         if period.ended_record is None:
             period.ended_record = record
 
     def lost(self, record: Record, time_ns: int, clock: int) -> None:
-        """A lock was refused: the owner lives, and begins no call more in this period."""
+        """Take a `lock_lost` record: the owner is alive, but must begin no further call in this period."""
         period = self._period(record, time_ns, clock)
         if period.ended_record is None:
             period.ended_record = record
 
     def handled(self, record: Record, time_ns: int, clock: int) -> None:
-        """A listener returned. The rules (a), (b) and (c)."""
+        """Take a `handled` record: the listener returned. Checks the rules (a), (b) and (c)."""
         period = self._period(record, time_ns, clock)
         if period.next_offset < 0:
             self._position(period, record, time_ns)
@@ -122,11 +122,11 @@ class QueueHistory:
             period.lanes.note(record, offset, failed)
 
     def taken_care_of(self, record: Record, time_ns: int, clock: int) -> None:
-        """The broker keeps the message in the dead-letter topic or the retry topic of the group."""
+        """Take a `dead_lettered` or `sent_back` record: the broker stored the message in a topic of the group."""
         self.done.add(record["offset"])
 
     def committed(self, record: Record, time_ns: int, clock: int) -> None:
-        """An offset is about to be sent to the broker. Rule (d): it never goes back, nor past what was not handled."""
+        """Take a `committed` record. Rule (d): a commit neither goes back nor passes unhandled messages."""
         period = self._period(record, time_ns, clock)
         offset = record["offset"]
         last = self._last_commit
@@ -145,7 +145,7 @@ class QueueHistory:
         same = last["event"] == "committed" and same_period(record, last)
         stale = period is not self._owner or (last["event"] == "committed" and not same)
         if stale and self.group in self._shared.unordered:
-            return  # members of a concurrent group pass a queue on without a lock
+            return  # a concurrent group uses no locks: a queue may have two owners for a moment
         kind, sure = (
             (Kind.STALE_COMMIT, self._came_after(last, record)) if stale else (Kind.COMMIT_REGRESS, Confidence.CERTAIN)
         )
@@ -160,14 +160,14 @@ class QueueHistory:
             )
 
     def _note_early(self, record: Record, start: int, offset: int) -> None:
-        """A commit past the end of what was handled: wrong even if the messages are handled later."""
+        """Keep a commit beyond the last handled message. It is wrong even if the messages are handled later."""
         start = max(start, self.done.end)
         gap = next(islice(self.skipped.missing(start, offset), 1), None)
         if gap is not None and len(self._early) < _EARLY_KEPT_MAX:
             self._early.append((record, *gap))
 
     def stored(self, record: Record, time_ns: int, clock: int) -> None:
-        """The broker, or a client that awaited the answer, says that a commit was stored."""
+        """Take a `stored` record: the broker, or a client with the broker's answer, reports a stored commit."""
         last = self._last_stored
         if last is not None and record["offset"] < last["offset"]:
             self._findings.violation(
@@ -183,7 +183,7 @@ class QueueHistory:
             self._ownership.epoch(record, clock)
 
     def reset(self, record: Record, time_ns: int, clock: int) -> None:
-        """The offset was moved on purpose, or by the broker's rule for illegal offsets."""
+        """Take a `reset` record: a user moved the offset, or the broker corrected an illegal one."""
         offset = record["offset"]
         self._resets += 1
         self._last_stored = None
@@ -196,10 +196,10 @@ class QueueHistory:
         self._reset = True
 
     def lost_below_commit(self, exists: OffsetSet | None) -> OffsetSet:
-        """Rule (d) at the end: what lies between the start and the highest commit, exists, and nobody handled.
+        """Rule (d): report and return the offsets between the start and the highest commit that were not handled.
 
-        `exists` are the offsets known to have been sent; None where the history knows no producer: then every offset of
-        that stretch exists, as a queue has no holes.
+        Only offsets in `exists` (those that were sent) count. None means that no producer trace is known: then every
+        offset counts, because a queue has no holes.
         """
         highest = self._highest_commit
         lost = OffsetSet()
@@ -223,11 +223,11 @@ class QueueHistory:
         return lost
 
     def finish(self, end: int | None, *, knows_grants: bool) -> None:
-        """What only the whole history shows; to be called after `lost_below_commit`.
+        """Report the findings that need the whole history. Call it after `lost_below_commit`.
 
         Args:
-            end: The end of the queue by producers' traces, None where there are none.
-            knows_grants: Whether the group's traces have records of grants at all.
+            end: The end of the queue by the traces of producers; None if there is no such trace.
+            knows_grants: Whether the group's traces have any record of a grant.
         """
         highest = self._highest_commit
         known_end = max(self.attempted.end, self.skipped.end, self.start, end or 0)
@@ -252,7 +252,7 @@ class QueueHistory:
             self._ownership.finish(list(self._periods.values()), granted, knows_grants=knows_grants)
 
     def _period(self, record: Record, time_ns: int, clock: int) -> Period:
-        """The period of a record; one that was not seen before is born here."""
+        """The period of a record; a new one is created."""
         name = (record["client_id"], record.get("period", 0))
         period = self._periods.get(name)
         if period is None:
@@ -296,7 +296,7 @@ class QueueHistory:
             return
         begin = record.get("begin_mono_ns")
         if begin is not None and period.resets_before < self._resets and begin <= last.get("begin_mono_ns", -1):
-            return  # its call ran on while the offset was reset
+            return  # the call was running when the offset was reset
         sure = Confidence.CERTAIN if same_period(last, record) else self._came_after(last, record)
         if sure is not None:
             whose = f"of key {key!r}" if key is not None else "without a key"
@@ -311,7 +311,7 @@ class QueueHistory:
             )
 
     def _came_after(self, last: Record, record: Record) -> Confidence | None:
-        """How sure it is that a record came after one that the merged order has before it; None: it did not."""
+        """The confidence that `record` came after `last`, which the merge put first. None: it came before."""
         one, other = self._clock_of(last), self._clock_of(record)
         if one == other:
             return Confidence.CERTAIN
@@ -325,7 +325,7 @@ class QueueHistory:
         return period.clock if period is not None else -1
 
     def _explain_repeat(self, period: Period, record: Record, offset: int) -> bool:
-        """Rule (b): a repeat has a cause, or it is a violation. Whether it says that the owner was replaced."""
+        """Rule (b): count the cause of a repeat, or report it. Returns whether a STALE_REPEAT covers this offset."""
         kind: Kind | None = None
         evidence, sentence, sure = period.last_handled, "", Confidence.CERTAIN
         expected = period.next_offset
@@ -367,14 +367,14 @@ class QueueHistory:
         return offset < period.stale_until
 
     def _is_replaced(self, period: Period, record: Record) -> bool:
-        """Whether a record of a period surely came after the next one was granted."""
+        """Whether the record surely came after the next period was granted."""
         after = period.next
         if after is None or after.grant is None or after.clock == period.clock:
             return True
         return self._shared.clocks.gap_ns(after.clock, stamp_ns(after.grant), period.clock, stamp_ns(record))[0] > 0
 
     def _explain_lane_repeat(self, period: Period, record: Record, offset: int, ordering: str) -> None:
-        """Rule (b) where a key, or a message, is repeated for itself: see repeats.py."""
+        """Rule (b) for calls that keep the order of a key only, or no order: see repeats.py."""
         if period.lanes.is_second_attempt(record, offset):
             self._findings.duplicates[Cause.SUSPEND] += 1
             return

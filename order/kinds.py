@@ -7,7 +7,7 @@ __all__ = ["RULES", "Cause", "Confidence", "Kind", "Rule", "kinds_table"]
 
 
 class Kind(StrEnum):
-    """The names of findings, Jepsen's where its Kafka workload has one."""
+    """The kinds of findings. A kind that Jepsen's Kafka workload also knows has Jepsen's name."""
 
     NONMONOTONIC_POLL = "nonmonotonic-poll"
     UNEXPLAINED_REPEAT = "unexplained-repeat"
@@ -47,15 +47,15 @@ class Cause(StrEnum):
 class Confidence(StrEnum):
     """How sure a finding is."""
 
-    CERTAIN = "certain"  # the records prove it: one clock, one file, or causes
-    LIKELY = "likely"  # it rests on an assumption that the finding names
-    UNDECIDED = "undecided"  # the records allow both; neither a violation nor a pass
+    CERTAIN = "certain"  # proved: by one clock, one file, or causes
+    LIKELY = "likely"  # needs an assumption, which the finding names
+    UNDECIDED = "undecided"  # the records neither prove nor exclude it
 
 
 class Rule(NamedTuple):
-    """What a kind means and what it is found from."""
+    """The meaning of a kind, and the evidence that it needs."""
 
-    letter: str  # of docs/order.md, part 1
+    letter: str  # of the rule in docs/order.md, part 1
     sentence: str
     needs: str
     confidence: str

@@ -1,4 +1,4 @@
-"""Many traces merged into one history: every record with its time on the common axis, its trace and its clock."""
+"""Merges traces into one history: each record with its time on the common axis, its trace and its clock."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,15 +9,15 @@ from lockstep.order.reader import Record
 __all__ = ["TimedRecord", "merge_traces"]
 
 TimedRecord = tuple[int, int, int, Record]
-"""(time_ns, source, clock, record): the time on the common axis, the number of the trace, and that of the clock."""
+"""(time_ns, source, clock, record): the time on the common axis, and the numbers of the trace and the clock."""
 
 
 def merge_traces(traces: Sequence[Iterable[Record]], clocks: Clocks | None = None) -> Iterator[TimedRecord]:
-    """All records of all traces in time order. Order within a trace is always kept; ties go by the trace's number.
+    """Yield the records of all traces in time order. A trace keeps its own order; ties go by the trace's number.
 
     Args:
-        traces: Each can be read twice, as a `TraceFile` or a list can.
-        clocks: What `survey` found of them; None: it is called here.
+        traces: Each must be readable twice, like a `TraceFile` or a list.
+        clocks: The result of `survey` for these traces. None: `survey` is called here.
 
     Raises:
         OSError: A file cannot be read.
@@ -28,9 +28,9 @@ def merge_traces(traces: Sequence[Iterable[Record]], clocks: Clocks | None = Non
 
 
 def _timed(source: int, trace: Iterable[Record], clocks: Clocks) -> Iterator[TimedRecord]:
-    """One trace with times that never step back; a record without a monotonic clock stands at its wall time.
+    """Yield one trace with times that never decrease. A record without a monotonic clock gets its wall-clock time.
 
-    A broker's `reset` with a wall clock alone stands as early as clocks allow; `QueueHistory` doubts what is near it.
+    A broker's `reset` with only a wall clock gets the earliest possible time; `QueueHistory` distrusts commits near it.
     """
     latest = -(1 << 63)
     if clocks.is_one(source):

@@ -1,4 +1,4 @@
-"""A set of queue offsets kept as runs: a year of messages handled in order costs two numbers, not a year of them."""
+"""A set of queue offsets, stored as runs: any number of consecutive offsets takes two numbers."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ __all__ = ["OffsetSet"]
 
 
 class OffsetSet:
-    """Offsets as sorted, disjoint, half-open runs. Adding the next offset of the last run costs a comparison."""
+    """Offsets as sorted, disjoint, half-open runs. Appending to the last run takes one comparison."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -16,7 +16,7 @@ class OffsetSet:
         self._ends: list[int] = []
 
     def add(self, offset: int) -> bool:
-        """Add one offset; whether it was new."""
+        """Add one offset. Returns whether it was new."""
         ends = self._ends
         if ends:
             if offset == ends[-1]:
@@ -63,12 +63,12 @@ class OffsetSet:
         return zip(self._starts, self._ends, strict=True)
 
     def touches(self, start: int, end: int) -> bool:
-        """Whether any offset from `start` up to `end` is in the set."""
+        """Whether the set has any offset from `start` up to, not including, `end`."""
         place = bisect_right(self._ends, start)
         return start < end and place < len(self._starts) and self._starts[place] < end
 
     def missing(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """What of `start` up to `end` is not in the set, as runs."""
+        """The runs of offsets from `start` up to, not including, `end` that are not in the set."""
         for place in range(bisect_right(self._ends, start), len(self._starts)):
             run_start, run_end = self._starts[place], self._ends[place]
             if run_start >= end:

@@ -1,4 +1,4 @@
-"""A queue in a consumer group over all the stores it lived in, and what became of the messages sent to it."""
+"""A queue in a consumer group, with one history for each store of its broker; and the counts of lost messages."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ __all__ = ["Losses", "OwnedQueue"]
 
 
 class OwnedQueue:
-    """One history for each store; `homes` says which of them an ownership period belongs to."""
+    """The histories of a queue by store. `homes` maps each ownership period to its history."""
 
     def __init__(self, group: str, queue: MessageQueue, shared: Shared, first_wall_ms: int) -> None:
         self.histories: dict[int, QueueHistory] = {}
@@ -23,7 +23,7 @@ class OwnedQueue:
         self._first_wall_ms = first_wall_ms
 
     def history(self, generation: int, sent: SentQueue) -> QueueHistory:
-        """The history in one store, begun when first asked for."""
+        """The history in one store, created on first use. `generation` is the number of earlier stores."""
         history = self.histories.get(generation)
         if history is None:
             queue = self._queue
@@ -32,18 +32,18 @@ class OwnedQueue:
                 len(topic.queues), queue.queue_id, queue.broker_name, str(queue), sent, self._first_wall_ms
             )  # fmt: skip
             topic.queues.append(seen)
-            sent.compares = not generation  # after a restart sends belong to a store by their time only
+            sent.compares = not generation  # after a restart only the time says to which store a send belongs
             history = self.histories[generation] = QueueHistory(self._group, queue, self._shared, topic, seen)
         return history
 
     def key_count(self) -> int:
-        """How many keys the queue carried."""
+        """The number of keys in the queue."""
         return len({key for history in self.histories.values() for key in history.last_of_key if key is not None})
 
 
 @dataclass(slots=True)
 class Losses:
-    """Messages that were sent and not handled, by what became of them (see OrderReport)."""
+    """Counts of messages that were sent but not handled, by reason (see OrderReport)."""
 
     lost: int = 0
     before_start: int = 0
@@ -51,7 +51,7 @@ class Losses:
     emptied: int = 0
 
     def weigh(self, sent: OffsetSet, history: QueueHistory | None, emptied: bool) -> None:
-        """Add one queue of one store. `history` is the group's, None if it never touched the queue."""
+        """Add the messages of one queue in one store. `history` is None if the group never used the queue."""
         if history is None:
             if emptied:
                 self.emptied += len(sent)

@@ -1,8 +1,8 @@
-"""Rule (c): one owner of a queue at a time, seen from grants, ends and calls; and epochs, where traces have them.
+"""Rule (c): a queue has one owner at a time. Checked with grants, ends of periods, calls and, if present, epochs.
 
-What is compared may lie on two clocks. A finding is certain when it holds for every way in which the clocks can be
-apart (see clocks.py), nothing when it holds for none, and undecided in between. A handover between two machines counts
-as proved when the calls of the old owner surely began before the new one read its first offset.
+Two records may have different clocks. A finding is CERTAIN if it holds for every possible difference of the clocks
+(see clocks.py), UNDECIDED if it holds for some, and dropped if it holds for none. A handover between two machines is
+correct if the calls of the old owner surely began before the new owner read its first offset.
 """
 
 from collections.abc import Callable
@@ -20,33 +20,33 @@ _UNDER_EPOCH = frozenset({"acquired", "positioned", "handled", "committed", "sto
 
 
 def name_of(record: Record) -> str:
-    """A record's owner, for a sentence."""
+    """The client and period of a record, as text."""
     return f"{record['client_id']} (period {record.get('period', 0)})"
 
 
 class Ownership:
-    """Of one queue in one group and one store. `queue` is its name for sentences."""
+    """Checks the owners of one queue in one group and one store. `queue` is its name in reports."""
 
     def __init__(self, queue: str, findings: Findings, clocks: Clocks) -> None:
         self._queue = queue
         self._findings = findings
         self._clocks = clocks
-        self._newest_calls: dict[int, tuple[Record | None, Record | None]] = {}  # by clock: the newest, another owner's
-        self._epoch: tuple[int, Record, int] | None = None  # the highest, its first record, its clock
+        self._newest_calls: dict[int, tuple[Record | None, Record | None]] = {}  # newest two by clock (two owners)
+        self._epoch: tuple[int, Record, int] | None = None  # the highest epoch, its first record, the clock
         self._doubted_epochs: set[int] = set()
         self._ungranted: list[tuple[Period, Record]] = []
 
     # Periods -------------------------------------------------------------------------------------------------
 
     def began(self, period: Period, record: Record, newest: Period | None) -> None:
-        """A period is seen for the first time; `newest` is the one before it."""
+        """Take the first record of a period. `newest` is the previous period of the queue."""
         period.grant = record
         period.granted = record["event"] == "acquired"
         if newest is not None and newest.next is None:
             newest.next = period
 
     def positioned(self, period: Period, record: Record) -> None:
-        """A period took its position: not after another client was granted the queue."""
+        """Check that a period took its position before another client was granted the queue."""
         if period.position is not None:
             return
         period.position = record
@@ -66,7 +66,7 @@ class Ownership:
     # Calls ---------------------------------------------------------------------------------------------------
 
     def call(self, period: Period, record: Record, begin: int, *, repeated_stale: bool) -> None:
-        """A message of a call that keeps some order; `repeated_stale`: a finding says already that it is replaced."""
+        """Check a message of an ordered call. `repeated_stale`: a STALE_REPEAT finding already covers it."""
         end = stamp_ns(record)
         first_of_call = begin != period.call_begin
         if not period.granted and period.first_call is None:
@@ -112,7 +112,7 @@ class Ownership:
         )
 
     def _overlaps(self, period: Period, record: Record, begin: int) -> bool:
-        """Records arrive by the end of their calls: only the newest of another owner needs a look."""
+        """Report overlapping calls of other owners. Calls arrive by their end, so only the newest ones matter."""
         clock, found = period.clock, False
         calls = self._newest_calls
         for other_clock, (newest, other) in calls.items():
@@ -134,7 +134,7 @@ class Ownership:
         return found
 
     def _meet(self, one: Record, one_clock: int, record: Record, clock: int) -> bool:
-        """Whether one call surely began before the other one ended."""
+        """Whether the call `one` surely began before the call `record` ended."""
         begin = one.get("begin_mono_ns", stamp_ns(one))
         return self._clocks.gap_ns(one_clock, begin, clock, stamp_ns(record))[0] > 0
 
@@ -152,7 +152,7 @@ class Ownership:
         )
 
     def _check_stale(self, period: Period, record: Record, begin: int) -> None:
-        """The call began after its period was dropped, lost or replaced."""
+        """Report a call that began after its period was dropped, lost or replaced."""
         end = period.ended_record
         if end is not None and begin >= stamp_ns(end):
             word = "lost" if end["event"] == "lock_lost" else "dropped"
@@ -179,7 +179,7 @@ class Ownership:
     # Epochs --------------------------------------------------------------------------------------------------
 
     def epoch(self, record: Record, clock: int) -> None:
-        """Nothing happens under an epoch after a later one was granted."""
+        """Report a record of an epoch that came after a later epoch was seen."""
         number = _epoch_of(record["epoch"])
         if number is None or record["event"] not in _UNDER_EPOCH:
             return
@@ -208,19 +208,19 @@ class Ownership:
         )
 
     def _under_newer_epoch(self, record: Record) -> bool:
-        """Whether the record has an epoch, and none after it was seen: then no grant after it can count."""
+        """Whether no later epoch than the record's was seen. Then a later grant proves nothing against the record."""
         number = _epoch_of(record.get("epoch"))
         return number is not None and self._epoch is not None and number >= self._epoch[0]
 
     # The end -------------------------------------------------------------------------------------------------
 
     def finish(self, periods: list[Period], granted: Callable[[str], int | None], *, knows_grants: bool) -> None:
-        """What only the whole history shows.
+        """Report the findings that need the whole history.
 
         Args:
-            periods: All of them.
-            granted: The lowest period number that a client was granted in any queue.
-            knows_grants: Whether the group's traces have records of grants at all.
+            periods: All periods of the queue.
+            granted: Returns the lowest period number that a client was granted in any queue.
+            knows_grants: Whether the group's traces have any record of a grant.
         """
         for period, record in self._ungranted if knows_grants else ():
             lowest = granted(period.client_id)
@@ -237,7 +237,7 @@ class Ownership:
                 self._doubt_handover(period)
 
     def _doubt_handover(self, period: Period) -> None:
-        """A handover between two clocks that neither proves a call too late nor excludes one."""
+        """Report a handover between two clocks as UNDECIDED if a call may have been too late."""
         after, last = period.next, period.last_call
         if after is None or last is None or period.blamed or after.blamed or after.clock == period.clock:
             return
@@ -268,7 +268,7 @@ class Ownership:
 
 
 def same_period(one: Record, other: Record) -> bool:
-    """Whether two records of one queue are of one ownership period."""
+    """Whether two records of a queue belong to the same ownership period."""
     return bool(one["client_id"] == other["client_id"] and one.get("period", 0) == other.get("period", 0))
 
 
@@ -279,7 +279,7 @@ def _between(least: float, most: float) -> str:
 
 
 def _epoch_of(value: Any) -> int | None:
-    """A number that grows with the epoch; text is `boot-counter`."""
+    """An epoch as a number that grows with it. An epoch is a number or a text `boot-counter`."""
     if isinstance(value, int):
         return value
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""One client's ownership of one queue from lock to loss, as the trace shows it: where it stands, what it may repeat."""
+"""An ownership period: one client owns one queue, from the lock to its loss. Holds its position and allowed repeats."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,19 +11,19 @@ from lockstep.order.repeats import Lanes
 __all__ = ["GRACE_NS", "Period", "StoredCommits", "stamp_ns"]
 
 GRACE_NS = 1_000_000_000
-"""A commit is recorded before it is sent, so the last one of a killed process may never have left it. Where no
-`stored` records say what arrived, a commit counts as stored once its writer was seen alive this much later."""
+"""A commit is recorded before it is sent, so a killed process may not have sent its last one. Without `stored` records,
+a commit counts as stored if its client wrote another record at least this much later."""
 
 
 def stamp_ns(record: Record) -> int:
-    """When a record was written, on its own clock."""
+    """The time of a record in nanoseconds, on the clock of its machine."""
     mono = record.get("mono_ns")
     return int(record["wall_ms"]) * 1_000_000 if mono is None else int(mono)
 
 
 @dataclass(slots=True)
 class Period:
-    """An ownership period. `number` counts up per client process."""
+    """An ownership period. `number` increases within a client process."""
 
     client_id: str
     number: int
@@ -31,31 +31,31 @@ class Period:
     born_ns: int = 0
     clock: int = 0
     ended: bool = False
-    ended_record: Record | None = None  # dropped, or lock_lost: no call begins after it
-    grant: Record | None = None  # acquired; without one, its first record
+    ended_record: Record | None = None  # `dropped` or `lock_lost`: no call may begin after it
+    grant: Record | None = None  # `acquired`; if missing, the first record
     granted: bool = False
     position: Record | None = None
-    next: "Period | None" = None  # the one that was granted after it
+    next: "Period | None" = None  # the next period of the queue
     first_call: Record | None = None
-    last_call: Record | None = None  # the one that began last
+    last_call: Record | None = None  # the call with the latest begin
     last_begin_ns: int = -(1 << 63)
     last_end_ns: int = -(1 << 63)
-    blamed: bool = False  # a finding says already that it went on
+    blamed: bool = False  # a finding already reports calls after its end
     resets_before: int = 0
-    own_done: OffsetSet = field(default_factory=OffsetSet)  # without order: what it has handled itself
+    own_done: OffsetSet = field(default_factory=OffsetSet)  # for ordering "none": the offsets that this period handled
     next_offset: int = -1  # -1: not positioned yet
     start: int = 0
-    started: bool = False  # something was handled
+    started: bool = False  # it handled a message
     known_before: int = 0  # offsets below it may have been handled by earlier periods
     floor: int = -1  # the last stored commit when this period began
     floor_record: Record | None = None
     rewound_told: bool = False
-    may_have_missed: bool = False  # the floor may never have been stored: its commits were lost on the way
+    may_have_missed: bool = False  # the broker may not have stored the floor: commits were lost on the way
     cause: Cause = Cause.TAKEOVER
-    again_until: int = 0  # below it repeats have `again_cause`: the last rewind inside this period
+    again_until: int = 0  # repeats below it have `again_cause`: set by the last rewind in this period
     again_cause: Cause = Cause.SUSPEND
-    stale_until: int = 0  # below it a finding says already that the period was replaced
-    may_rewind_to: int = -1  # set by a failed attempt; -1: no rewind is due
+    stale_until: int = 0  # repeats below it are covered by a STALE_REPEAT finding
+    may_rewind_to: int = -1  # set by a failed attempt; -1: no rewind is allowed
     uncommitted_from: int = 0
     call_begin: Any = None
     call_first: int = 0
@@ -63,13 +63,13 @@ class Period:
     lanes: Lanes = field(default_factory=Lanes)
 
     def begin(self, offset: int, known_before: int, cause: Cause) -> None:
-        """Stand at the first offset that this period will pull."""
+        """Set the first offset that this period pulls."""
         self.next_offset = self.start = self.uncommitted_from = offset
         self.known_before = known_before
         self.cause = cause
 
     def note_attempt(self, record: Record, offset: int) -> None:
-        """Move past a handled message; a failed attempt opens the way back to where RocketMQ redelivers from."""
+        """Move past a handled message. A failed attempt allows a rewind to where RocketMQ redelivers from."""
         begin = record.get("begin_mono_ns")
         if begin is None or begin != self.call_begin:
             self.call_begin = begin
@@ -88,46 +88,46 @@ class Period:
         self.last_handled = record
 
     def note_commit(self, offset: int) -> None:
-        """What this client itself has committed it never handles again in this period."""
+        """Forbid rewinds below a commit: a client does not repeat its own committed messages in the same period."""
         if offset > self.uncommitted_from:
             self.uncommitted_from = offset
         if -1 < self.may_rewind_to < offset:
             self.may_rewind_to = offset
 
     def repeat_cause(self, offset: int) -> Cause:
-        """Why an offset that this period stands at was handled before."""
+        """Why a message at this offset was handled before."""
         return self.again_cause if offset < self.again_until else self.cause
 
 
 class StoredCommits:
-    """What the broker had surely stored for one group and queue at a moment of the history."""
+    """The offset that the broker has surely stored for one group and queue, at the current point of the history."""
 
     def __init__(self) -> None:
         self.floor = -1
         self.record: Record | None = None
-        self.is_acknowledged = False  # brokers say what they stored
+        self.is_acknowledged = False  # the history has `stored` records
         self._base = -1  # the last offset that the broker surely had stored
-        self._earlier: list[int] = []  # commits since then that the newest one counted as stored has passed
+        self._earlier: list[int] = []  # commits after `_base` and below the newest one that counts as stored
         self._pending: list[tuple[int, Record]] = []
 
     def sent(self, record: Record, time_ns: int) -> None:
-        """A commit is about to be sent."""
+        """Take a `committed` record: the client sends it next."""
         if not self.is_acknowledged:
             self._pending.append((time_ns, record))
             if len(self._pending) > 256:
                 del self._pending[:128]
 
     def stored(self, record: Record) -> None:
-        """A commit was stored: the broker, or a client that awaited the answer, says so."""
+        """Take a `stored` record: the broker, or a client with the broker's answer, reports it."""
         self.is_acknowledged = True
         self._stands_at(record)
 
     def known(self, record: Record) -> None:
-        """The stored offset was moved by a reset, or read by a new period: what was in flight no longer counts."""
+        """Take the stored offset from a reset, or from a new period that read it. Pending commits are discarded."""
         self._stands_at(record)
 
     def may_stand_at(self, offset: int) -> bool:
-        """Whether the stored offset may be this one, if the newest commits never arrived, as in a partition."""
+        """Whether this may be the stored offset if the newest commits never arrived, for example in a partition."""
         return not self.is_acknowledged and (offset == self._base or offset in self._earlier)
 
     def _stands_at(self, record: Record) -> None:
@@ -137,7 +137,7 @@ class StoredCommits:
         self.record = record
 
     def settle(self, last_seen_ns: dict[str, int]) -> None:
-        """Take up the newest commit whose writer outlived it by the grace."""
+        """Count as stored the newest commit whose client was alive at least GRACE_NS later."""
         for place in range(len(self._pending) - 1, -1, -1):
             time_ns, record = self._pending[place]
             if last_seen_ns.get(record["client_id"], 0) >= time_ns + GRACE_NS:

@@ -1,4 +1,4 @@
-"""Traces read back from files: records are checked by the format, broken lines counted, torn last lines allowed."""
+"""Reads traces from files: checks records against the format, counts broken lines, and allows a torn last line."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,13 +10,13 @@ from lockstep.order.format import why_broken
 __all__ = ["BrokenLine", "Record", "TraceFile", "checked"]
 
 Record = Mapping[str, Any]
-BROKEN_KEPT: Final = 10  # of each file, with their reasons; all are counted
+BROKEN_KEPT: Final = 10  # lines of each file that are kept with their reasons; all are counted
 _loads = json.JSONDecoder().decode
-_scan = json.JSONDecoder().raw_decode  # faster: it looks for no white space around a value
+_scan = json.JSONDecoder().raw_decode  # faster than json.loads: it skips no white space around the value
 
 
 class BrokenLine(NamedTuple):
-    """A line that is no record."""
+    """A line that is not a valid record."""
 
     path: str
     number: int
@@ -26,9 +26,9 @@ class BrokenLine(NamedTuple):
 class TraceFile:
     """The records of one file, streamed; it may be read more than once. The counts are those of the last full pass.
 
-    A killed process tears its last line (`torn_lines`). If another process went on in the same file, the rest of that
-    line is its first record: it is read, and the line counts as torn. Every other line that is no record counts in
-    `broken_lines`; `broken` has the first ones.
+    A killed process may tear its last line (`torn_lines`). If another process appends to the same file, its first
+    record follows on that line: the record is read, and the line counts as torn. Every other invalid line counts in
+    `broken_lines`; `broken` has the first of them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class TraceFile:
         self.torn_lines = 0
         self.broken_lines = 0
         self.broken: list[BrokenLine] = []
-        self._no_json = 0  # the last line that was no JSON
+        self._no_json = 0  # number of the last line that was not JSON
 
     def __iter__(self) -> Iterator[Record]:
         """Yield every record. Raises OSError."""
@@ -67,13 +67,13 @@ class TraceFile:
                     yield record
                 else:
                     self._broken(number, why)
-        if self._no_json == number > 0:  # whatever the last line of a killed process ends with
+        if self._no_json == number > 0:  # the torn last line of a killed process
             self.torn_lines += 1
             self.broken_lines -= 1
             self.broken = [line for line in self.broken if line.number != number]
 
     def _rescued(self, line: bytes, number: int) -> Record | None:
-        """A line that is no JSON: the record behind a torn one, if there is one."""
+        """The record after a torn one on a line that is not JSON; None if there is no such record."""
         place = line.find(b'{"event":', 1)
         while place > 0:
             try:
@@ -99,7 +99,7 @@ class TraceFile:
 
 
 def checked(records: Iterable[Any], name: str, broken: list[BrokenLine]) -> Iterator[Record]:
-    """Records in memory, checked as lines of a file are; what is no record goes to `broken`."""
+    """Yield the valid ones of records in memory, checked like lines of a file. Invalid ones go to `broken`."""
     for number, record in enumerate(records, 1):
         why = why_broken(record)
         if why is None:

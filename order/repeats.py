@@ -1,8 +1,8 @@
-"""Rule (b) for calls that keep less than queue order in order: what an ownership period may repeat of each *lane*.
+"""Rule (b) for calls that do not keep the order of a whole queue: the repeats that a period may do in each *lane*.
 
-A lane is what must stay in order among itself: the messages of a key (`ordering` "key"), or a message alone ("none"). A
-failed attempt opens the way back for its lane and holds up no other. A new period begins at the stored commit and goes
-through every lane anew; what other keys had handled above the commit repeats then, and is a takeover's duplicate.
+A lane is a sequence that must stay in order: the messages of one key (`ordering` "key") or a single message ("none"). A
+failed attempt allows its own lane to go back and delays no other lane. A new period begins at the stored commit and
+repeats every lane from there. Messages above the commit that were already handled are duplicates of that takeover.
 """
 
 from typing import Any, NamedTuple
@@ -13,11 +13,11 @@ __all__ = ["Lanes"]
 
 
 class _Lane(NamedTuple):
-    """Where a lane stands: the offset after the last one handled, and one past the highest that was."""
+    """The position of a lane: one past the last handled offset, and one past the highest handled offset."""
 
     stands_at: int = -1
     end: int = -1
-    rewinds_to: int = -1  # the first of the last call, if that failed
+    rewinds_to: int = -1  # the first offset of the last call if it failed, else -1
     call_begin: Any = None
     call_first: int = -1
     call_end: int = -(1 << 63)
@@ -27,7 +27,7 @@ _UNTOUCHED = _Lane()
 
 
 class Lanes:
-    """Of one ownership period. Memory grows with its keys, and without order with what failed."""
+    """The lanes of one ownership period. Memory grows with its keys; with ordering "none", with failed messages."""
 
     __slots__ = ("_lanes",)
 
@@ -35,24 +35,24 @@ class Lanes:
         self._lanes: dict[tuple[str, str | int | None], _Lane] = {}
 
     def stands_at(self, record: Record, offset: int) -> int:
-        """The offset after the last one handled in the lane of a handled record; -1 before the first."""
+        """One past the last handled offset in the lane of a record; -1 before the first."""
         return self._lanes.get(_name(record, offset), _UNTOUCHED).stands_at
 
     def is_second_attempt(self, record: Record, offset: int) -> bool:
-        """A failed call comes again from its first message on, and then goes through all that was handled of it."""
+        """Whether the record repeats a failed call: from its first message up to the highest handled offset."""
         lane = self._lanes.get(_name(record, offset), _UNTOUCHED)
         return 0 <= lane.rewinds_to <= offset < lane.end or 0 <= lane.stands_at <= offset < lane.end
 
     def runs_beside(self, record: Record, offset: int, begin: int) -> bool:
-        """Whether the last call of the lane still ran when this one began."""
+        """Whether the previous call of the lane was still running when this one began."""
         lane = self._lanes.get(_name(record, offset), _UNTOUCHED)
         return begin < lane.call_end and begin != lane.call_begin
 
     def note(self, record: Record, offset: int, failed: bool) -> None:
-        """A message of the lane was handled, or an attempt at it failed."""
+        """Update the lane after a call for a message, successful or failed."""
         name = _name(record, offset)
         if record["ordering"] == "none" and not failed:
-            self._lanes.pop(name, None)  # it is done, and no other message waits for it
+            self._lanes.pop(name, None)  # its only message is done
             return
         begin = record.get("begin_mono_ns")
         lane = self._lanes.get(name, _UNTOUCHED)

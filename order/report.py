@@ -1,4 +1,4 @@
-"""What the judge reports: findings with their evidence, a verdict, what the evidence cannot say, and sentences."""
+"""The report of the judge: findings with evidence, the verdict, the limits of the evidence, and the printed text."""
 
 import shlex
 from collections import Counter
@@ -13,11 +13,11 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Findings", "Handover", "OrderReport", "Verdict", "Violation"]
 
-VIOLATIONS_KEPT = 100  # of each kind, with their evidence, the worst and the last among them; all are counted
+VIOLATIONS_KEPT = 100  # findings of each kind that keep their evidence, with the worst and the last; all are counted
 
 
 class Verdict(StrEnum):
-    """What the evidence says of order."""
+    """The result of a check."""
 
     IN_ORDER = "in order"
     NOT_IN_ORDER = "not in order"
@@ -25,13 +25,13 @@ class Verdict(StrEnum):
 
 
 class Violation(NamedTuple):
-    """One finding with the records that prove it, oldest first. With Confidence.UNDECIDED it is no violation."""
+    """One finding and the records that prove it, oldest first. A finding with Confidence.UNDECIDED is no violation."""
 
     kind: Kind
     evidence: tuple[Record, ...]
     sentence: str
     confidence: Confidence = Confidence.CERTAIN
-    size: float = 0  # how bad, among findings of its kind: messages, or milliseconds
+    size: float = 0  # severity, to compare findings of one kind: messages or milliseconds
 
     def story_command(self, files: Sequence[str] = ("FILE...",)) -> str:
         """The command that prints what happened around this finding."""
@@ -47,7 +47,7 @@ class Violation(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """A queue that changed owner: from the old owner's last sign of life to the new one's first position."""
+    """A change of owner: from the last record of the old owner to the first position of the new owner."""
 
     group: str
     queue: MessageQueue
@@ -58,7 +58,7 @@ class Handover(NamedTuple):
 
 @dataclass(slots=True)
 class _Kept:
-    """The evidence kept of one kind: the first ones, the worst, the last."""
+    """The findings of one kind that keep their evidence: the first ones, the worst and the last."""
 
     first: list[Violation] = field(default_factory=list)
     worst: Violation | None = None
@@ -67,7 +67,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class Findings:
-    """What is found while records stream by. Counts are of all; evidence is kept of some of each kind."""
+    """Collects findings. It counts all of them, and keeps the evidence of some of each kind."""
 
     violation_counts: Counter[Kind] = field(default_factory=Counter)
     undecided_counts: Counter[Kind] = field(default_factory=Counter)
@@ -84,7 +84,7 @@ class Findings:
         confidence: Confidence = Confidence.CERTAIN,
         size: float = 0,
     ) -> None:
-        """Note a finding; missing evidence is left out."""
+        """Add a finding. Evidence that is None is left out."""
         undecided = confidence is Confidence.UNDECIDED
         (self.undecided_counts if undecided else self.violation_counts)[kind] += 1
         found = Violation(kind, tuple(record for record in evidence if record), sentence, confidence, size)
@@ -98,7 +98,7 @@ class Findings:
             kept.first.append(found)
 
     def kept(self, *, undecided: bool) -> tuple[Violation, ...]:
-        """The findings with evidence, each kind's together: the first ones, then the worst and the last."""
+        """The findings with evidence, grouped by kind: the first ones, then the worst and the last."""
         found: list[Violation] = []
         for (_, is_undecided), kept in self._kept.items():
             if is_undecided == undecided:
@@ -116,11 +116,13 @@ class Findings:
 class OrderReport:
     """The verdict over a history. Messages are counted per consumer group, attempts per listener call.
 
-    `lost` messages were sent, belong to the group and were never handled. Three counts are no loss of the group:
-    `before_start` (sent before the group's first position), `skipped` (passed over by a reset, on purpose or by the
-    broker's rule for illegal offsets) and `emptied` (unhandled in a store that a restart emptied).
-
-    `undecided` are findings that the records neither prove nor exclude; `unseen` says what these traces cannot show.
+    Attributes:
+        lost: Messages that were sent, belong to the group and were never handled.
+        before_start: Messages that were sent before the group's first position. They are not lost.
+        skipped: Messages that a reset skipped: a requested one, or the broker's for an illegal offset. Not lost.
+        emptied: Messages that were not handled before a restart emptied the store. They are not lost.
+        undecided: Findings that the records neither prove nor exclude.
+        unseen: Sentences about what these traces cannot show.
     """
 
     sent: int
@@ -143,13 +145,13 @@ class OrderReport:
     undecided: tuple[Violation, ...] = ()
     undecided_counts: Mapping[Kind, int] = field(default_factory=dict)
     broken_lines: int = 0
-    broken: tuple[BrokenLine, ...] = ()  # the first ones
+    broken: tuple[BrokenLine, ...] = ()  # the first broken lines
     unseen: tuple[str, ...] = ()
-    clocks: tuple[str, ...] = ()  # how far machines' clocks are apart, with bounds
+    clocks: tuple[str, ...] = ()  # sentences with the bounds of the clock differences between machines
 
     @property
     def verdict(self) -> Verdict:
-        """Not in order when a violation was found or a message was lost; in order only when the evidence says so."""
+        """NOT_IN_ORDER after a violation or a lost message; IN_ORDER only if the evidence is sufficient."""
         if self.violation_counts or self.lost:
             return Verdict.NOT_IN_ORDER
         if self.undecided_counts or self.broken_lines or not self.attempts:
@@ -158,20 +160,20 @@ class OrderReport:
 
     @property
     def in_order(self) -> bool:
-        """Whether nothing was out of order, nothing was lost, and the evidence is enough to say so."""
+        """Whether the evidence shows that every message was handled in order and none was lost."""
         return self.verdict is Verdict.IN_ORDER
 
     @property
     def longest_handover(self) -> Handover | None:
-        """The handover that took longest, if any queue changed hands."""
+        """The longest handover; None if no queue changed its owner."""
         return max(self.handovers, key=lambda handover: handover.duration_ms, default=None)
 
     def examples(self) -> list[tuple[str, Violation]]:
-        """Of each kind the first, the worst and the last finding, with that word; each finding once."""
+        """The "first", "worst" and "last" finding of each kind, with that word. Each finding occurs once."""
         return _examples(self.violations) + _examples(self.undecided)
 
     def lines(self, files: Sequence[str] = ("FILE...",)) -> list[str]:
-        """The report for a person: counts, then findings of every kind, each with the command that shows its story."""
+        """The report as text: counts, then the findings, each with the command that prints the records around it."""
         rows: list[tuple[str, str]] = [
             ("verdict", str(self.verdict)),
             ("sent", f"{self.sent:,}"),

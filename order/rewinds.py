@@ -1,8 +1,8 @@
-"""A new period that began below the last commit: a rewind that is wrong, or commits that never reached the broker.
+"""Judges a new period that begins below the last commit: a wrong rewind, or commits that never reached the broker.
 
-An owner that is cut off commits into nothing until its lock ends, and the next one begins at an older commit. Where no
-record says what the broker stored, that looks like a rewind: who lived on and lost the queue without giving it up was
-cut off, and of one that died meanwhile nothing is known.
+The commits of an owner behind a network partition do not arrive. When its lock expires, the next owner begins at an
+older commit. Without `stored` records this looks like a rewind. If the old owner stayed alive and lost the queue
+without releasing it, there was a partition and no violation. If it died meanwhile, the rewind is UNDECIDED.
 """
 
 from collections.abc import Mapping
@@ -18,22 +18,22 @@ from lockstep.protocol.model import MessageQueue
 __all__ = ["Rewinds"]
 
 _KEPT_MAX = 100
-_CUT_OFF_NS = 5_000_000_000  # no lock expires sooner after the last sign of its owner
+_CUT_OFF_NS = 5_000_000_000  # the shortest time from an owner's last record to the end of its lock
 
 
 class Rewinds:
-    """Of one queue in one group and one store."""
+    """Judges the rewinds of one queue in one group and one store."""
 
     def __init__(self, queue: MessageQueue, findings: Findings, clocks: Clocks) -> None:
         self._queue = queue
         self._findings = findings
         self._clocks = clocks
-        self._doubted: list[tuple[Period, Period, Record]] = []  # the new period, the one that committed, the repeat
+        self._doubted: list[tuple[Period, Period, Record]] = []  # new period, period of the commit, repeated record
 
     def judge(
         self, period: Period, periods: Mapping[tuple[str, int], Period], record: Record
     ) -> tuple[Confidence, str]:  # fmt: skip
-        """A period repeated a message below its floor. CERTAIN with a sentence, or UNDECIDED: `finish` says more."""
+        """Judge a repeat below the floor. Returns CERTAIN and a sentence, or UNDECIDED: then `finish` decides."""
         commit, grant = period.floor_record, period.grant
         before = None if commit is None else periods.get((commit.get("client_id", ""), commit.get("period", 0)))
         sentence = f"began at offset {record['offset']}, below the stored commit {period.floor}"
@@ -48,7 +48,7 @@ class Rewinds:
         return Confidence.UNDECIDED, ""
 
     def finish(self, last_seen_ns: Mapping[str, int]) -> None:
-        """Report the doubted ones whose old owner was not surely cut off."""
+        """Report the undecided rewinds, except those that a partition surely explains."""
         for period, before, record in self._doubted:
             lived = last_seen_ns.get(before.client_id, 0) > period.born_ns
             end = before.ended_record
@@ -65,6 +65,6 @@ class Rewinds:
                 )
 
     def _before(self, old: Period, record: Record, new: Period) -> float:
-        """How long at least a record of one period was before the grant of another one, in nanoseconds."""
+        """The least nanoseconds from a record of the old period to the grant of the new period; 0 without a grant."""
         grant = new.grant
         return self._clocks.gap_ns(old.clock, stamp_ns(record), new.clock, stamp_ns(grant))[0] if grant else 0

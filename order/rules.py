@@ -1,25 +1,25 @@
-"""What order means, decided: the one judge behind `lockstep trace check`, the demo, the scenarios and the auditor.
+"""Checks traces against the rules of order. `lockstep trace check`, the demo, the scenarios and the auditor use it.
 
-The rules are the table of kinds.py; docs/order.md, part 1, has the definition and docs/judge.md what each kind is
-found from and what is unseen by design. docs/trace.md has the records.
+kinds.py has the table of rules, docs/order.md (part 1) the definition of order, docs/judge.md the evidence that each
+kind of finding needs and the limits, docs/trace.md the records.
 
-**How the work is split.** A `QueueHistory` judges one queue of one group alone: it takes the records of that queue in
-time order, and keeps runs of offsets, keys and periods, never messages. `Across` joins what crosses queues from a few
-columns of each message that is handled for the first time. `OrderChecker` holds both together in one process; a cluster
-can group records by (group, topic, broker, queue_id), sort them by time and run the same `QueueHistory` on each group.
+**How the work is split.** A `QueueHistory` judges one queue in one group: it takes the records of that queue in time
+order, and keeps runs of offsets, keys and periods, but no messages. `Across` finds violations between queues from a few
+columns of each message that is handled for the first time. `OrderChecker` runs both in one process. A cluster can group
+records by (group, topic, broker, queue_id), sort them by time and run the same `QueueHistory` on each group.
 
-Where no `stored` records exist, a commit counts as stored once its writer was seen alive one second later: the
-last commit of a killed process may never have left it.
+Without `stored` records, a commit counts as stored if its client wrote another record at least one second later. The
+reason: a killed process may not have sent its last commit.
 
-**An emptied store** begins every queue at offset 0 again, with other messages. `broker_restarted` starts a new history
-of each of its queues: sends belong to it by their time, what a consumer does by the time its ownership period was
-born. A period that reads on across the restart without noticing is judged by the old store; a reset that it
-writes passes over messages of the new one. Without the marker
-the repeats of old offsets count as caused by the `reset` that the broker's rule writes.
+**An emptied store** begins every queue at offset 0 again, with other messages. A `broker_restarted` record starts a new
+history of each queue of the broker. A send belongs to a history by its time; a consumer's record belongs to the history
+in which its ownership period began. So a period that continues across the restart is judged by the old store, but a
+reset in that period also applies to the new store. Without a `broker_restarted` record, repeats of old offsets have the
+cause `reset`, because the broker resets the illegal offset.
 
-A broker does not know who is judged: a group and topic that no client's record names takes no part.
+A group and topic is judged only if a client's record names it: a broker also records groups that nobody traces.
 
-Tag filters are unknown to a trace: check a filtering group with a topic whose messages it all wants.
+A trace does not know tag filters. Check a group with a filter only on topics of which it consumes every message.
 """
 
 import gc
@@ -68,9 +68,9 @@ def check_files(
     """Check trace files as one history.
 
     Args:
-        paths: The files of all processes, producers' and brokers' too.
-        wall_skew_ms: How far wall clocks of two machines may be apart, where causes leave it open.
-        on_progress: Called with the number of records read so far, each 20,000.
+        paths: The files of all processes: consumers, producers and brokers.
+        wall_skew_ms: The largest assumed difference of two machines' wall clocks; causes may prove another (clocks.py).
+        on_progress: Called with the number of records read so far, once every 20,000 records.
 
     Raises:
         OSError: A file cannot be read.
@@ -90,7 +90,7 @@ def check_files(
 
 @contextmanager
 def _without_cycles() -> Iterator[None]:
-    """Records hold no cycles, and looking for some among millions of them takes a fifth of the time."""
+    """Disable the garbage collector: records have no reference cycles, and its search takes a fifth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -108,7 +108,7 @@ def _told(records: Iterable[TimedRecord], on_progress: Callable[[int], None]) ->
 
 
 def check_traces(traces: Sequence[Iterable[Record]], *, wall_skew_ms: int = WALL_SKEW_MS) -> OrderReport:
-    """Check traces in memory, one per process, as one history; what is no record counts as a broken line."""
+    """Check traces in memory, one per process, as one history. An invalid record counts as a broken line."""
     broken: list[BrokenLine] = []
     lists = [list(checked(trace, f"trace {number}", broken)) for number, trace in enumerate(traces, 1)]
     clocks = survey(lists, wall_skew_ms)
@@ -118,16 +118,16 @@ def check_traces(traces: Sequence[Iterable[Record]], *, wall_skew_ms: int = WALL
 
 
 class OrderChecker:
-    """Takes a history record by record, in time order, and reports at its end."""
+    """Checks a history. Feed it all records in time order, then call `report`."""
 
     def __init__(self, clocks: Clocks) -> None:
-        """`clocks` is what `survey` found of the same traces."""
+        """`clocks` is the result of `survey` for the same traces."""
         self._clocks = clocks
         self._shared = Shared(clocks)
-        self._restarts: Counter[str | None] = Counter()  # by broker; None: of every broker
+        self._restarts: Counter[str | None] = Counter()  # by broker; None: all brokers
         self._owned: dict[tuple[str, str, str, int], OwnedQueue] = {}
-        self._took_part: set[tuple[str, str]] = set()  # group, topic: of some client's records
-        self._sent: dict[tuple[str, str, int, int], SentQueue] = {}  # topic, broker, queue id, restarts before
+        self._took_part: set[tuple[str, str]] = set()  # (group, topic) of the clients' records
+        self._sent: dict[tuple[str, str, int, int], SentQueue] = {}  # by (topic, broker, queue id, earlier restarts)
         self._send_failures: Counter[str] = Counter()
         self._failed_ids: set[int] = set()
         self._seen: list[Seen] = []
@@ -140,7 +140,7 @@ class OrderChecker:
             feed(record, time_ns, clock, source)
 
     def feed(self, record: Record, time_ns: int, clock: int = 0, source: int = 0) -> None:
-        """Take the next record of the history. Events that this version does not know are counted and passed over."""
+        """Take the next record of the history. Unknown events are counted and ignored."""
         event = record["event"]
         self._shared.findings.events[event] += 1
         client_id = record.get("client_id")
@@ -164,7 +164,7 @@ class OrderChecker:
             self._restarts[record.get("broker")] += 1
 
     def _note_seen(self, record: Record, client_id: str, source: int, clock: int) -> None:
-        """From when to when a trace was written by a client, as a consumer."""
+        """Update the first and the last time at which a client wrote to a trace as a consumer."""
         seen, now_ns = self._seen_now.get(source), stamp_ns(record)
         if seen is None or seen.client_id != client_id or seen.clock != clock or seen.group != record["group"]:
             group = record["group"]
@@ -187,7 +187,7 @@ class OrderChecker:
         """The verdict. Call it once, after the last record."""
         findings = self._shared.findings
         for unjudged in [name for name in self._owned if name[:2] not in self._took_part]:
-            del self._owned[unjudged]  # known by a broker's records alone
+            del self._owned[unjudged]  # only a broker recorded it
         losses = Losses()
         sent = {name: queue for name, queue in self._sent.items() if queue.offsets}
         for name, queue in sent.items():
@@ -236,14 +236,14 @@ class OrderChecker:
         across = self._shared.across
         explained = self._failed_ids.union(*(topic.twice_ids for topic in across.topics.values()))
         unnamed = set().union(*(queue.unnamed() for queue in self._sent.values()))
-        if unnamed:  # sent, but to another offset: delayed messages
+        if unnamed:  # delayed messages: their `sent` records name another offset
             explained = explained.union(*(queue.sent_of(unnamed) for queue in self._sent.values()))
         for queue in self._sent.values():
             queue.finish(self._shared.findings, explained, unseen)
         across.finish(self._seen, self._clocks, unseen)
 
     def _say_unseen(self, known_topics: set[str], unseen: list[str]) -> None:
-        """Sentences about what these traces cannot show."""
+        """Add sentences about what these traces cannot show."""
         events, shared = self._shared.findings.events, self._shared
         if not events["handled"]:
             unseen.append("no message was handled in these traces: there is nothing to judge")
@@ -275,7 +275,7 @@ class OrderChecker:
             unseen.append(f"events of {_some(strange)} mean nothing to this version")
 
     def _weigh_sent(self, name: tuple[str, str, int, int], sent: OffsetSet, losses: Losses) -> None:
-        """What became of the messages sent to one queue of one store, in each group that reads the topic."""
+        """Count the losses among the messages sent to one queue of one store, for each group of the topic."""
         topic, broker, queue_id, generation = name
         groups = dict.fromkeys(group for group, owned_topic, _, _ in self._owned if owned_topic == topic)
         for group in groups or [""]:
@@ -284,7 +284,7 @@ class OrderChecker:
             losses.weigh(sent, history, emptied=generation < self._generation(broker))
 
     def _history(self, record: Record) -> QueueHistory:
-        """The history a consumer's record belongs to: that of its period's birth, or the present one."""
+        """The history of a consumer's record: the one in which its period began; without a period, the current one."""
         broker = record["broker"]
         name = (record["group"], record["topic"], broker, record["queue_id"])
         if "client_id" in record:
@@ -302,11 +302,11 @@ class OrderChecker:
         return home
 
     def _present(self, owned: OwnedQueue, name: tuple[str, str, str, int]) -> QueueHistory:
-        """The history of a queue in the store that is there now."""
+        """The history of a queue in the current store."""
         return owned.history(self._generation(name[2]), self._sent_queue(*name[1:]))
 
     def _reset_present_store(self, home: QueueHistory, record: Record, time_ns: int, clock: int) -> None:
-        """A reset is the answer of the broker that is there now, however old the period that asked."""
+        """Apply a reset to the current store too: the current broker answered it, even if the period is older."""
         name = (record["group"], record["topic"], record["broker"], record["queue_id"])
         present = self._present(self._owned[name], name)
         if present is not home:
@@ -320,7 +320,7 @@ class OrderChecker:
         return sent
 
     def _generation(self, broker: str) -> int:
-        """How often the broker's store was emptied so far."""
+        """How many times the broker's store was emptied so far."""
         return self._restarts[broker] + self._restarts[None] if self._restarts else 0
 
 

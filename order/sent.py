@@ -1,6 +1,6 @@
-"""What producers sent to one queue of one store, beside what was handled of it: is it the same message at each offset?
+"""Compares sent and handled messages of one queue in one store: each offset must have the same message id in both.
 
-The digests of sent ids are kept, eight bytes a message; handled messages wait here until their `sent` record comes.
+The digest of each sent id is kept (eight bytes a message). A handled message waits here until its `sent` record comes.
 """
 
 from array import array
@@ -13,36 +13,36 @@ from lockstep.order.report import Findings
 
 __all__ = ["SentQueue", "digest"]
 
-_WAITING_MAX: Final = 1000  # handled messages of one queue that no producer has named yet
+_WAITING_MAX: Final = 1000  # handled messages of one queue that wait for their `sent` record
 _KEPT_MAX: Final = 100
 _GAP_MAX: Final = 10_000
-_OFTEN: Final = 0.2  # of all compared: a difference this common is another meaning of ids, not a wrong message
-_STRANGERS: Final = 0.02  # of all sent: more messages that no trace names are another producer's
+_OFTEN: Final = 0.2  # share of compared ids: if more differ, producers use ids differently; these are no wrong messages
+_STRANGERS: Final = 0.02  # share of sent messages: if more are unknown, the trace of a producer is missing
 
 
 def digest(text: str) -> int:
-    """A number for an id; never 0. Only equality within one process is asked."""
+    """Hash an id to a number other than 0. Digests are comparable only within one process."""
     return hash(text) or 1
 
 
 class SentQueue:
-    """Of one queue. `offsets` are those that producers had answers for."""
+    """The sends to one queue in one store. `offsets` holds the offsets that brokers answered to producers."""
 
     def __init__(self) -> None:
         self.offsets = OffsetSet()
-        self.compares = True  # whether ids of what was handled are compared
+        self.compares = True  # whether ids of handled messages are compared
         self._base = -1
         self._digests = array("q")
         self._strays: dict[int, int] = {}
         self._waiting: dict[tuple[str, int], Record] = {}
-        self.displaced: set[int] = set()  # ids that two sends gave one offset
+        self.displaced: set[int] = set()  # digests of different ids that were sent to the same offset
         self._gave_up = False
         self._compared = 0
         self._wrong: list[tuple[Record, int]] = []
         self._wrong_count = 0
 
     def sent(self, record: Record) -> None:
-        """A producer's send was answered."""
+        """Take a `sent` record: the broker answered a send."""
         offset = record["offset"]
         self.offsets.add(offset)
         msg_id = record.get("msg_id")
@@ -53,7 +53,7 @@ class SentQueue:
                 self._compare(self._waiting.pop(name), number)
 
     def handled(self, group: str, record: Record, offset: int, number: int) -> None:
-        """A message was handled for the first time in a group."""
+        """Take the first `handled` record of an offset in a group. `number` is the digest of its id."""
         known = self.id_at(offset)
         if not self.compares:
             return
@@ -84,7 +84,7 @@ class SentQueue:
             self._digests.append(number)
         elif 0 <= place < len(self._digests):
             known = self._digests[place]
-            if known and known != number:  # of a delayed message: the offset is one of another queue
+            if known and known != number:  # a delayed message: its `sent` offset belongs to another queue
                 self.displaced |= {known, number}
                 number = 0
             self._digests[place] = number
@@ -105,21 +105,21 @@ class SentQueue:
             self._wrong.append((record, offset))
 
     def unnamed(self) -> set[int]:
-        """Digests of handled ids that no send named by their offset."""
+        """The digests of handled ids whose offsets have no `sent` record."""
         return {digest(record["msg_id"]) for (_, offset), record in self._waiting.items() if offset not in self.offsets}
 
     def sent_of(self, wanted: set[int]) -> set[int]:
-        """Which of these ids were sent to this queue, at whatever offset."""
+        """The digests of `wanted` that were sent to this queue, at any offset."""
         found = wanted.intersection(self._digests) | wanted.intersection(self._strays.values())
         return found | (wanted & self.displaced)
 
     def finish(self, findings: Findings, explained: set[int], unseen: list[str]) -> None:
-        """Report what differs.
+        """Report handled messages with a wrong id, and handled messages that no producer sent.
 
         Args:
-            findings: Where to.
-            explained: Digests of ids that may be stored without an answer: failed sends, and ids seen twice.
-            unseen: Sentences about what these traces cannot show.
+            findings: Receives the violations.
+            explained: Digests of ids that may be stored without an answer: of failed sends, and of repeated ids.
+            unseen: Receives sentences about what these traces cannot show.
         """
         if not self.offsets:
             return
@@ -153,7 +153,7 @@ class SentQueue:
         tail = self.offsets.end
         for _, offset in sorted(strangers, key=lambda name: name[1]):
             if offset == tail:
-                tail += 1  # what follows the last answered send without a hole may be a killed producer's
+                tail += 1  # a killed producer may have sent the messages directly after the last answered send
         for (_, offset), record in strangers.items():
             doubtful = self.offsets.end <= offset < tail
             text = "; a producer that was killed may have sent it" if doubtful else ""

@@ -1,4 +1,4 @@
-"""What happened around one offset, or to one key: records of many traces in time, chosen and put into words."""
+"""Selects the records of one offset or key from many traces, sorts them by time, and describes each as text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _LIFE_AROUND_NS = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class StoryOf:
-    """Which records to show; None: all. With `around` the offsets near it, and what happened to owners meanwhile."""
+    """Selects records; a field that is None selects all. `around` selects near offsets and changes of owners."""
 
     queue: MessageQueue | None = None
     group: str | None = None
@@ -27,7 +27,7 @@ class StoryOf:
     around: int | None = None
 
     def has(self, record: Record) -> bool:
-        """Whether a record is of the queue, group and key."""
+        """Whether a record belongs to the queue, group and key."""
         queue, event = self.queue, record["event"]
         if queue is not None and event != "broker_restarted":
             place = (record.get("topic"), record.get("broker"), record.get("queue_id"))
@@ -45,13 +45,13 @@ class StoryOf:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A record at its time on the common axis."""
+    """A record with its time on the common axis."""
 
     time_ns: int
     record: Record
 
     def words(self) -> str:
-        """What happened, in a line."""
+        """A description of the record in one line."""
         record = self.record
         parts = [record["event"]]
         if record.get("offset") is not None:
@@ -63,13 +63,13 @@ class Moment:
         return ", ".join(parts)
 
     def owner(self) -> str:
-        """Whose record it is."""
+        """The client and period of the record; "-" without a client."""
         record = self.record
         period = f" (period {record['period']})" if "period" in record else ""
         return f"{record.get('client_id', '-')}{period}"
 
     def place(self) -> str:
-        """Its queue."""
+        """The queue of the record, as text."""
         record = self.record
         return f"{record['topic']}@{record['broker']}:{record['queue_id']}" if "queue_id" in record else "-"
 
@@ -79,9 +79,9 @@ class Moment:
 
 
 def story(paths: Sequence[Path | str], wanted: StoryOf, wall_skew_ms: int = WALL_SKEW_MS) -> Iterator[Moment]:
-    """What happened, in time order. Raises OSError."""
+    """Yield the selected records in time order. Raises OSError."""
     files = [TraceFile(Path(path)) for path in paths]
-    waiting: list[Moment] = []  # of owners, since the last one shown
+    waiting: list[Moment] = []  # records of owners since the last selected record
     until_ns: int | None = None
     for time_ns, _, _, record in merge_traces(files, survey(files, wall_skew_ms)):
         if not wanted.has(record):

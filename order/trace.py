@@ -1,7 +1,7 @@
-"""Traces: what a client did, as JSON lines that outlive it. `lockstep.order` judges order from them.
+"""Writes traces: the actions of a client as JSON lines in a file, from which `lockstep.order` judges order.
 
-format.py has the table of events and fields. A record reaches the operating system before the call returns, so a
-`handled` record is in the file before its offset may be committed; a torn last line is what a killed process leaves.
+format.py has the table of events and fields. Each call gives its records to the operating system before it returns.
+So a `handled` record is in the file before its offset is committed. A killed process may leave a torn last line.
 """
 
 import json
@@ -30,15 +30,15 @@ class TraceWriter:
         self._who |= {"host": client_id.partition("@")[0], "client_id": client_id, "group": group}
 
     def close(self) -> None:
-        """The last record is `closed`. What happens after it, to calls that a shutdown cut short, is not recorded."""
+        """Write `closed` as the last record. Calls that end later, during a shutdown, are not recorded."""
         if not self._closed:
-            with suppress(OSError):  # a full disk, say: what could not be written was told where it mattered
+            with suppress(OSError):  # for example a full disk: then only this record is missing
                 self._write([self._head("closed")])
         self._closed = True
         self._file.close()
 
     def queue_event(self, event: str, queue: MessageQueue, **fields: Any) -> None:
-        """`acquired`, `positioned`, `committed`, `reset`, `dropped`, `lock_lost`, `dead_lettered`."""
+        """Write one of `acquired`, `positioned`, `committed`, `reset`, `dropped`, `lock_lost`, `dead_lettered`."""
         self._write([{**self._head(event), **_queue(queue), **fields}])
 
     def handled(
@@ -52,10 +52,12 @@ class TraceWriter:
         ordering: str | None = None,
         key_of: KeyOf = SHARDING_KEY_OF,
     ) -> None:
-        """One record a message of a listener call; `begin` is (wall_ms, mono_ns) before the call.
+        """Write one `handled` record for each message of a listener call.
 
-        `ordering` is what the call keeps in order, "key" or "none"; None is the whole queue. `key_of` is what
-        it takes for a message's key.
+        Args:
+            begin: (wall_ms, mono_ns) before the call.
+            ordering: What the call keeps in order: "key", "none", or None for the whole queue.
+            key_of: Returns the key of a message.
         """
         head = {**self._head("handled"), **_queue(queue), "period": period, "status": status}
         if ordering is not None:
@@ -76,12 +78,12 @@ class TraceWriter:
         return self._runtime.now_ms(), self._runtime.monotonic_ns()
 
     def sent(self, queue: MessageQueue, offset: int, key: str | None, msg_ids: Sequence[str]) -> None:
-        """One record a message; those of a batch have consecutive offsets from `offset` on."""
+        """Write one `sent` record for each message. A batch has consecutive offsets, beginning with `offset`."""
         head = {**self._head("sent"), **_queue(queue), "key": key}
         self._write([{**head, "offset": offset + i, "msg_id": msg_id} for i, msg_id in enumerate(msg_ids)])
 
     def send_failed(self, topic: str, key: str | None, msg_ids: Sequence[str], outcome: str) -> None:
-        """One record a message. `outcome` is the name of a SendOutcome."""
+        """Write one `send_failed` record for each message. `outcome` is the name of a SendOutcome."""
         head = {**self._head("send_failed"), "topic": topic, "key": key, "outcome": outcome.lower()}
         self._write([{**head, "msg_id": msg_id} for msg_id in msg_ids])
 
