@@ -1,1 +1,1 @@
-"""Bytes and their meaning: RocketMQ 4.9.8's remoting protocol. Pure: no socket, no clock, no logging."""
+"""Encodes and decodes the remoting protocol of RocketMQ 4.9.8. Pure: no socket, no clock, no logging."""

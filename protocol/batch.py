@@ -1,4 +1,4 @@
-"""The body of SEND_BATCH_MESSAGE: several messages of one queue, back to back (wire.md 4.4).
+"""The body of SEND_BATCH_MESSAGE: consecutive messages for one queue (wire.md 4.4).
 
 size i | magic i | crc i | flag i | bodyLength i | body | propertiesLength h | properties
 """
@@ -24,19 +24,19 @@ class BatchRecord(NamedTuple):
 
 
 def encode_batch_record(flag: int, body: bytes, properties: bytes) -> bytes:
-    """One message of a batch. Raises struct.error for properties of more than 32767 bytes."""
+    """Encode one message of a batch. Raises struct.error if the properties have more than 32767 bytes."""
     size = _OVERHEAD_BYTES + len(body) + len(properties)
     head = _HEAD.pack(size, 0, 0, flag, len(body))
     return b"".join((head, body, _SHORT.pack(len(properties)), properties))
 
 
 def encode_batch(records: list[BatchRecord]) -> bytes:
-    """Raises struct.error for properties of more than 32767 bytes; lone surrogates become question marks."""
+    """Encode a batch. Lone surrogates become question marks. Raises struct.error for properties over 32767 bytes."""
     return b"".join([encode_batch_record(flag, body, text.encode("utf-8", "replace")) for flag, body, text in records])
 
 
 def decode_batch(blob: bytes, records_max: int | None = None) -> list[BatchRecord]:
-    """Raises BodyError when the blob is not a whole number of records, or holds none; BatchTooLong above the limit."""
+    """Decode a batch. Raises BodyError if it has no record or a damaged one, BatchTooLong above `records_max`."""
     records = []
     position, end = 0, len(blob)
     try:

@@ -1,6 +1,6 @@
-"""Numbers of the RocketMQ 4.9.8 remoting protocol (wire.md 1 to 3) and the few that are ours.
+"""Numbers of the RocketMQ 4.9.8 remoting protocol (wire.md 1 to 3), and the few of Lockstep.
 
-Codes are plain ints on the hot path; the enums name them for people, logs and tables.
+The hot path uses plain ints. The enums give names to code, logs and tables.
 """
 
 from enum import IntEnum, IntFlag
@@ -28,8 +28,8 @@ __all__ = [
 
 PROTOCOL_VERSION: Final = 409  # V4_9_8, wire.md 1.4
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024  # wire.md 1.1
-# Of a request. RocketMQ allows properties of 32,767 bytes, and fastjson writes a control character of theirs with six:
-# 196,602. A reply may be longer: that to a batch has the id of each message in its header.
+# For requests. RocketMQ allows 32,767 bytes of properties, and fastjson writes a control character in six bytes:
+# 196,602. A reply may be longer: the reply to a batch has the id of each message in its header.
 HEADER_BYTES_MAX: Final = 256 * 1024
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024  # maxMessageSize, wire.md 4.7
 PROPERTIES_BYTES_MAX: Final = 32767  # an int16 on the wire, wire.md 4.2
@@ -38,11 +38,11 @@ MASTER_ID: Final = 0
 
 
 class SerializeType(IntEnum):
-    """The type byte of a frame: how its header is written."""
+    """The type byte of a frame: the encoding of its header."""
 
     JSON = 0
     ROCKETMQ = 1  # binary; wire.md 1.3
-    MSGPACK = 2  # ours; only between peers that agreed to it
+    MSGPACK = 2  # a Lockstep extension, only between peers that agreed on it
 
 
 class LanguageCode(IntEnum):
@@ -96,7 +96,7 @@ class PullSysFlag(IntFlag):
 
 
 class RequestCode(IntEnum):
-    """wire.md 2. What a broker or name server of ours serves of them is in broker/dispatch.py."""
+    """Request codes (wire.md 2). broker/dispatch.py lists those that a Lockstep broker or name server serves."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -178,11 +178,11 @@ class RequestCode(IntEnum):
     ADD_WRITE_PERM_OF_BROKER = 327
     GET_ALL_PRODUCER_INFO = 328
     DELETE_EXPIRED_COMMITLOG = 329
-    # RocketMQ 5's, whose remoting clients ask them of any broker (wire.md 13).
+    # RocketMQ 5: its remoting clients send these codes to any broker (wire.md 13).
     GET_TOPIC_CONFIG = 351
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361
-    # Lockstep's own, spoken only with a peer that agreed (docs/architecture.md).
+    # Lockstep extensions, sent only to a peer that agreed (docs/architecture.md).
     LIST_LOCKS = 30001
     LIST_CONSUMER_GROUPS = 30002
 
@@ -218,7 +218,7 @@ class ResponseCode(IntEnum):
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
     FLOW_CONTROL = 215
-    # Lockstep's own: an earlier send of the same lane was not stored, so this one must not be either.
+    # Lockstep extension: an earlier send of the same lane was not stored, so this one is refused.
     SEND_OUT_OF_SEQUENCE = 30001
 
 
@@ -227,7 +227,7 @@ _RESPONSE_NAMES = {int(code): code.name for code in ResponseCode}
 
 
 def request_name(code: int) -> str:
-    """The name of a request code for logs, e.g. "LOCK_BATCH_MQ (41)"; unknown ones stay numbers."""
+    """The name of a request code for logs, for example "LOCK_BATCH_MQ (41)". An unknown code stays a number."""
     return f"{_REQUEST_NAMES[code]} ({code})" if code in _REQUEST_NAMES else f"request code {code}"
 
 

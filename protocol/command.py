@@ -1,4 +1,4 @@
-"""RemotingCommand: one request or reply, between its frame and its typed parts."""
+"""RemotingCommand: one request or reply, with conversion from and to a frame."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
@@ -12,7 +12,7 @@ from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["SERIALIZE_FIELD", "RemotingCommand", "decode_command", "encode_command"]
 
-SERIALIZE_FIELD = "lockstep.serialize"  # offers and accepts our encoding (docs/architecture.md)
+SERIALIZE_FIELD = "lockstep.serialize"  # offers and accepts MSGPACK (docs/architecture.md)
 
 H = TypeVar("H", bound=tuple[Any, ...])
 
@@ -26,18 +26,18 @@ _DECODERS = {serialize_type: codec.decode_header for serialize_type, codec in CO
 
 
 class RemotingCommand:
-    """A request or a reply. A command that arrived keeps untyped fields until `decode_header`.
+    """A request or a reply. A received command has untyped fields until `decode_header`.
 
     Args:
         code: A request code or, in a reply, a response code.
-        header: The typed header of a command that we made.
+        header: The typed header of a command to send.
         body: The body of the frame.
-        remark: The text of a reply, mostly of an error.
-        ext_fields: Header fields beside the typed ones, by name.
+        remark: The text of a reply, usually of an error.
+        ext_fields: Further header fields by name.
         flag: Bits of RemotingFlag: reply, one-way.
-        opaque: Connects a reply with its request.
-        serialize_type: The header encoding in which the command came or will be sent.
-        version: RocketMQ's version number of the sender (wire.md 1.4).
+        opaque: The request number, which its reply repeats.
+        serialize_type: The encoding of the header.
+        version: The sender's version ordinal (wire.md 1.4).
         language: The ordinal of the sender's LanguageCode.
 
     `positional` are the values of a MSGPACK header before `decode_header`.
@@ -92,7 +92,7 @@ class RemotingCommand:
         return bool(self.flag & _ONE_WAY)
 
     def decode_header(self, header_class: type[H]) -> H:
-        """The typed header of a command that arrived. Raises HeaderError with the name of the wrong field."""
+        """The typed header of a received command. Raises HeaderError with the name of a wrong field."""
         if self.positional is not None:
             return cast("H", spec_of(header_class).from_positional(self.positional))
         if self.header is not None:  # the command never left this process
@@ -108,9 +108,9 @@ class RemotingCommand:
         remark: str | None = None,
     ) -> "RemotingCommand":
         """A reply with this request's opaque and encoding. A long remark is cut."""
-        if remark is not None and len(remark) > _REMARK_LENGTH_MAX:  # it may quote the peer
+        if remark is not None and len(remark) > _REMARK_LENGTH_MAX:  # it may contain a peer's text
             remark = remark[:_REMARK_LENGTH_MAX] + "..."
-        answer = _new_command(RemotingCommand)  # attribute by attribute, as in `decode_command`
+        answer = _new_command(RemotingCommand)  # sets each attribute, like `decode_command`
         answer.code = code
         answer.header = header
         answer.body = body
@@ -130,10 +130,10 @@ class RemotingCommand:
 
 
 def encode_command(command: RemotingCommand) -> bytes:
-    """The bytes of the frame before its body: length, type and header.
+    """Encode the bytes of a frame before its body: length, type and header.
 
     Raises:
-        LocalProtocolError: The frame is over 16 MiB, or the header of a request is over 256 KiB.
+        LocalProtocolError: The frame is longer than 16 MiB, or the header of a request is longer than 256 KiB.
     """
     encode_header = _ENCODERS.get(command.serialize_type)
     if encode_header is None:
@@ -148,11 +148,11 @@ def encode_command(command: RemotingCommand) -> bytes:
 
 
 def decode_command(frame: Frame) -> RemotingCommand:
-    """Decode a frame's header. Raises HeaderError when it cannot be read; the stream after it can still be read."""
+    """Decode the header of a frame. Raises HeaderError if it is unreadable; the next frames stay readable."""
     decode_header = _DECODERS.get(frame.serialize_type)
     if decode_header is None:
         raise HeaderError(f"headers of type {frame.serialize_type} cannot be read here")
-    command = _new_command(RemotingCommand)  # attribute by attribute: half the cost of a call with eleven arguments
+    command = _new_command(RemotingCommand)  # sets each attribute: half the time of a call with eleven arguments
     (
         command.code,
         command.language,

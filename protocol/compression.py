@@ -1,7 +1,7 @@
-"""Compressed bodies: zlib, LZ4 and zstd, each framed as RocketMQ's Java client frames it (wire.md 4.5).
+"""Compressed bodies: zlib, LZ4 and zstd, in the frames of RocketMQ's Java client (wire.md 4.5).
 
-What is compressed comes from anybody who may send. It is unpacked in small steps and up to a limit, so that a record of
-a few kilobytes cannot fill the memory. LZ4 and zstd are imported where they are first needed: start-up counts.
+Compressed data is not trusted. It is decompressed in small steps and up to a limit, so that a record of a few kilobytes
+cannot fill the memory. LZ4 and zstd are imported on first use, to keep the start fast.
 """
 
 import zlib
@@ -14,15 +14,15 @@ from lockstep.protocol.errors import BodyError
 
 __all__ = ["LEVELS", "PLAIN_BYTES_MAX", "CompressionType", "compress", "decompress"]
 
-PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 times what RocketMQ lets a producer send
+PLAIN_BYTES_MAX: Final = 64 * 1024 * 1024  # 16 times the largest body of a RocketMQ producer
 _TYPE_SHIFT: Final = 8
-_LEGACY: Final = 0  # no type named: zlib, of clients that know no other
+_LEGACY: Final = 0  # no type: zlib, from clients that know only zlib
 _ZSTD_STEP_BYTES: Final = 512  # a zstd block of 4 bytes may stand for 128 KiB: a step yields 16 MiB at most
-_ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024  # Java's reader takes no larger one either
+_ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024  # also the limit of Java's reader
 
 
 class CompressionType(IntEnum):
-    """As bits 8 to 10 of the sysFlag have it."""
+    """The values of bits 8 to 10 of the sysFlag."""
 
     LZ4 = 1
     ZSTD = 2
@@ -30,31 +30,31 @@ class CompressionType(IntEnum):
 
     @property
     def sys_flag(self) -> int:
-        """The sysFlag bits of a body that is compressed this way."""
+        """The sysFlag bits of a body with this compression."""
         return int(SysFlag.COMPRESSED) | self << _TYPE_SHIFT
 
 
 LEVELS: Final = {
-    CompressionType.LZ4: (-(2**31), 2**31 - 1),  # it is not looked at, as in Java
+    CompressionType.LZ4: (-(2**31), 2**31 - 1),  # the level is ignored, as in Java
     CompressionType.ZSTD: (1, 22),
     CompressionType.ZLIB: (0, 9),
 }
-"""The levels that each type has, from the quickest to the smallest."""
+"""The (lowest, highest) level of each type. A higher level is slower and compresses better."""
 
 
 def compress(body: bytes, kind: CompressionType, level: int) -> bytes:
-    """As Java's client writes it. LZ4 has no level, as there."""
+    """Compress a body like Java's client. LZ4 ignores the level, as in Java."""
     return _COMPRESSORS[kind](body, level)
 
 
 def decompress(body: bytes, sys_flag: int, limit: int = PLAIN_BYTES_MAX) -> bytes:
-    """The plain body of a message whose sysFlag has COMPRESSED.
+    """Decompress the body of a message whose sysFlag has COMPRESSED.
 
     Args:
-        limit: bytes that it may have when unpacked.
+        limit: The largest allowed length of the result in bytes.
 
     Raises:
-        BodyError: it is no whole stream of the kind that the sysFlag names, or has over `limit` bytes.
+        BodyError: The body is not a complete stream of the type in the sysFlag, or is longer than `limit`.
 
     Source: wire.md 4.5.
     """
@@ -82,7 +82,7 @@ def _compress_zlib(body: bytes, level: int) -> bytes:
 def _compress_lz4(body: bytes, level: int) -> bytes:
     import lz4.frame
 
-    # Java's LZ4FrameInputStream refuses blocks that depend on each other, which are this library's default.
+    # Java's LZ4FrameInputStream refuses linked blocks, which are the default of this library.
     packed: bytes = lz4.frame.compress(body, block_linked=False, store_size=False)
     return packed
 
@@ -90,18 +90,18 @@ def _compress_lz4(body: bytes, level: int) -> bytes:
 def _compress_zstd(body: bytes, level: int) -> bytes:
     import zstandard
 
-    return zstandard.compress(body, level)  # a compressor of its own: threads must not share one
+    return zstandard.compress(body, level)  # makes a new compressor: threads must not share one
 
 
 def _decompress_zlib(body: bytes, limit: int) -> "_Unpacked":
-    """Bytes behind the stream are ignored, as by Java's InflaterInputStream."""
+    """Decompress zlib. Bytes after the stream are ignored, like in Java's InflaterInputStream."""
     unzipper = zlib.decompressobj()
     plain = unzipper.decompress(body, limit + 1)
     return plain, unzipper.eof
 
 
 def _decompress_lz4(body: bytes, limit: int) -> "_Unpacked":
-    """Frame after frame, as Java reads them."""
+    """Decompress all LZ4 frames, like Java."""
     import lz4.frame
 
     parts, size, rest, is_whole = [], 0, body, False
@@ -116,7 +116,7 @@ def _decompress_lz4(body: bytes, limit: int) -> "_Unpacked":
 
 
 def _decompress_zstd(body: bytes, limit: int) -> "_Unpacked":
-    """Decompress frame after frame, as Java does; in steps, since the library cannot limit the output of a step."""
+    """Decompress all zstd frames, like Java. Small input steps limit the output, which the library cannot limit."""
     import zstandard
 
     library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
@@ -136,7 +136,7 @@ def _decompress_zstd(body: bytes, limit: int) -> "_Unpacked":
     return b"".join(parts), frame.eof
 
 
-_Unpacked = tuple[bytes, bool]  # what came out, `limit` bytes and some more at most; is that all of it
+_Unpacked = tuple[bytes, bool]  # the plain bytes, a little over `limit` at most; whether they are complete
 _Compressor = Callable[[bytes, int], bytes]
 _Decompressor = Callable[[bytes, int], _Unpacked]
 

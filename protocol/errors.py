@@ -1,11 +1,11 @@
-"""Errors of received and of own data.
+"""Errors in received data and in data to send.
 
 ProtocolError
-├── LocalProtocolError     we were about to send something illegal
-└── RemoteProtocolError    the peer sent something illegal
-    ├── FrameError         the byte stream cannot be read on: the connection must close
-    ├── HeaderError        of a whole header: likewise; of one field: answer with SYSTEM_ERROR and go on
-    └── BodyError          a body is not what its request says: answer with SYSTEM_ERROR and go on
+├── LocalProtocolError     this process tried to send illegal data
+└── RemoteProtocolError    the peer sent illegal data
+    ├── FrameError         the byte stream is unreadable: close the connection
+    ├── HeaderError        a header is unreadable: close the connection; a field is wrong: answer SYSTEM_ERROR
+    └── BodyError          a body does not fit its request: answer SYSTEM_ERROR
 """
 
 __all__ = [
@@ -23,7 +23,7 @@ _SHOWN_MAX = 80
 
 
 class ProtocolError(Exception):
-    """Never raised itself; catch it to catch every error of this package."""
+    """The base class of all errors of this package. It is never raised itself."""
 
 
 class LocalProtocolError(ProtocolError, ValueError):
@@ -47,11 +47,11 @@ class BodyError(RemoteProtocolError):
 
 
 class BatchTooLong(BodyError):
-    """A batch has more messages than are allowed. Its messages up to the limit are well formed."""
+    """A batch has too many messages. Its messages up to the limit are valid."""
 
 
 def shown(value: object) -> str:
-    """A peer's value for the text of an error, which becomes a remark and a log line: short, however long or deep."""
+    """A short text of a peer's value for error messages, however long or nested the value is."""
     if isinstance(value, (str, bytes)):
         return repr(value) if len(value) <= _SHOWN_MAX else f"{value[:_SHOWN_MAX]!r}..."
     if value is None or isinstance(value, (bool, int, float)):

@@ -1,4 +1,4 @@
-"""Tags: how an expression selects messages, on the broker by hash and on the client by text (wire.md 6.5)."""
+"""Filters by tag: the broker compares the hash of the tag, the client compares its text (wire.md 6.5)."""
 
 from typing import Final
 
@@ -12,11 +12,11 @@ SQL92: Final = "SQL92"
 
 
 class FilterError(RemoteProtocolError):
-    """The expression cannot be used; the broker answers SUBSCRIPTION_PARSE_FAILED (23)."""
+    """The expression is invalid. The broker answers SUBSCRIPTION_PARSE_FAILED (23)."""
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Is it a filter by tags? That is the default."""
+    """Whether an expression type means a filter by tags, which is the default."""
     return expression_type in (None, "", TAG)
 
 
@@ -34,14 +34,14 @@ def java_string_hash(text: str, before: int = 0) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """The hash of a message's tag for its consume queue entry; 0 without a tag."""
+    """The hash of a message's tag, for its consume queue entry. 0 if there is no tag."""
     return java_string_hash(tags) if tags else 0
 
 
 def parse_tags(expression: str | None) -> tuple[str, ...]:
-    """The tags of "TagA || TagB", in order and each once; () selects everything.
+    """The tags of "TagA || TagB", in order, each once. () selects every message.
 
-    Raises FilterError when the expression has no tag.
+    Raises FilterError if the expression has no tag.
     """
     if expression is None or expression in ("", SUBSCRIBE_ALL):
         return ()

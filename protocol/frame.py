@@ -1,7 +1,7 @@
 """Frames on a byte stream: `total(4) | header type(1) header length(3) | header | body` (wire.md 1.1).
 
-The decoder takes any split of the bytes. It keeps arriving pieces in a list until a whole frame is there, so a peer
-that sends a large frame in small pieces costs linear work. A frame that arrived in one piece is copied only once.
+The decoder accepts any split of the bytes. It collects pieces in a list until a frame is complete, so a large frame in
+many small pieces costs linear time. A frame that arrives in one piece is copied only once.
 """
 
 import struct
@@ -14,11 +14,11 @@ from lockstep.protocol.errors import FrameError, LocalProtocolError
 __all__ = ["Frame", "FrameDecoder", "encode_frame_head"]
 
 _LENGTHS = struct.Struct(">II")
-_new_frame = tuple.__new__  # as Frame(...), at half the cost
+_new_frame = tuple.__new__  # like Frame(...), in half the time
 _LENGTH = struct.Struct(">I")
 _TLS_HELLO = 0x1603  # record type "handshake" and major version, where a frame's length would stand
 _TYPES = frozenset(int(t) for t in SerializeType)
-_SMALL_PIECE_BYTES = 4096  # below, an object for each piece would cost more memory than its bytes
+_SMALL_PIECE_BYTES = 4096  # smaller pieces are joined: an object for each costs more than its bytes
 
 
 class Frame(NamedTuple):
@@ -28,7 +28,7 @@ class Frame(NamedTuple):
 
 
 def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> bytes:
-    """The bytes of a frame before its body. Raises LocalProtocolError when the frame is over 16 MiB."""
+    """The bytes of a frame before its body. Raises LocalProtocolError if the frame is longer than 16 MiB."""
     total = 4 + len(header) + body_bytes
     if total > FRAME_BYTES_MAX:
         raise LocalProtocolError(f"a frame of {total} bytes is over the limit of {FRAME_BYTES_MAX}")
@@ -36,9 +36,9 @@ def encode_frame_head(serialize_type: int, header: bytes, body_bytes: int) -> by
 
 
 class FrameDecoder:
-    """`feed(data)`, then `frames()`, or `next_frame()` until it returns None.
+    """Splits a byte stream into frames. Call `feed(data)`, then `frames()`, or `next_frame()` until it returns None.
 
-    `buffered_bytes` are those that were fed and not handed out yet.
+    `buffered_bytes` is the number of bytes that were fed but not returned in a frame.
     """
 
     __slots__ = ("_buffer", "_need", "_pieces", "_position", "buffered_bytes", "frame_bytes_max", "header_bytes_max")
@@ -46,9 +46,9 @@ class FrameDecoder:
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.header_bytes_max = header_bytes_max
-        self._buffer = b""  # whole frames and the start of the next one ...
+        self._buffer = b""  # complete frames and the start of the next one ...
         self._position = 0
-        self._pieces: list[bytes | bytearray] = []  # ... and later pieces, until `_need` bytes are there
+        self._pieces: list[bytes | bytearray] = []  # ... and later pieces, until `_need` bytes have arrived
         self._need = 0
         self.buffered_bytes = 0
 
@@ -71,17 +71,17 @@ class FrameDecoder:
             self._position = 0
 
     def clear(self) -> None:
-        """Drop the bytes that were not handed out yet."""
+        """Discard the bytes that were not returned in a frame."""
         self._buffer, self._position = b"", 0
         self._pieces = []
         self.buffered_bytes = self._need = 0
 
     def next_frame(self) -> Frame | None:
-        """The next whole frame, or None until more bytes are fed. Raises as `frames`."""
+        """The next complete frame, or None if more bytes are needed. Raises like `frames`."""
         return next(self.frames(), None)
 
     def frames(self) -> Iterator[Frame]:
-        """The whole frames that have arrived. Frames that the caller does not take stay for the next call.
+        """Yield the complete frames. Frames that the caller does not take stay for the next call.
 
         Raises:
             FrameError: The bytes can never be a frame: the length is below 4 or over the limit, the header is longer

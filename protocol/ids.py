@@ -1,4 +1,4 @@
-"""Message ids: the one a broker makes from an address and an offset, and the one a producer makes (wire.md 4.6)."""
+"""Message ids: the broker's, from its address and the log offset, and the producer's UNIQ_KEY (wire.md 4.6)."""
 
 import struct
 from datetime import UTC, datetime, timedelta
@@ -22,12 +22,12 @@ class OffsetMessageId(NamedTuple):
 
 
 def pack_host(host: str) -> bytes:
-    """The four bytes of an IPv4 text, the sixteen of an IPv6 one. Raises ValueError for anything else.
+    """The 4 bytes of an IPv4 address or the 16 bytes of an IPv6 address. Raises ValueError for other text.
 
-    An IPv4 address in the clothes of IPv6, as a socket for both shows it, has four.
+    An IPv4-mapped IPv6 address, which a dual-stack socket shows for an IPv4 peer, gives 4 bytes.
     """
     if ":" in host:
-        from ipaddress import IPv6Address  # here: rarely needed, and start-up counts
+        from ipaddress import IPv6Address  # imported here: rarely needed, and it slows the start
 
         address = IPv6Address(host.partition("%")[0])
         return (address.ipv4_mapped or address).packed
@@ -38,12 +38,12 @@ def pack_host(host: str) -> bytes:
 
 
 def encode_offset_message_id(host: bytes, port: int, commit_log_offset: int) -> str:
-    """32 upper-case hex characters for IPv4, 56 for IPv6."""
+    """Make an offset message id: 32 upper-case hex characters for IPv4, 56 for IPv6."""
     return f"{host.hex().upper()}{port & 0xFFFFFFFF:08X}{commit_log_offset & 0xFFFFFFFFFFFFFFFF:016X}"
 
 
 def decode_offset_message_id(message_id: str) -> OffsetMessageId:
-    """Raises ValueError when the text is not such an id."""
+    """Decode an offset message id. Raises ValueError for other text."""
     raw = bytes.fromhex(message_id)
     if len(raw) not in (16, 28):
         raise ValueError(f"an offset message id has 32 or 56 hex characters, not {len(message_id)}")
@@ -52,9 +52,9 @@ def decode_offset_message_id(message_id: str) -> OffsetMessageId:
 
 
 class UniqueKeyMaker:
-    """UNIQ_KEYs of one producer: ip, pid, process tag, milliseconds since the month began, counter.
+    """Makes the UNIQ_KEYs of one producer: ip, pid, process tag, milliseconds since the month began, counter.
 
-    Tools read the time back out of it, so the layout is Java's to the bit.
+    The layout is exactly Java's, because tools read the time from the key.
     """
 
     __slots__ = ("_counter", "_month_end_ms", "_month_start_ms", "_prefix")
@@ -73,7 +73,7 @@ class UniqueKeyMaker:
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:
-    """Start of this month and of the next in epoch milliseconds (UTC, so that a replay does not depend on a zone)."""
+    """The start of this and of the next month in epoch ms (UTC: a replay must not depend on the time zone)."""
     start = datetime.fromtimestamp(now_ms // 1000, UTC).replace(day=1, hour=0, minute=0, second=0)
     end = (start + timedelta(days=32)).replace(day=1)
     return int(start.timestamp()) * 1000, int(end.timestamp()) * 1000

@@ -4,7 +4,7 @@
     | bornTimestamp q | bornHost 4s i | storeTimestamp q | storeHost 4s i | reconsumeTimes i
     | preparedTransactionOffset q | bodyLength i | body | topicLength B | topic | propertiesLength h | properties
 
-Hosts are 16 address bytes instead of 4 where the sysFlag says IPv6.
+A host has 4 address bytes, or 16 if its sysFlag bit says IPv6.
 """
 
 import struct
@@ -42,18 +42,18 @@ _BORN_V6, _STORE_V6 = int(SysFlag.BORN_HOST_V6), int(SysFlag.STORE_HOST_V6)
 _ANY_V6 = _BORN_V6 | _STORE_V6
 _NAME_END, _PAIR_END = names.NAME_END.encode(), names.PAIR_END.encode()
 _SHARDING_KEY_NAMES: Final = frozenset(name.encode() for name in names.SHARDING_KEY_NAMES)
-_IN_EACH_NAME: Final = b"SHARDING"  # of a sharding key
+_IN_EACH_NAME: Final = b"SHARDING"  # part of every name of the sharding key
 
 
 class Record(NamedTuple):
-    """A message as it is to be stored. The store adds offsets and its own address.
+    """A message to store. The store adds the offsets and its own address.
 
     Attributes:
         born_timestamp: Epoch ms by the producer's clock.
         born_host: The producer's address, 4 or 16 bytes.
         store_timestamp: Epoch ms by the broker's clock.
         properties: The encoded property string.
-        tags_code: For the entry of the queue: the tag's hash, or the epoch ms of delivery.
+        tags_code: For the consume queue entry: the hash of the tag, or the delivery time in epoch ms.
     """
 
     topic: str
@@ -74,11 +74,11 @@ class Record(NamedTuple):
 def encode_stored_message(
     record: Record, topic: bytes, queue_offset: int, commit_log_offset: int, store_host: bytes, store_port: int
 ) -> bytes:
-    """One message in the stored layout.
+    """Encode one message in the stored layout.
 
     Args:
-        topic: Stands in the message instead of the record's topic: stores keep topics encoded.
-        store_host: The broker's address, 4 or 16 bytes. The lengths of the addresses set the IPv6 bits of the sysFlag.
+        topic: The encoded topic, used instead of the record's: stores cache encoded topics.
+        store_host: The broker's address, 4 or 16 bytes. An address of 16 bytes sets its IPv6 bit in the sysFlag.
 
     Raises:
         struct.error: A number does not fit its field.
@@ -119,10 +119,10 @@ def encode_stored_message(
 
 
 class MessageExt:
-    """A message as a consumer gets it. Topic and properties are decoded on first use.
+    """A message that a consumer receives. Topic and properties are decoded on first use.
 
     Attributes:
-        reconsume_times: Increases with each local retry.
+        reconsume_times: The number of earlier attempts; each local retry increases it.
         bounds: Set by a pull: (min offset, max offset) of the queue at that moment. They are also the properties
             MIN_OFFSET and MAX_OFFSET (wire.md 4.2).
     """
@@ -157,11 +157,11 @@ class MessageExt:
 
     @topic.setter
     def topic(self, topic: str) -> None:
-        self._topic = topic  # a retried message gets its original topic back
+        self._topic = topic  # a retried message gets its original topic again
 
     @property
     def first_topic(self) -> str:
-        """The topic that it was sent to, also after retries, by the name that brokers use."""
+        """The topic to which the producer sent the message, even after retries, as brokers name it."""
         first = self.properties.get(names.RETRY_TOPIC)
         if first is None:
             start = self._tail + 1
@@ -182,12 +182,12 @@ class MessageExt:
 
     @property
     def body_error(self) -> str | None:
-        """Why the body cannot be unpacked; then `body` is as stored. None: `body` is what the producer sent."""
+        """Why the body cannot be unpacked: then `body` is the stored one. None: `body` is the producer's."""
         return None
 
     @property
     def stored_body(self) -> bytes:
-        """The body as it is stored, compressed if the sysFlag says so."""
+        """The stored body, which is compressed if the sysFlag says so."""
         return self._buffer[self._tail - self._fixed[16] : self._tail]
 
     @property
@@ -251,12 +251,12 @@ class MessageExt:
 
     @property
     def msg_id(self) -> str:
-        """The producer's UNIQ_KEY when there is one, else the offset id, as Java's getMsgId."""
+        """The producer's UNIQ_KEY; without one, the offset message id. Like Java's getMsgId."""
         return self.properties.get(names.UNIQ_KEY) or self.offset_message_id
 
     @property
     def transaction_id(self) -> str:
-        """Of a half message, and of one that was committed: the producer's UNIQ_KEY (wire.md 4.6)."""
+        """The producer's UNIQ_KEY of a half message or of a committed message (wire.md 4.6)."""
         return self.properties.get(names.UNIQ_KEY, "")
 
     @property
@@ -269,7 +269,7 @@ class MessageExt:
 
     @property
     def sharding_key(self) -> str | None:
-        """Searched in the bytes, without decoding all properties: consumption by key needs it for each message."""
+        """The sharding key, found without decoding all properties: consumption by key reads it for every message."""
         if self._properties is None:
             buffer = self._buffer
             start = self._tail + 3 + buffer[self._tail]
@@ -278,7 +278,7 @@ class MessageExt:
             if found < 0:
                 return None
             name_end = buffer.find(_NAME_END, found, end)
-            if buffer.find(_IN_EACH_NAME, found + 8, end) < 0:  # else there may be several
+            if buffer.find(_IN_EACH_NAME, found + 8, end) < 0:  # otherwise there may be several names
                 name = buffer[max(buffer.rfind(_PAIR_END, start, found) + 1, start) : name_end]
                 stop = buffer.find(_PAIR_END, name_end, end)
                 text = buffer[name_end + 1 : stop if stop >= 0 else end]
@@ -287,7 +287,7 @@ class MessageExt:
         return names.sharding_key_of(self.properties)
 
     def unpacked(self) -> "MessageExt":
-        """This message with its body unpacked; if that fails, a message with `body_error`."""
+        """The message with an unpacked body. If unpacking fails, it has a `body_error`."""
         try:
             self.body = decompress(self.body, self._fixed[7])
         except BodyError as error:
@@ -315,10 +315,10 @@ class _Unreadable(MessageExt):
 
 
 def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True) -> list[MessageExt]:
-    """The messages of a pull, back to back. A body that cannot be unpacked affects its message only: see `body_error`.
+    """Decode consecutive messages, as in the reply to a pull. A message with an unreadable body has a `body_error`.
 
-    Without `unzip` compressed bodies stay as stored, for brokers that store them again. Raises BodyError when the bytes
-    are not messages.
+    Without `unzip`, compressed bodies stay compressed: a broker stores them again. Raises BodyError if the bytes are
+    not messages.
     """
     messages: list[MessageExt] = []
     packed: list[int] = []
@@ -332,9 +332,9 @@ def decode_messages(buffer: bytes, broker_name: str = "", *, unzip: bool = True)
 
 
 def decode_into(messages: list[MessageExt], packed: list[int], buffer: bytes, broker_name: str) -> str | None:
-    """Append the messages of the buffer, with bodies as stored, and to `packed` the indexes of compressed ones.
+    """Append the messages of the buffer with their stored bodies; add the indexes of compressed ones to `packed`.
 
-    Returns the fault of the first damaged record, or None.
+    Returns the error of the first damaged record, or None.
     """
     position, end = 0, len(buffer)
     unpack, unpack_short = _FIXED.unpack_from, _SHORT.unpack_from

@@ -1,4 +1,4 @@
-"""Value types that broker and client share: messages to send, and message queues."""
+"""Value types of broker and client: the message to send, and the message queue."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ __all__ = ["Message", "MessageQueue"]
 
 
 class MessageQueue(NamedTuple):
-    """One ordered slice of a topic. Sorts as RocketMQ sorts: topic, broker name, queue id (wire.md 12.3)."""
+    """One queue of a topic. Sorts by topic, broker name, queue id, as in RocketMQ (wire.md 12.3)."""
 
     topic: str
     broker_name: str
@@ -25,11 +25,11 @@ class Message:
     """A message to send.
 
     Attributes:
-        sharding_key: Messages with one key go to one queue and stay in order.
-        keys: For queries by key.
-        tags: For filters.
-        properties: The user's own; a producer refuses reserved names (wire.md 4.3).
-        delay_level: 1 to 18 for a delivery 1 s to 2 h later, behind messages sent meanwhile (wire.md 10.2).
+        sharding_key: Messages with the same key go to the same queue and stay in order.
+        keys: Keys for message queries.
+        tags: The tag for filters.
+        properties: The user's properties. A producer refuses reserved names (wire.md 4.3).
+        delay_level: 1 to 18 delay the delivery by 1 s to 2 h; messages sent meanwhile come first (wire.md 10.2).
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Names of topics and groups: which are legal, which are reserved, how retry topics are called (wire.md 4.7, 8.4)."""
+"""Names of topics and groups: legal names, reserved names, and names of retry topics (wire.md 4.7, 8.4)."""
 
 import re
 from typing import Final
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 DEFAULT_CLUSTER: Final = "DefaultCluster"
-DEFAULT_TOPIC: Final = "TBW102"  # carries the permission to make topics by sending to them
+DEFAULT_TOPIC: Final = "TBW102"  # its permissions allow a send to create a topic
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"  # where delayed messages wait
 OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"  # where transactional messages wait to be decided
-OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # which of those have been
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"  # half messages wait here for commit or rollback
+OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # marks the half messages that were committed or rolled back
 TRANSACTION_GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP_LENGTH_MAX: Final = 255
 
@@ -50,13 +50,13 @@ RESERVED_TOPICS: Final = frozenset(
         OFFSET_MOVED_EVENT,
     }
 )
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"  # where clients send what they did with messages
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"  # clients send message traces to it
 SYSTEM_TOPICS: Final = RESERVED_TOPICS | {DEFAULT_TOPIC, "BenchmarkTest", TRACE_TOPIC}
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def check_topic(topic: str) -> None:
-    """Raises LocalProtocolError, which tells the allowed topic names."""
+    """Check a topic name. Raises LocalProtocolError with the allowed names."""
     if not topic:
         raise LocalProtocolError("a topic name must not be empty")
     if len(topic) > TOPIC_LENGTH_MAX:
@@ -66,7 +66,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_group(group: str) -> None:
-    """Raises LocalProtocolError, which tells the allowed group names."""
+    """Check a group name. Raises LocalProtocolError with the allowed names."""
     if not group:
         raise LocalProtocolError("a group name must not be empty")
     if len(group) > GROUP_LENGTH_MAX:
@@ -90,13 +90,13 @@ def is_retry_topic(topic: str) -> bool:
 
 
 def reply_topic(cluster: str) -> str:
-    """Where a cluster's replies of its request-reply producers go."""
+    """The topic of a cluster for the replies to request-reply messages."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Made by a broker for itself, not by a user; retry and dead-letter topics are not among them (wire.md 8.4).
+    """Whether a broker creates the topic for itself. Retry and dead-letter topics do not count (wire.md 8.4).
 
-    Names of brokers and clusters, and reply topics, are system topics too; this function does not know them.
+    Broker names, cluster names and reply topics are system topics too, but this function does not know them.
     """
     return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")

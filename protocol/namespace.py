@@ -1,7 +1,7 @@
-"""Namespaces: one cluster's topics and groups parted among tenants by a prefix, `ns%topic`, which RocketMQ's clients
-add to what leaves them and take from what they show.
+"""Namespaces: a prefix, `ns%topic`, separates the topics and groups of several tenants of one cluster.
 
-Retry and dead-letter topics carry it behind their own prefix, `%RETRY%ns%group`; RocketMQ's own topics have none.
+Clients add the prefix to the names that they send, and remove it from the names that they show. In retry and
+dead-letter topics it follows their own prefix: `%RETRY%ns%group`. RocketMQ's system topics have no namespace.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ _SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 
 def wrap_name(namespace: str | None, name: str) -> str:
-    """A topic or group as the brokers know it; one that already is in the namespace, or RocketMQ's own, as it is."""
+    """Add the namespace to a topic or group. A name that has it already, or a system name, is returned unchanged."""
     if not namespace or not name or _is_system_name(name):
         return name
     prefix, rest = _parts(name)
@@ -26,7 +26,7 @@ def wrap_name(namespace: str | None, name: str) -> str:
 
 
 def bare_name(namespace: str | None, name: str) -> str:
-    """`wrap_name` backwards. A name of another namespace, or of none, stays as it is."""
+    """Remove the namespace from a name: the reverse of `wrap_name`. Other names are returned unchanged."""
     if not namespace or _is_system_name(name):
         return name
     prefix, rest = _parts(name)
@@ -34,14 +34,14 @@ def bare_name(namespace: str | None, name: str) -> str:
 
 
 def check_namespace(namespace: str) -> None:
-    """Raises LocalProtocolError, which tells the allowed namespaces: group names without the separator."""
+    """Check a namespace: a legal group name without the separator. Raises LocalProtocolError with the rule."""
     check_group(namespace)
     if SEPARATOR in namespace:
         raise LocalProtocolError(f"namespace {namespace!r} must not hold {SEPARATOR!r}, which ends it")
 
 
 class NamesOfTenant:
-    """The names of one client's namespace; False when it has none, and then every name is as it is."""
+    """Converts names for the namespace of one client. Without a namespace it is False and changes no name."""
 
     __slots__ = ("namespace",)
 
@@ -72,7 +72,7 @@ def _is_system_name(name: str) -> bool:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """("%RETRY%", group), ("%DLQ%", group) or ("", name)."""
+    """Split a name: ("%RETRY%", group), ("%DLQ%", group) or ("", name)."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(prefix):
             return prefix, name[len(prefix) :]

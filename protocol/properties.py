@@ -73,8 +73,8 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 TTL: Final = "TTL"
 ARRIVE_TIME: Final = "ARRIVE_TIME"
 START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
-SHARDING_KEY: Final = "__SHARDINGKEY"  # as Java 5.x, ONS and the 5.x clients write it
-# All that are read, the first one found: Go's comes next; the last is what Lockstep wrote once, in stores that have it.
+SHARDING_KEY: Final = "__SHARDINGKEY"  # the name in Java 5.x, ONS and the 5.x clients
+# The names in order of preference. The second is Go's; the last is in stores of earlier Lockstep versions.
 SHARDING_KEY_NAMES: Final = (SHARDING_KEY, "SHARDING_KEY", "__SHARDING_KEY")
 
 RESERVED_PROPERTIES: Final = frozenset(
@@ -90,12 +90,12 @@ RESERVED_PROPERTIES: Final = frozenset(
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """As Java 4.9.8 writes it: no 0x02 after the last pair."""
+    """Encode properties like Java 4.9.8: without 0x02 after the last pair."""
     return PAIR_END.join([name + NAME_END + value for name, value in properties.items()])
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """The parser's rule: pieces without a name or without a value vanish; the last of equal names wins."""
+    """Decode properties like Java: skip pieces without a name or a value; of equal names use the last."""
     result = {}
     for piece in text.split(PAIR_END):
         name, found, value = piece.partition(NAME_END)
@@ -105,7 +105,7 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def sharding_key_of(properties: Mapping[str, str]) -> str | None:
-    """Under whichever of its names it is there (wire.md 4.3)."""
+    """The sharding key, under any of its names (wire.md 4.3)."""
     for name in SHARDING_KEY_NAMES:
         if key := properties.get(name):
             return key
@@ -113,7 +113,7 @@ def sharding_key_of(properties: Mapping[str, str]) -> str | None:
 
 
 def check_user_properties(properties: Mapping[str, str]) -> None:
-    """Raises LocalProtocolError naming the first property that a producer must refuse (wire.md 4.2)."""
+    """Check the properties of a message to send. Raises LocalProtocolError with the first illegal one (wire.md 4.2)."""
     for name, value in properties.items():
         if name in RESERVED_PROPERTIES:
             raise LocalProtocolError(f"property {name!r} is RocketMQ's own; choose another name")

@@ -1,4 +1,4 @@
-"""Decodes the answer of a pull. If one record is damaged, the messages before it are still read."""
+"""Decodes the reply to a pull. If one record is damaged, the messages before it are still read."""
 
 from typing import Final, NamedTuple
 
@@ -9,9 +9,9 @@ from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Pulled", "Taken", "decode_pulled", "decode_records", "take", "unpack", "unpack_all"]
 
-_ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024  # 64 messages, the most of one query, of RocketMQ's 4 MiB
+_ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024  # 64 messages (the limit of one query) of 4 MiB each
 _NO_HOST: Final = bytes(4)
-_NOWHERE: Final = -1  # in the log: a broker that is asked to send it back must not find another message
+_NOWHERE: Final = -1  # no log offset: a send-back of a raw record must not find another message
 
 
 class Pulled(NamedTuple):
@@ -19,8 +19,8 @@ class Pulled(NamedTuple):
 
     Attributes:
         packed: Indexes of messages whose body is still compressed.
-        cut: Why there are no more messages; None when all were read.
-        unreadable: Some messages have a `body_error`.
+        cut: The error of the first damaged record; None if all records were read.
+        unreadable: Whether a message has a `body_error`.
     """
 
     messages: list[MessageExt]
@@ -33,8 +33,8 @@ class Taken(NamedTuple):
     """Messages, and the offset of the next pull.
 
     Attributes:
-        unreadable: Some messages have a `body_error`.
-        is_raw: The only message is the bytes of a damaged record.
+        unreadable: Whether a message has a `body_error`.
+        is_raw: Whether the only message contains the bytes of a damaged record.
     """
 
     messages: list[MessageExt]
@@ -51,7 +51,7 @@ def decode_pulled(buffer: bytes, broker_name: str) -> Pulled:
 
 
 def decode_records(buffer: bytes, broker_name: str) -> Pulled:
-    """As `decode_pulled`, but every record must be a message. Raises BodyError."""
+    """Like `decode_pulled`, but raises BodyError if a record is damaged."""
     pulled = decode_pulled(buffer, broker_name)
     if pulled.cut is not None:
         raise BodyError(pulled.cut)
@@ -59,7 +59,7 @@ def decode_records(buffer: bytes, broker_name: str) -> Pulled:
 
 
 def unpack_all(pulled: Pulled, plain_bytes_max: int = _ANSWER_BYTES_MAX) -> list[MessageExt]:
-    """All messages. Beyond `plain_bytes_max` bytes of bodies the rest stays packed and has a `body_error`."""
+    """Unpack all bodies. After `plain_bytes_max` bytes the other bodies stay packed, with a `body_error`."""
     unpacked = unpack(pulled, plain_bytes_max).messages
     left = pulled.messages[len(unpacked) :]
     why = f"not unpacked: the bodies before it in the same answer have over {plain_bytes_max} bytes"
@@ -68,7 +68,7 @@ def unpack_all(pulled: Pulled, plain_bytes_max: int = _ANSWER_BYTES_MAX) -> list
 
 
 def unpack(pulled: Pulled, plain_bytes_max: int = PLAIN_BYTES_MAX) -> Pulled:
-    """Unpack bodies. Messages beyond `plain_bytes_max` bytes of bodies are left to the next pull."""
+    """Unpack bodies until they have `plain_bytes_max` bytes. The other messages are left to the next pull."""
     messages, size, unreadable = pulled.messages.copy(), 0, False
     for place in pulled.packed:
         if size >= plain_bytes_max:
@@ -80,12 +80,12 @@ def unpack(pulled: Pulled, plain_bytes_max: int = PLAIN_BYTES_MAX) -> Pulled:
 
 
 def take(pulled: Pulled, data: bytes, queue: MessageQueue, offset: int, count: int, next_offset: int) -> Taken | None:
-    """The messages of a pull, and where the next one begins.
+    """The messages of a pull, and the offset of the next pull.
 
     Args:
         data: The body of the reply.
         offset: The requested queue offset; `count` is the requested number of messages.
-        next_offset: Where the broker continues.
+        next_offset: The next offset that the broker answered.
 
     Returns:
         Messages up to the first damaged record. If the first record is damaged: for `count` 1 a message with the record

@@ -1,6 +1,6 @@
-"""Parts of bodies that are plain records: a NamedTuple of numbers, texts and truths, its members by its fields' names.
+"""Converts records in bodies: a NamedTuple of numbers, texts and booleans <-> a JSON object with its field names.
 
-Names are camelCase unless `rename_on_wire` says otherwise, as in headers; a member whose value is None is not written.
+As in headers, names are camelCase unless `rename_on_wire` says otherwise. A field with the value None is not written.
 """
 
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ def record_to_wire(record: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def record_from_wire(record_class: type[R], value: Any) -> R:
-    """Raises BodyError naming the member that is missing or wrong."""
+    """Read a record. Raises BodyError with the name of a missing or wrong member."""
     wire = as_object(value, f"a {record_class.__name__}")
     values = [
         take(wire, field.wire_name, field.kind, field.default)

@@ -1,4 +1,4 @@
-"""The sharding key of a message and the queue of a key: the same rule for all producers (wire.md 12.11)."""
+"""The sharding key of a message, and the queue of a key. All producers use the same rule (wire.md 12.11)."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -19,12 +19,12 @@ _string_hash = lru_cache(maxsize=16_384)(java_string_hash)
 
 
 def queue_of_hash(queues: Sequence[Q], arg: object) -> Q:
-    """Java's SelectMessageQueueByHash: `abs(hashCode() % n)`, so that producers in every language agree.
+    """Select a queue like Java's SelectMessageQueueByHash, `abs(hashCode() % n)`: all languages get the same queue.
 
-    `arg` is a text, whose hash is Java's String.hashCode, or a number, as Java's Integer and Long.
+    `arg` is a text, hashed like Java's String, or a number, hashed like Java's Integer and Long.
     """
     value = _string_hash(arg) if type(arg) is str else _hash_code(arg)
-    # Java's % truncates towards zero, and abs of that is the remainder of the absolute value.
+    # Java's % truncates towards zero, so its absolute value is the remainder of the absolute hash.
     return queues[abs(value) % len(queues)]
 
 

@@ -1,4 +1,4 @@
-"""Names of the version ordinals that peers send in their headers (wire.md 1.4), as lists of connections show them."""
+"""Names of the version ordinals in headers (wire.md 1.4). Lists of connections show them."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ __all__ = ["version_name"]
 
 
 def _names() -> Iterator[str]:
-    """In order of their ordinals; RocketMQ counts every release it might ever make."""
+    """Yield the names in ordinal order. RocketMQ reserves an ordinal for every possible release."""
     yield "V3_0_0_SNAPSHOT"
     yield "V3_0_0_ALPHA1"
     for beta in range(1, 10):
@@ -33,5 +33,5 @@ _VERSIONS = tuple(_names())
 
 
 def version_name(ordinal: int) -> str:
-    """For example "V4_9_8" for 409; "HIGHER_VERSION" above the list, a negative number as text."""
+    """The name of an ordinal: "V4_9_8" for 409, "HIGHER_VERSION" above the list, the number if negative."""
     return _VERSIONS[min(ordinal, len(_VERSIONS) - 1)] if ordinal >= 0 else str(ordinal)

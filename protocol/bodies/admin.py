@@ -1,4 +1,4 @@
-"""What brokers and name servers tell administrators of topics and groups at work (wire.md 2.3 and 2.4)."""
+"""Bodies of administration replies: statistics of topics, groups and consume queues (wire.md 2.3 and 2.4)."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class TopicOffset(NamedTuple):
-    """`max_offset` is the next to be written; the timestamp, of the last message, is in epoch ms, 0 without one."""
+    """One queue. `max_offset`: the next offset to write. The timestamp: epoch ms of the last message, 0 without one."""
 
     min_offset: int = 0
     max_offset: int = 0
@@ -50,7 +50,7 @@ class TopicStatsTable(NamedTuple):
 
 
 class OffsetWrapper(NamedTuple):
-    """How far a group is in a queue; `last_timestamp`: epoch ms of the message it committed last, or 0."""
+    """The progress of a group in a queue. `last_timestamp`: epoch ms of the last committed message, or 0."""
 
     broker_offset: int = 0
     consumer_offset: int = 0
@@ -80,7 +80,7 @@ class ConsumeStats(NamedTuple):
 
 
 class ConsumeStatsList(NamedTuple):
-    """Reply to GET_BROKER_CONSUME_STATS (317): each group with the statistics of each of its topics."""
+    """Reply to GET_BROKER_CONSUME_STATS (317): for each group, the statistics of its topics."""
 
     consume_stats_list: tuple[tuple[str, tuple[ConsumeStats, ...]], ...]
     broker_addr: str | None = None
@@ -116,7 +116,7 @@ class GroupList(NamedTuple):
 
 
 class QueueTimeSpan(NamedTuple):
-    """Epoch ms of a queue's first and last message and of the one consumed last; `delay_time`: ms behind."""
+    """Epoch ms of the first, the last and the last consumed message of a queue. `delay_time`: the delay in ms."""
 
     message_queue: MessageQueue
     min_time_stamp: int = 0
@@ -144,7 +144,7 @@ class QueueTimeSpan(NamedTuple):
 
 
 def _date_text(epoch_ms: int) -> str:
-    """`2026-11-21#00:00:00:000`, in UTC; nobody reads it back."""
+    """A time as `2026-11-21#00:00:00:000`, in UTC. Only people read it."""
     try:
         date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=epoch_ms)
     except OverflowError:
@@ -167,7 +167,7 @@ class QueryConsumeTimeSpanBody(NamedTuple):
 
 
 class BrokerStatsItem(NamedTuple):
-    """Of one window of time: a sum, its mean a second, and its mean a call."""
+    """Statistics of one time window: the sum, the mean per second and the mean per call."""
 
     sum: int = 0
     tps: float = 0.0
@@ -192,7 +192,7 @@ class BrokerStatsData(NamedTuple):
 
 
 class ConsumeQueueData(NamedTuple):
-    """An entry of a consume queue; `eval`: whether the group's filter lets it through, `msg`: why not."""
+    """An entry of a consume queue. `eval`: whether the group's filter accepts it. `msg`: why not."""
 
     physic_offset: int = 0
     physic_size: int = 0

@@ -27,7 +27,7 @@ __all__ = [
     "queue_to_wire",
 ]
 
-_QUEUES_DIGITS_MAX: Final = 5  # as many queues as a topic may have, and no more to be made of a text
+_QUEUES_DIGITS_MAX: Final = 5  # of a queue count: a peer's text must not create more queues than this
 _NO_TOPICS: Final[dict[str, Any]] = {"dataVersion": {}, "topicConfigTable": {}}
 
 
@@ -41,13 +41,13 @@ def queue_from_wire(value: Any) -> MessageQueue:
 
 
 def _queues(value: Any, what: str) -> tuple[MessageQueue, ...]:
-    """Of one object fastjson makes a set of one."""
+    """Read a set of queues. A single object counts as a set of one queue, like in fastjson."""
     entries = [value] if isinstance(value, dict) else as_list(value, what)
     return tuple(queue_from_wire(entry) for entry in entries)
 
 
 def _check_names(what: str, table: Iterable[str], names: Iterable[str]) -> None:
-    """Raises BodyError unless each row of a table bears the name it stands under."""
+    """Raise BodyError if a key of a table differs from the name in its row."""
     for key, name in zip(sorted(table), names, strict=True):
         if key != name:
             raise BodyError(f"{what} {shown(name)} stands under the name {shown(key)}")
@@ -74,7 +74,7 @@ class LockBatchBody(NamedTuple):
         if mq_set is None:
             raise BodyError("the member mqSet is null")
         queues = _queues(mq_set, "mqSet")
-        if not queues:  # nobody asks then for whom
+        if not queues:  # without queues, group and client are not used
             return cls(take(wire, "consumerGroup", str, ""), take(wire, "clientId", str, ""), ())
         return cls(take(wire, "consumerGroup", str), take(wire, "clientId", str), queues)
 
@@ -93,7 +93,7 @@ class LockOkBody(NamedTuple):
 
 
 class LockTableRow(NamedTuple):
-    """`age_ms`: since the entry was last renewed; `remaining_ms`: until it expires, negative once it has."""
+    """One LockEntry. `age_ms`: since its last renewal. `remaining_ms`: until it expires; negative after that."""
 
     consumer_group: str
     queue: MessageQueue
@@ -159,7 +159,7 @@ class TopicList(NamedTuple):
 
 
 class ConsumerGroupList(NamedTuple):
-    """Reply to LIST_CONSUMER_GROUPS (30002): groups that are online here or have offsets stored, and their topics."""
+    """Reply to LIST_CONSUMER_GROUPS (30002): groups that are online or have stored offsets, with their topics."""
 
     groups: Mapping[str, tuple[str, ...]]
 
@@ -209,12 +209,12 @@ class QueueData(NamedTuple):
 
 
 class BrokerData(NamedTuple):
-    """`broker_addrs`: broker id (0 is the master) -> "ip:port". `enable_acting_master` is RocketMQ 5's."""
+    """`broker_addrs`: broker id (0 is the master) -> "ip:port". `enable_acting_master` comes from RocketMQ 5."""
 
     broker_name: str
     cluster: str
     broker_addrs: Mapping[int, str]
-    enable_acting_master: bool | None = None  # None: not told
+    enable_acting_master: bool | None = None  # None: absent
 
     @property
     def master_addr(self) -> str | None:
@@ -240,7 +240,7 @@ class BrokerData(NamedTuple):
 
 
 def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
-    """ "broker-a:4;broker-b:4"."""
+    """The queues of "broker-a:4;broker-b:4"; none if the text is invalid."""
     counts = []
     for part in order_conf.split(";"):
         broker_name, colon, text = part.strip().rpartition(":")
@@ -251,7 +251,7 @@ def _ordered_queues(topic: str, order_conf: str) -> list[MessageQueue]:
 
 
 class TopicRouteData(NamedTuple):
-    """Reply to GET_ROUTEINFO_BY_TOPIC: where the queues of a topic live.
+    """Reply to GET_ROUTEINFO_BY_TOPIC: the brokers and queues of a topic.
 
     `order_topic_conf`: "broker-a:4;broker-b:4", only from a name server with orderMessageEnable (wire.md 2.7).
     """
@@ -261,7 +261,7 @@ class TopicRouteData(NamedTuple):
     order_topic_conf: str | None = None
 
     def readable_queues(self, topic: str) -> list[MessageQueue]:
-        """Sorted, as every member of a group must see them (wire.md 12.3)."""
+        """The readable queues. They are sorted: all members of a group need the same order (wire.md 12.3)."""
         return sorted(
             MessageQueue(topic, data.broker_name, queue_id)
             for data in self.queue_datas
@@ -270,10 +270,10 @@ class TopicRouteData(NamedTuple):
         )
 
     def writable_queues(self, topic: str) -> list[MessageQueue]:
-        """Sorted; queues of a broker without a master are left out (wire.md 12.11).
+        """The writable queues, sorted, without those of a broker that has no master (wire.md 12.11).
 
-        With an order configuration the queues that it names, in its order, whoever is away: so a key has the same queue
-        all the time. One that cannot be read counts as none.
+        With an order configuration: the queues that it names, in its order, even if their broker is offline. So a key
+        keeps its queue. An invalid order configuration is ignored.
         """
         if ordered := _ordered_queues(topic, self.order_topic_conf or ""):
             return ordered
@@ -327,7 +327,7 @@ class ClusterInfo(NamedTuple):
 
 
 class DataVersion(NamedTuple):
-    """A broker's version of its topic table; the name server reads the table again when it changed."""
+    """The version of a broker's topic table. The name server reads the table again after a change."""
 
     counter: int
     timestamp: int  # epoch ms

@@ -1,4 +1,4 @@
-"""What clients are asked and tell of themselves: connections, offsets, running info (wire.md 2.2, 2.4 and 2.5)."""
+"""Bodies about clients: connections, offsets and running info (wire.md 2.2, 2.4 and 2.5)."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class Connection(NamedTuple):
-    """`client_addr`: "ip:port"; `version`: an ordinal (versions.py)."""
+    """One client connection. `client_addr` is "ip:port", `version` an ordinal (versions.py)."""
 
     client_id: str
     client_addr: str
@@ -113,7 +113,7 @@ class ProducerConnection(NamedTuple):
 
 
 class ProducerInfo(NamedTuple):
-    """`remote_ip` is "/ip:port" in spite of its name; the timestamp is in epoch ms."""
+    """One producer. `remote_ip` is "/ip:port" despite its name. The timestamp is in epoch ms."""
 
     client_id: str
     remote_ip: str
@@ -165,9 +165,9 @@ class ProducerTable(NamedTuple):
 
 
 class ResetOffsetBody(NamedTuple):
-    """Request of RESET_CONSUMER_CLIENT_OFFSET (220), reply to INVOKE_BROKER_TO_RESET_OFFSET (222).
+    """Request of RESET_CONSUMER_CLIENT_OFFSET (220) and reply to INVOKE_BROKER_TO_RESET_OFFSET (222).
 
-    Reads the list of a `ResetOffsetBodyForC` too.
+    It also reads the list form of `ResetOffsetBodyForC`.
     """
 
     offset_table: Mapping[MessageQueue, int]
@@ -184,7 +184,7 @@ class ResetOffsetBody(NamedTuple):
 
 
 class ResetOffsetBodyForC(NamedTuple):
-    """The same for clients whose JSON has no objects as names: a list of queues with their offsets."""
+    """The list form, for clients whose JSON has no objects as names: queues with their offsets."""
 
     offset_table: Mapping[MessageQueue, int]
 
@@ -201,7 +201,7 @@ def _queues_with_offsets(rows: list[Any]) -> dict[MessageQueue, int]:
 
 
 class GetConsumerStatusBody(NamedTuple):
-    """What a client knows of its offsets (221), and what several do, by client id (223)."""
+    """The offsets of one client (221), or of several clients by client id (223)."""
 
     message_queue_table: Mapping[MessageQueue, int]
     consumer_table: Mapping[str, Mapping[MessageQueue, int]]
@@ -224,7 +224,7 @@ class GetConsumerStatusBody(NamedTuple):
 
 
 class ProcessQueueInfo(NamedTuple):
-    """One queue of a consumer; `transaction_`: the messages an ordered listener has in hand. Timestamps: epoch ms."""
+    """One queue of a consumer. `transaction_`: messages that an orderly listener handles now. Times in epoch ms."""
 
     commit_offset: int = 0
     cached_msg_min_offset: int = 0
@@ -243,7 +243,7 @@ class ProcessQueueInfo(NamedTuple):
 
 
 class ConsumeStatus(NamedTuple):
-    """Of one topic: mean ms of a pull and of a listener's call, and what happened a second."""
+    """Statistics of one topic: the mean milliseconds of a pull and of a listener call, and rates per second."""
 
     pull_rt: float = 0.0
     pull_tps: float = 0.0
@@ -255,7 +255,7 @@ class ConsumeStatus(NamedTuple):
 
 rename_on_wire(
     ProcessQueueInfo,
-    {"cached_msg_size_mib": "cachedMsgSizeInMiB", "dropped": "droped"},  # so RocketMQ spells it
+    {"cached_msg_size_mib": "cachedMsgSizeInMiB", "dropped": "droped"},  # RocketMQ's spelling
 )
 rename_on_wire(
     ConsumeStatus,

@@ -1,10 +1,9 @@
-"""Structured bodies as bytes: JSON behind JSON and binary headers, msgpack behind MSGPACK ones
-(docs/architecture.md).
+"""Encodes structured bodies: JSON after JSON and binary headers, msgpack after MSGPACK headers (docs/architecture.md).
 
-A body class has `to_wire()`, plain dicts and lists under RocketMQ's member names, and `from_wire(value)`. JSON is
-written as fastjson writes it, members in alphabetical order and nothing between them, so that bodies made by us and
-by Java are equal byte for byte; fastjson.py says what is read. Members of other kinds are converted as fastjson does,
-a trailing newline (C++) is nothing, and members that nobody knows are ignored.
+A body class has `to_wire()`, which returns dicts and lists with RocketMQ's member names, and `from_wire(value)`. JSON
+is written like in fastjson: members in alphabetical order, no white space. So the bytes are equal to Java's.
+fastjson.py describes the JSON that is read. Values of another type are converted like in fastjson. A trailing newline
+(from C++) and unknown members are ignored.
 """
 
 import math
@@ -41,7 +40,7 @@ class WireBody(Protocol):
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        """Raises BodyError naming the member that is wrong."""
+        """Read a body. Raises BodyError with the name of a wrong member."""
 
 
 B = TypeVar("B", bound=WireBody)
@@ -49,12 +48,12 @@ T = TypeVar("T")
 
 
 def encode_body(body: WireBody, serialize_type: int) -> bytes:
-    """Raises LocalProtocolError for values that have no form on the wire."""
+    """Encode a body. Raises LocalProtocolError if a value has no wire form."""
     return encode_part(body.to_wire(), serialize_type, type(body).__name__)
 
 
 def encode_part(wire: Any, serialize_type: int, what: str = "body") -> bytes:
-    """A value out of plain dicts and lists. Raises LocalProtocolError, naming `what`."""
+    """Encode a value of dicts, lists and scalars. Raises LocalProtocolError with `what` in its text."""
     try:
         if serialize_type == _MSGPACK:
             packed: bytes = msgpack.packb(wire, default=_entries)
@@ -71,7 +70,7 @@ def _entries(value: Any) -> Any:
 
 
 def decode_body(body_class: type[B], data: bytes, serialize_type: int, *, dialect_bytes_max: int | None = None) -> B:
-    """Raises BodyError. `dialect_bytes_max` is as in `fastjson.loads`."""
+    """Decode a body. Raises BodyError. For `dialect_bytes_max` see `fastjson.loads`."""
     try:
         value = msgpack.unpackb(data) if serialize_type == _MSGPACK else loads(data, dialect_bytes_max)
     except (ValueError, RecursionError, msgpack.exceptions.UnpackException) as error:
@@ -90,7 +89,7 @@ def as_object(value: Any, what: str) -> dict[str, Any]:
 
 
 def as_list(value: Any, what: str) -> list[Any]:
-    """A missing list is an empty one, as fastjson reads it."""
+    """Check a list. A missing list counts as empty, like in fastjson."""
     if value is None:
         return []
     if not isinstance(value, list):
@@ -99,7 +98,7 @@ def as_list(value: Any, what: str) -> list[Any]:
 
 
 def as_table(value: Any, what: str) -> dict[str, Any]:
-    """An object whose members' names are values too; msgpack could bring names that are no text."""
+    """Check an object whose member names are data. In msgpack a name may be of another type than text: refuse it."""
     table = as_object(value, what)
     if not all(type(name) is str for name in table):
         raise BodyError(f"{what} must have names of text")
@@ -114,7 +113,7 @@ def as_texts(value: Any, what: str) -> tuple[str, ...]:
 
 
 def as_int(value: Any, what: str) -> int:
-    """A number of 64 bits, the most that can be written again; it may come as text (C++) or with a fraction of zero."""
+    """Read an integer of 64 bits, the largest that can be written. Text (from C++) and `1.0` are accepted."""
     number = value
     if type(value) is str:
         try:
@@ -129,7 +128,7 @@ def as_int(value: Any, what: str) -> int:
 
 
 def as_float(value: Any, what: str) -> float:
-    """A finite number; it may come as text or whole."""
+    """Read a finite number. Text and integers are accepted."""
     try:
         number = float(value) if type(value) in (float, int, str) else math.nan
     except (ValueError, OverflowError):
@@ -140,7 +139,7 @@ def as_float(value: Any, what: str) -> float:
 
 
 def as_bool(value: Any, what: str) -> bool:
-    """A truth; it may come as text in any case, or as 1 and 0."""
+    """Read a boolean. Text in any case, and 1 and 0, are accepted."""
     key = value.lower() if type(value) is str else value
     truth = _TRUTHS.get(key) if type(key) in (bool, int, str) else None
     if truth is None:
@@ -149,7 +148,7 @@ def as_bool(value: Any, what: str) -> bool:
 
 
 def as_text(value: Any, what: str) -> str:
-    """Text; a number or a truth is taken for what it would be in JSON."""
+    """Read a text. A number or boolean becomes its JSON text."""
     if type(value) is str:
         return value
     if type(value) is bool:
@@ -164,7 +163,7 @@ _CONVERTED: dict[type, Callable[[Any, str], Any]] = {int: as_int, float: as_floa
 
 
 def take(wire: dict[str, Any], name: str, kind: type[T], default: T = _MISSING) -> T:
-    """Member `name` as `kind`: int, float, bool or str. Raises BodyError."""
+    """Read the member `name` as `kind`: int, float, bool or str. Raises BodyError."""
     value = wire.get(name)
     if value is None:
         if default is _MISSING:

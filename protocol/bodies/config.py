@@ -1,4 +1,4 @@
-"""Tables of topics, groups and offsets as brokers send them and as their files hold them (wire.md 2.4 and 8.4)."""
+"""Tables of topics, groups and offsets: bodies of replies and contents of config files (wire.md 2.4 and 8.4)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self, TypeVar
@@ -68,7 +68,7 @@ class SubscriptionGroupWrapper(NamedTuple):
 
 
 def _of_table(wire: dict[str, Any], member: str, from_wire: Callable[[Any], C]) -> tuple[C, ...]:
-    """The configs of a table, sorted by name. Raises BodyError unless each stands under its own."""
+    """The configs of a table, sorted by name. Raises BodyError if a key differs from the name in its config."""
     table = as_table(wire.get(member) or {}, member)
     configs = []
     for name in sorted(table):
@@ -99,7 +99,7 @@ class ConsumerOffsetTable(NamedTuple):
 
 
 class QueueOffsets(NamedTuple):
-    """One row of a ConsumerOffsetTable."""
+    """The offsets of one group in one topic, by queue id: an entry of ConsumerOffsetTable."""
 
     of_queues: Mapping[int, int]
 
@@ -110,7 +110,7 @@ class QueueOffsets(NamedTuple):
 class DelayOffsetTable(NamedTuple):
     """Reply to GET_ALL_DELAY_OFFSET (45), and delayOffset.json: delay level -> next index of its queue.
 
-    `log_offset`: in our file alone, where the log ended when the table was taken; later deliveries stand behind it.
+    `log_offset` is only in Lockstep's file: the end of the log when the table was copied. Later deliveries follow it.
     """
 
     offset_table: Mapping[int, int]

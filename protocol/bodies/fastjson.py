@@ -1,10 +1,10 @@
-"""fastjson's dialect of JSON (wire.md 1.5), as RocketMQ's Java side writes bodies.
+"""fastjson's dialect of JSON (wire.md 1.5), in which RocketMQ's Java code writes bodies.
 
-Beyond JSON it has names without quotes, `{0:"a"}`; objects as names, `{{"queueId":0}:1}`; text in single quotes;
-commas where nothing follows; and `{"$ref":"$.a[0]"}` for an object that stands elsewhere in the body too. All of it is
-read, in time that grows with the text and to a bounded depth; what is strict JSON is read as fast as before.
+It extends JSON by names without quotes, `{0:"a"}`; objects as names, `{{"queueId":0}:1}`; text in single quotes;
+trailing commas; and `{"$ref":"$.a[0]"}` for an object that is elsewhere in the body. The reader accepts all of these in
+linear time and to a limited depth. Strict JSON is read by the json module, at its speed.
 
-A name that is an object is kept as its canonical JSON text, and `ObjectKeyed` writes such a map again.
+A name that is an object is kept as its canonical JSON text. `ObjectKeyed` writes such a map.
 """
 
 import json
@@ -30,7 +30,7 @@ _decode_string = json.JSONDecoder(strict=False).raw_decode
 
 
 class ObjectKeyed:
-    """A map to be written with objects as names: the canonical JSON text of each name -> value, in this order."""
+    """A map to write with objects as names: canonical JSON text of a name -> value, in the order to write."""
 
     __slots__ = ("entries",)
 
@@ -54,9 +54,9 @@ dump_canonical = json.JSONEncoder(
 
 
 def dumps(value: Any) -> str:
-    """Strict JSON, members in alphabetical order, but for the names of an `ObjectKeyed`.
+    """Write strict JSON with members in alphabetical order; only the names of an `ObjectKeyed` are objects.
 
-    Raises ValueError and TypeError for what has no form.
+    Raises ValueError or TypeError for a value that has no JSON form.
     """
     try:
         return dump_canonical(value)
@@ -76,15 +76,15 @@ def _dumps_slowly(value: Any) -> str:
 
 
 def loads(data: bytes, dialect_bytes_max: int | None = None) -> Any:
-    """A body's value.
+    """Read the value of a body.
 
     Args:
-        dialect_bytes_max: of a text that is no strict JSON, or that has references. Both take 20 to 40 times as long
-            to read as strict JSON. None: no limit.
+        dialect_bytes_max: The largest length of a text that is not strict JSON or has references: these take 20 to 40
+            times as long to read. None: no limit.
 
     Raises:
-        ValueError: it has no value, or is too long; for references that would grow it beyond measure too.
-        RecursionError: it is nested too deeply.
+        ValueError: The text has no value or is too long, or its references mean too many members.
+        RecursionError: The text is nested too deeply.
     """
     too_long = dialect_bytes_max is not None and len(data) > dialect_bytes_max
     try:
@@ -94,7 +94,7 @@ def loads(data: bytes, dialect_bytes_max: int | None = None) -> Any:
             raise ValueError(f"it is no strict JSON ({error}), and {_over(data, dialect_bytes_max)}") from None
         value = _Reader(data.decode()).read()
         if b"\\u" in data:
-            dump_canonical(value).encode()  # half a surrogate pair is no character
+            dump_canonical(value).encode()  # refuses lone surrogates
     if not has_references(data):
         return value
     if too_long:
@@ -107,7 +107,7 @@ def _over(data: bytes, limit: int | None) -> str:
 
 
 class _Reader:
-    """One text; a method leaves `_position` behind what it read. Nothing is read twice."""
+    """Reads one text. Each method moves `_position` after the characters that it read. Nothing is read twice."""
 
     __slots__ = ("_position", "_text")
 
@@ -122,7 +122,7 @@ class _Reader:
         return value
 
     def _next(self, skipped: re.Pattern[str]) -> str:
-        """The character behind what is skipped, "" at the end."""
+        """Skip characters and return the next one; "" at the end."""
         found = skipped.match(self._text, self._position)
         self._position = found.end() if found else self._position
         return self._text[self._position : self._position + 1]
@@ -157,7 +157,7 @@ class _Reader:
             return self._string(first)
         if first != "{":
             return self._word()
-        if in_key:  # each level would escape the quotes of the one inside anew
+        if in_key:  # each level would escape the inner quotes again
             raise self._error("an object is a name inside a name")
         return dump_canonical(self._value(depth, in_key=True))
 

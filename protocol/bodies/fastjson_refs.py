@@ -1,7 +1,7 @@
-"""`{"$ref":path}` in fastjson's bodies: one object that stands in several places of a body (wire.md 1.5).
+"""Resolves `{"$ref":path}` in fastjson bodies: a reference to an object elsewhere in the body (wire.md 1.5).
 
-Paths are `$` (the whole body), `$.name[0].name`, `@` (the object or list around the reference) and `..` (the one
-around that). A reference becomes the very object it names, so nothing is copied.
+A path is `$` (the whole body), `$.name[0].name`, `@` (the parent object or list of the reference) or `..` (the parent
+of that). A reference is replaced by the same object, without a copy.
 """
 
 import re
@@ -9,8 +9,8 @@ from typing import Any, Final
 
 __all__ = ["VISITS_MAX", "has_references", "resolve_references"]
 
-# What a walk over everything may meet when references stand for what they name: a few bytes could otherwise stand for
-# billions of members. A reference to what it stands in has no end; no body of RocketMQ has one, so it counts as many.
+# The most members that a walk over a body with resolved references may visit. Without a limit, a few bytes could mean
+# billions of members. A circular reference has no end. No RocketMQ body has one; it counts as _ENDLESS_VISITS members.
 VISITS_MAX: Final = 200_000
 _ENDLESS_VISITS: Final = 50_000
 
@@ -18,7 +18,7 @@ _STEP = re.compile(r"\.((?:[^.\[\\]|\\.)++)|\[(\d++)\]|\[(?:\"([^\"]*+)\"|'([^']
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _MISSING: Final = object()
 
-# A container and what is around it: (container, around) or None at the top.
+# A container and its parents: (container, parents); None at the top.
 _Around = tuple[Any, Any] | None
 
 
@@ -27,9 +27,9 @@ def has_references(data: bytes) -> bool:
 
 
 def resolve_references(root: Any) -> Any:
-    """`root` with its references replaced in place; one that leads nowhere becomes None, as in fastjson.
+    """Replace the references in `root` in place and return it. An invalid path becomes None, like in fastjson.
 
-    Raises ValueError when the references would make the body grow beyond measure.
+    Raises ValueError if the references would multiply the members of the body beyond the limit.
     """
     found = False
     waiting: list[tuple[Any, _Around]] = [(root, None)] if isinstance(root, (dict, list)) else []
@@ -86,7 +86,7 @@ def _stepped(value: Any, step: re.Match[str]) -> Any:
 
 
 def _check_growth(root: Any, visits_max: int) -> None:
-    """Counts what a walk from `root` would visit; each container is looked at once, however often it is named."""
+    """Count the members that a walk from `root` would visit. The count of each container is computed once."""
     visits: dict[int, int] = {}  # 0 while its members are being counted
     waiting = [root]
     while waiting:

@@ -1,5 +1,4 @@
-"""HeartbeatData: how clients tell a broker who they are and what they subscribe to (wire.md 9.1); and how they ask
-beforehand whether it can filter so."""
+"""HeartbeatData: the groups and subscriptions of a client (wire.md 9.1); and the request to check a filter before."""
 
 from enum import Enum
 from typing import Any, NamedTuple, Self, TypeVar
@@ -23,7 +22,7 @@ __all__ = [
 
 
 class ConsumeType(Enum):
-    """In ordinal order, as the other enums here: C++ sends ordinals."""
+    """Constants in ordinal order, like in the other enums here: C++ sends ordinals."""
 
     CONSUME_ACTIVELY = 0
     CONSUME_PASSIVELY = 1
@@ -47,9 +46,9 @@ E = TypeVar("E", bound=Enum)
 
 
 def enum_from_wire(enum: type[E], wire: dict[str, Any], name: str, default: E | None = None) -> E:
-    """Member `name` by its constant's name or its ordinal. Raises BodyError.
+    """Read the member `name`: the name or the ordinal of a constant. Raises BodyError.
 
-    As fastjson, which makes null of it, we take a name that no constant has for a missing one, but refuse an ordinal.
+    An unknown name counts as missing, because fastjson reads it as null. An unknown ordinal is refused.
     """
     value = wire.get(name)
     if default is not None and (value is None or (isinstance(value, str) and value not in enum.__members__)):
@@ -62,7 +61,7 @@ def enum_from_wire(enum: type[E], wire: dict[str, Any], name: str, default: E | 
 
 
 class SubscriptionData(NamedTuple):
-    """What a group wants of one topic. `sub_version`: epoch ms of its last change; the higher one wins."""
+    """The subscription of a group to one topic. `sub_version`: epoch ms of the last change; the highest counts."""
 
     topic: str
     sub_string: str = SUBSCRIBE_ALL
@@ -74,13 +73,13 @@ class SubscriptionData(NamedTuple):
 
     @classmethod
     def parse(cls, topic: str, expression: str | None, sub_version: int = 0) -> Self:
-        """Raises FilterError for an expression without a usable tag."""
+        """Make a subscription from an expression. Raises FilterError if the expression has no valid tag."""
         tags = parse_tags(expression)
         codes = tuple(java_string_hash(tag) for tag in tags)
         return cls(topic, expression or SUBSCRIBE_ALL, tags, codes, sub_version)
 
     def matches_code(self, tags_code: int) -> bool:
-        """The broker's filter, by hash: everything, or one of the tags; untagged messages (0) match none."""
+        """The broker's filter by hash: all messages, or those with one of the tags. No tag (0) matches no tag."""
         return not self.code_set or tags_code in self.code_set
 
     def to_wire(self) -> dict[str, Any]:
@@ -169,14 +168,14 @@ class HeartbeatData(NamedTuple):
 
 
 class UnreadHeartbeat(NamedTuple):
-    """A heartbeat of which no more was read than how much it holds."""
+    """A heartbeat before it is read: only its groups and subscriptions are counted."""
 
     wire: dict[str, Any]
     group_count: int
-    subscription_count: int  # of all groups, and their tags
+    subscription_count: int  # subscriptions of all groups, plus their tags
 
     def read(self) -> HeartbeatData:
-        """Raises BodyError."""
+        """Read the heartbeat. Raises BodyError."""
         return HeartbeatData.from_wire(self.wire)
 
     def to_wire(self) -> dict[str, Any]:
@@ -206,7 +205,7 @@ class ClientConfigBody(NamedTuple):
 
     client_id: str
     group: str
-    subscription: SubscriptionData | None  # None: nothing is asked
+    subscription: SubscriptionData | None  # None: there is no filter to check
 
     def to_wire(self) -> dict[str, Any]:
         return {

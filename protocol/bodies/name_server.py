@@ -1,4 +1,4 @@
-"""Bodies of what administrators ask of a name server (wire.md 2.7); routes are in bodies.py."""
+"""Bodies of name server administration (wire.md 2.7). Routes are in broker.py beside this file."""
 
 from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple, Self
@@ -13,7 +13,7 @@ _NO_TOPICS: Final[dict[str, Any]] = {"dataVersion": {}, "topicConfigTable": {}}
 
 
 class KvTable(NamedTuple):
-    """Names and texts: reply to GET_KVLIST_BY_NAMESPACE, GET_BROKER_RUNTIME_INFO and REGISTER_BROKER."""
+    """A table of texts by name: reply to GET_KVLIST_BY_NAMESPACE, GET_BROKER_RUNTIME_INFO and REGISTER_BROKER."""
 
     table: Mapping[str, str]
 
@@ -27,7 +27,7 @@ class KvTable(NamedTuple):
 
 
 class SystemTopicList(NamedTuple):
-    """Reply to GET_SYSTEM_TOPIC_LIST_FROM_NS: `broker_addr` is that of one broker, whose own list may be asked for."""
+    """Reply to GET_SYSTEM_TOPIC_LIST_FROM_NS. `broker_addr`: a broker that can be asked for its own list."""
 
     topic_list: tuple[str, ...]
     broker_addr: str = ""
@@ -43,7 +43,7 @@ class SystemTopicList(NamedTuple):
 
 
 class RegisterBrokerBody(NamedTuple):
-    """A request body of REGISTER_BROKER of which no topic was read yet."""
+    """A request body of REGISTER_BROKER before its topics are read."""
 
     wire: Any
 
@@ -55,7 +55,7 @@ class RegisterBrokerBody(NamedTuple):
         return cls(value)
 
     def read_in_steps(self) -> Generator[None, None, TopicConfigs]:
-        """Some topics a step. Raises BodyError."""
+        """Read the topics, some in each step. Raises BodyError."""
         member = "topicConfigSerializeWrapper"
         wrapper = as_object(self.to_wire().get(member) or _NO_TOPICS, member)
         table = as_table(wrapper.get("topicConfigTable"), "topicConfigTable")

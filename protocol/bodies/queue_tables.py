@@ -1,4 +1,4 @@
-"""Maps from message queues, which fastjson writes with the queue itself as the name (wire.md 1.5)."""
+"""Maps with message queues as keys. fastjson writes the queue object as the member name (wire.md 1.5)."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ V = TypeVar("V")
 
 
 def queue_key(queue: MessageQueue) -> str:
-    """The name that a queue is in a map: `{"brokerName":"b","queueId":0,"topic":"T"}`."""
+    """The member name of a queue in a map: `{"brokerName":"b","queueId":0,"topic":"T"}`."""
     return dump_canonical(queue_to_wire(queue))
 
 
 def queue_from_key(key: str) -> MessageQueue:
-    """Raises BodyError."""
+    """Read a queue from its member name. Raises BodyError."""
     try:
         value = json.loads(key)
     except (ValueError, RecursionError):
@@ -34,7 +34,7 @@ def queue_table(table: Mapping[MessageQueue, V], to_wire: Callable[[V], Any] = l
 
 
 def as_queue_table(value: Any, what: str, from_wire: Callable[[Any], V]) -> dict[MessageQueue, V]:
-    """A missing table is an empty one. Raises BodyError."""
+    """Read a map with queues as keys. A missing map counts as empty. Raises BodyError."""
     if value is None:
         return {}
     entries = value.entries if isinstance(value, ObjectKeyed) else as_table(value, what)

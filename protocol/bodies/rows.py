@@ -1,6 +1,6 @@
-"""Bodies of one large table, written a few rows at a time: whoever writes them can do other things in between.
+"""Encodes bodies with a large table, a few rows in each step. The caller can do other work between the steps.
 
-The bytes are those of `encode_body`.
+The bytes are equal to those of `encode_body`.
 """
 
 import heapq
@@ -20,16 +20,16 @@ __all__ = ["BODY_ROWS_BYTES_MAX", "ROWS_A_STEP", "BodyRows", "BodySteps", "encod
 R = TypeVar("R")
 
 BODY_ROWS_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # a frame also holds its header
-ROWS_A_STEP: Final = 64  # up to a millisecond
+ROWS_A_STEP: Final = 64  # they take up to a millisecond
 _SORTED_A_STEP: Final = 2048
-_HERE: Final = "\u0001rows\u0001"  # no name of a peer's: it stands only in what we write around the rows
+_HERE: Final = "\u0001rows\u0001"  # the place of the rows; searched only in the text around them
 _MSGPACK: Final = int(SerializeType.MSGPACK)
 
 BodySteps = Generator[None, None, bytes]
 
 
 class BodyRows:
-    """Rows as they come, then what stands around them. Raises LocalProtocolError for more than `bytes_max`."""
+    """Collects encoded rows, then encodes the body around them. Raises LocalProtocolError above `bytes_max`."""
 
     def __init__(self, serialize_type: int, bytes_max: int = BODY_ROWS_BYTES_MAX) -> None:
         self._msgpack = serialize_type == _MSGPACK
@@ -40,9 +40,7 @@ class BodyRows:
         self._count = 0
 
     def add(self, rows: dict[str, Any] | list[Any] | ObjectKeyed) -> None:
-        """Some rows: members of an object, in alphabetical order, or of one with objects as names, or items of a
-        list.
-        """
+        """Add rows: items of a list, or members of an object in alphabetical order, with texts or objects as names."""
         members = rows.entries if isinstance(rows, ObjectKeyed) else rows
         if not members:
             return
@@ -54,7 +52,7 @@ class BodyRows:
         self.add_written(piece, len(members))
 
     def add_written(self, piece: bytes, count: int = 1) -> None:
-        """Rows as `finish` gives them."""
+        """Add encoded rows."""
         self._pieces.append(piece)
         self._count += count
         self._bytes += len(piece) + 1
@@ -62,7 +60,7 @@ class BodyRows:
             raise LocalProtocolError(f"the body has over {self._bytes_max} bytes, more than a frame can carry")
 
     def finish(self, wire: dict[str, Any], member: str, *, as_list: bool = False) -> bytes:
-        """`wire` with the rows as one more member."""
+        """The encoded body: `wire` with the rows as a further member."""
         if self._msgpack:
             packer = msgpack.Packer()
             head = packer.pack_array_header(self._count) if as_list else packer.pack_map_header(self._count)
@@ -84,7 +82,7 @@ def encode_table(
     serialize_type: int,
     bytes_max: int = BODY_ROWS_BYTES_MAX,
 ) -> BodySteps:
-    """A table of rows by name, each with a `to_wire`. What `rows` comes from must not change its size meanwhile."""
+    """Encode a table of (name, row with `to_wire`). The source of `rows` must keep its size until the end."""
     body = BodyRows(serialize_type, bytes_max)
     by_name = yield from _sorted(iter(rows))
     while some := list(islice(by_name, ROWS_A_STEP)):
@@ -94,7 +92,7 @@ def encode_table(
 
 
 def _sorted(rows: Iterator[tuple[str, R]]) -> Generator[None, None, Iterator[tuple[str, R]]]:
-    """By name."""
+    """Sort the rows by name, in steps."""
     parts = []
     while part := list(islice(rows, _SORTED_A_STEP)):
         parts.append(sorted(part, key=_name))

@@ -1,4 +1,4 @@
-"""What a broker keeps of a consumer group besides its members: how it may consume and how often it retries."""
+"""The settings of a consumer group in a broker: whether and how it may consume, and its number of retries."""
 
 from typing import Any, Final, NamedTuple, Self
 
@@ -19,7 +19,7 @@ _SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
 
 
 class SubscriptionGroupConfig(NamedTuple):
-    """Request body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, and a row of subscriptionGroup.json (wire.md 8.4)."""
+    """Request body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, and an entry of subscriptionGroup.json (wire.md 8.4)."""
 
     group_name: str
     consume_enable: bool = True
@@ -46,7 +46,7 @@ class SubscriptionGroupConfig(NamedTuple):
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
-        """Members that are absent have RocketMQ's defaults."""
+        """Read the settings. Missing members get RocketMQ's defaults."""
         wire = as_object(value, "a subscription group config")
         return cls(
             take(wire, "groupName", str),
@@ -62,5 +62,5 @@ class SubscriptionGroupConfig(NamedTuple):
 
 
 def is_system_group(consumer_group: str) -> bool:
-    """Groups of brokers themselves; they exist whether or not groups are made by using them."""
+    """Whether brokers use the group themselves. Such a group exists even if groups are not created automatically."""
     return consumer_group.startswith(_SYSTEM_PREFIX)

@@ -1,4 +1,4 @@
-"""Header encodings, one module each; `CODECS` is the table from the type byte to its codec."""
+"""The header encodings, one in each module. `CODECS` maps the type byte of a frame to its codec."""
 
 from lockstep.protocol.codecs import json_header, msgpack_header, rocketmq_header
 from lockstep.protocol.codecs.base import DecodedHeader, HeaderCodec

@@ -16,13 +16,13 @@ DecodedHeader = tuple[
     int,  # flag
     str | None,  # remark
     Mapping[str, Any] | None,  # ext_fields, untyped, by name
-    list[Any] | None,  # MSGPACK: the typed header's values in the order of its fields
+    list[Any] | None,  # MSGPACK: the values of the typed header, in field order
 ]
-"""A header with untyped fields. A plain tuple, because one is made for every command that arrives."""
+"""A header with untyped fields. It is a plain tuple for speed: every received command has one."""
 
 
 class EncodableHeader(Protocol):
-    """The parts of a command that a codec encodes: `header` is typed, `ext_fields` are further fields by name."""
+    """The parts of a command that a codec encodes. `header` is typed; `ext_fields` has more fields by name."""
 
     code: int
     version: int
@@ -37,4 +37,4 @@ class HeaderCodec(Protocol):
     def encode_header(self, command: EncodableHeader) -> bytes: ...
 
     def decode_header(self, data: bytes) -> DecodedHeader:
-        """Raises HeaderError."""
+        """Decode a header. Raises HeaderError."""

@@ -1,7 +1,7 @@
 """The JSON header, type 0 (wire.md 1.2), which every RocketMQ client and broker supports.
 
-We write extFields values as strings, as Go and C++ require, and read numbers and booleans too. Text that has no UTF-8
-form (lone surrogates) is written as question marks, as Java does, and refused when it arrives.
+The values of extFields are written as strings, which Go and C++ require; numbers and booleans are read too. Lone
+surrogates have no UTF-8 form: they are written as question marks, like in Java, and refused on receipt.
 """
 
 import json
@@ -46,9 +46,9 @@ def to_text(value: ExtValue) -> str:
 
 
 def loads_text(data: bytes) -> Any:
-    """Parse JSON in UTF-8. Raises ValueError, also for escapes that are not characters, and RecursionError."""
+    """Parse JSON in UTF-8. Raises ValueError, also for lone surrogates in escapes, and RecursionError."""
     value = _decode(data.decode())
-    if b"\\ud" in data or b"\\uD" in data:  # maybe half a surrogate pair
+    if b"\\ud" in data or b"\\uD" in data:  # it may be a lone surrogate
         _encode(value).encode()
     return value
 

@@ -1,8 +1,8 @@
-"""The MSGPACK header, type 2: Lockstep's own, used only between peers that agreed on it.
+"""The MSGPACK header, type 2: a Lockstep extension, used only between peers that agreed on it.
 
 A msgpack array `[code, flag, opaque, version, remark, fields, ext]`: `fields` is nil or an array of the typed
-header's values in the order in which its class declares them, `ext` nil or a map of further extFields. Values keep
-their types. A newer peer may append fields; missing fields at the end are absent.
+header's values in the order of its class, `ext` is nil or a map of more extFields. Values keep their types. A newer
+peer may append fields; missing fields at the end are absent.
 """
 
 import msgpack
@@ -31,7 +31,7 @@ def encode_header(command: EncodableHeader) -> bytes:
     )
     try:
         packed: bytes = _pack(parts)
-    except UnicodeEncodeError:  # lone surrogates become question marks, as in JSON
+    except UnicodeEncodeError:  # lone surrogates become question marks, like in JSON
         packed = _pack_replacing(parts)
     return packed
 

@@ -3,8 +3,8 @@
     code h | language B | version h | opaque i | flag i | remarkLength i, remark | extFieldsLength i, then entries:
     keyLength h, key, valueLength i, value
 
-Texts are UTF-8. Java reads an empty text as an absent one, so empty values and an empty remark are not written. Of
-equal names the last one counts.
+Texts are UTF-8. Java reads an empty text as absent, so empty values and an empty remark are not written. If a name
+occurs more than once, the last entry counts.
 """
 
 import struct
@@ -18,7 +18,7 @@ from lockstep.protocol.headers.spec import spec_of
 
 __all__ = ["decode_header", "encode_header"]
 
-_FIXED = struct.Struct(">hBhiii")  # up to the remark's length
+_FIXED = struct.Struct(">hBhiii")  # the fields up to remarkLength
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _KEY_BYTES_MAX: Final = 32767
@@ -28,7 +28,7 @@ _LANGUAGES = frozenset(map(int, LanguageCode))
 
 
 def encode_header(command: EncodableHeader) -> bytes:
-    """Raises LocalProtocolError for a code or version over 16 bits, as RocketMQ 5 has, and for a too long name."""
+    """Encode a header. Raises LocalProtocolError for a code or version over 16 bits, or a too long name."""
     texts: dict[str, str] = {}
     if command.header is not None:
         texts = spec_of(type(command.header)).to_texts(command.header)
@@ -52,7 +52,7 @@ def encode_header(command: EncodableHeader) -> bytes:
 
 
 def decode_header(data: bytes) -> DecodedHeader:
-    """Raises HeaderError, also for a wrong length and for bytes after the last entry."""
+    """Decode a header. Raises HeaderError, also for a wrong length or bytes after the last entry."""
     try:
         code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(data)
         position = _FIXED.size

@@ -1,6 +1,6 @@
-"""Typed headers of what administrators and tools ask: brokers (wire.md 2.2 to 2.4) and name servers (2.7).
+"""Typed headers of administration requests to brokers (wire.md 2.2 to 2.4) and name servers (2.7).
 
-As in headers.py: MSGPACK sends the fields in this order, so only ever append.
+MSGPACK sends the fields in the declared order, so new fields go to the end.
 """
 
 from typing import Any, Final, NamedTuple
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class SendMessageBackRequestHeader(NamedTuple):
-    """CONSUMER_SEND_MSG_BACK (36). `offset` is a commit log offset; `delay_level` 0 leaves it to the broker."""
+    """CONSUMER_SEND_MSG_BACK (36). `offset` is a commit log offset. With `delay_level` 0 the broker chooses it."""
 
     offset: int
     group: str
@@ -62,7 +62,7 @@ class SendMessageBackRequestHeader(NamedTuple):
 
 
 class QueryMessageRequestHeader(NamedTuple):
-    """QUERY_MESSAGE (12); timestamps in epoch ms. The extField `_UNIQUE_KEY_QUERY` asks for a UNIQ_KEY."""
+    """QUERY_MESSAGE (12). Timestamps are in epoch ms. With the extField `_UNIQUE_KEY_QUERY` the key is a UNIQ_KEY."""
 
     topic: str
     key: str
@@ -78,13 +78,13 @@ class QueryMessageResponseHeader(NamedTuple):
 
 
 class ViewMessageRequestHeader(NamedTuple):
-    """VIEW_MESSAGE_BY_ID (33): the commit log offset at the end of an offset message id."""
+    """VIEW_MESSAGE_BY_ID (33). The offset is the commit log offset in an offset message id."""
 
     offset: int
 
 
 class ResumeCheckHalfMessageRequestHeader(NamedTuple):
-    """RESUME_CHECK_HALF_MESSAGE (323). `msg_id`: an offset message id."""
+    """RESUME_CHECK_HALF_MESSAGE (323). `msg_id` is an offset message id."""
 
     msg_id: str | None = None
 
@@ -132,14 +132,14 @@ class ProducerGroupRequestHeader(NamedTuple):
 
 
 class ConsumeStatsRequestHeader(NamedTuple):
-    """GET_CONSUME_STATS (208); without a topic, all that the group has offsets of."""
+    """GET_CONSUME_STATS (208). Without a topic: all topics in which the group has offsets."""
 
     consumer_group: str
     topic: str | None = None
 
 
 class ResetOffsetRequestHeader(NamedTuple):
-    """INVOKE_BROKER_TO_RESET_OFFSET (222) and RESET_CONSUMER_CLIENT_OFFSET (220); -1 is the end."""
+    """INVOKE_BROKER_TO_RESET_OFFSET (222) and RESET_CONSUMER_CLIENT_OFFSET (220). A timestamp of -1 is the end."""
 
     topic: str
     group: str
@@ -197,7 +197,7 @@ class GetBrokerConsumeStatsRequestHeader(NamedTuple):
 
 
 class GetBrokerConfigResponseHeader(NamedTuple):
-    """`version`: a DataVersion as JSON text."""
+    """Reply to GET_BROKER_CONFIG (26). `version` is a DataVersion as JSON text."""
 
     version: str
 
@@ -245,7 +245,7 @@ class BrokerNameRequestHeader(NamedTuple):
 
 
 class GetWritePermResponseHeader(NamedTuple):
-    """How many topics changed: 205 fills the first, 327 the second."""
+    """The number of changed topics: code 205 sets `wipe_topic_count`, 327 sets `add_topic_count`."""
 
     wipe_topic_count: Int32 | None = None
     add_topic_count: Int32 | None = None
@@ -253,7 +253,7 @@ class GetWritePermResponseHeader(NamedTuple):
 
 rename_on_wire(QueryConsumeQueueRequestHeader, {"first_index": "index", "entry_count": "count"})
 rename_on_wire(QueryMessageRequestHeader, {"unique_key_query": "_UNIQUE_KEY_QUERY"})
-# As in headers.py: nothing is called null, so nothing is found or taken away.
+# Like in messaging.py. No name is "null", so such a request finds and deletes nothing.
 stand_in(QueryConsumeQueueRequestHeader, {"queue_id": 0, "first_index": 0, "entry_count": 0})
 stand_in(QueryMessageRequestHeader, {"topic": "null", "key": "null"})
 stand_in(QueryConsumeTimeSpanRequestHeader, {"group": "null"})

@@ -1,7 +1,7 @@
-"""One typed header a command, in the order in which MSGPACK sends its fields (so: only ever append).
+"""The typed headers of commands. MSGPACK sends the fields in the declared order, so new fields go to the end.
 
-`REQUEST_HEADERS` and `RESPONSE_HEADERS` map request codes to their classes; a code that is absent has no header.
-What administrators ask has its headers in admin_headers.py.
+`REQUEST_HEADERS` and `RESPONSE_HEADERS` map request codes to header classes. A code without an entry has no header.
+The headers of administration requests are in headers/admin.py.
 Source: wire.md 2, 4.1, 6.1, 6.3.
 """
 
@@ -42,10 +42,10 @@ __all__ = [
 
 
 class SendMessageRequestHeader(NamedTuple):
-    """SEND_MESSAGE (10), long names.
+    """SEND_MESSAGE (10), with long field names.
 
-    The `lane_` fields are ours, sent only to a peer that agreed: `lane_id` names a producer, the other two number its
-    sends to one queue, so that the broker can refuse what would overtake a send that failed.
+    The `lane_` fields are a Lockstep extension, sent only to a peer that agreed. `lane_id` names a producer; the other
+    two number its sends to one queue. With them the broker refuses a send that would overtake a failed one.
     """
 
     producer_group: str
@@ -68,7 +68,7 @@ class SendMessageRequestHeader(NamedTuple):
 
 
 class SendMessageRequestHeaderV2(SendMessageRequestHeader):
-    """SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320): the same fields by letters."""
+    """SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320): the same fields, with letters as names."""
 
     __slots__ = ()
 
@@ -152,7 +152,7 @@ class NotifyConsumerIdsChangedRequestHeader(NamedTuple):
 
 
 class EndTransactionRequestHeader(NamedTuple):
-    """END_TRANSACTION (37): `commit_or_rollback` is 8, 12, or 0 for not known yet; offsets are the half message's."""
+    """END_TRANSACTION (37). `commit_or_rollback`: 8, 12, or 0 for unknown. The offsets are the half message's."""
 
     producer_group: str
     tran_state_table_offset: int
@@ -174,7 +174,7 @@ class CheckTransactionStateRequestHeader(NamedTuple):
 
 
 class PushReplyMessageRequestHeader(NamedTuple):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from the broker; hosts are texts."""
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from the broker. Hosts are texts."""
 
     producer_group: str
     topic: str
@@ -224,7 +224,7 @@ class RegisterBrokerResponseHeader(NamedTuple):
 
 
 class UnregisterBrokerRequestHeader(NamedTuple):
-    """UNREGISTER_BROKER (104); QUERY_DATA_VERSION (322) carries the same fields."""
+    """UNREGISTER_BROKER (104) and QUERY_DATA_VERSION (322), which has the same fields."""
 
     broker_name: str
     broker_addr: str
@@ -237,7 +237,7 @@ class QueryDataVersionResponseHeader(NamedTuple):
 
 
 class ListLocksRequestHeader(NamedTuple):
-    """LIST_LOCKS (30001), ours: the lock table, of one group or of all."""
+    """LIST_LOCKS (30001), a Lockstep extension: the lock table of one group or of all groups."""
 
     consumer_group: str | None = None
 
@@ -253,7 +253,7 @@ rename_on_wire(
 )
 rename_on_wire(SendMessageResponseHeader, {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"})
 rename_on_wire(UnregisterClientRequestHeader, {"client_id": "clientID"})
-# Where Java would have null and never look at it, or put the word into a name; found by tests/differential.
+# For a missing field Java has null: it ignores it, or writes "null" into a name. tests/differential compares this.
 _NOBODY: Final = {"producer_group": "", "topic": "", "default_topic": "", "default_topic_queue_nums": 4}
 stand_in(SendMessageRequestHeader, _NOBODY)
 stand_in(SendMessageRequestHeaderV2, _NOBODY, exact=True)

@@ -1,7 +1,7 @@
-"""How a typed header, a NamedTuple, meets the wire: names, kinds and limits derived from its annotations.
+"""Converts typed headers (NamedTuples): wire names, types and limits come from the annotations of the class.
 
-A header's fields are declared once. In JSON they go by name (camelCase unless `rename_on_wire` says otherwise)
-and as text; in MSGPACK by position and typed.
+In JSON and binary headers a field has a name (camelCase unless `rename_on_wire` says otherwise) and its value is text.
+In MSGPACK headers a field has a position, and its value keeps its type.
 """
 
 import struct
@@ -22,8 +22,8 @@ _RENAMED: dict[type[tuple[Any, ...]], Mapping[str, str]] = {}
 _STAND_INS: dict[type[tuple[Any, ...]], Mapping[str, Any]] = {}
 _EXACT: set[type[tuple[Any, ...]]] = set()
 _REQUIRED: Any = object()
-_new_tuple = tuple.__new__  # what NamedTuple._make does, without its own check of the length
-_SHAPES_MAX = 64  # a header has a handful of shapes; a hostile peer must not grow this
+_new_tuple = tuple.__new__  # like NamedTuple._make without its length check
+_SHAPES_MAX = 64  # a header has few shapes; a hostile peer must not fill the cache
 
 
 class _Field(NamedTuple):
@@ -33,11 +33,11 @@ class _Field(NamedTuple):
     bits: int  # 32 or 64, for ints
     optional: bool
     default: Any
-    absent: Any  # what it is taken for when the wire lacks it; `_REQUIRED` where it must not
+    absent: Any  # the value if it is missing on the wire; `_REQUIRED`: refuse
 
     @property
     def needed(self) -> bool:
-        """Whether a JSON or binary header without it is refused."""
+        """Whether a JSON or binary header without this field is refused."""
         return self.absent is _REQUIRED
 
     @property
@@ -46,14 +46,14 @@ class _Field(NamedTuple):
 
 
 class _Ranges:
-    """Checks that the numbers of a header of one shape fit: struct does it at once, and faster than we could."""
+    """Checks the ranges of all numbers in a header of one shape with one struct call, faster than Python code."""
 
     __slots__ = ("numbers", "pack")
 
     def __init__(self, fields: "tuple[_Field, ...]", values: list[Any]) -> None:
         numeric = [(i, field) for i, field in enumerate(fields) if field.kind is int and values[i] is not None]
         self.pack = struct.Struct(">" + "".join("i" if field.bits == 32 else "q" for _, field in numeric)).pack
-        # itemgetter of one index gives no tuple, and of none is an error
+        # itemgetter returns no tuple for one index, and fails without an index
         indexes = [i for i, _ in numeric]
         self.numbers: Callable[[list[Any]], Any] = (
             itemgetter(*indexes) if len(indexes) > 1 else lambda values: [values[i] for i in indexes]
@@ -61,7 +61,7 @@ class _Ranges:
 
 
 class HeaderSpec:
-    """The table made from one header class; `spec_of` keeps one per class."""
+    """The fields of one header class. `spec_of` caches one for each class."""
 
     def __init__(self, header_class: type[tuple[Any, ...]]) -> None:
         self._class = header_class
@@ -70,7 +70,7 @@ class HeaderSpec:
         self._shapes: dict[tuple[type, ...], _Ranges] = {}
 
     def to_texts(self, header: tuple[Any, ...]) -> dict[str, str]:
-        """extFields of a JSON header: absent values are left out, everything is text."""
+        """The extFields of a JSON header, as text. Absent values are left out."""
         texts = {}
         for field, value in zip(self.fields, header, strict=True):
             if value is None:
@@ -82,9 +82,9 @@ class HeaderSpec:
         return texts
 
     def from_ext_fields(self, ext_fields: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Raises HeaderError naming a field that is missing or is not what it must be.
+        """Read a JSON or binary header. Raises HeaderError with the name of a missing or wrong field.
 
-        As Java does (wire.md 1.2): what cannot be read counts as missing, but in headers of `stand_in(exact=True)`.
+        Like in Java (wire.md 1.2), an unreadable value counts as missing, except in headers of `stand_in(exact=True)`.
         """
         values = []
         for field in self.fields:
@@ -103,9 +103,9 @@ class HeaderSpec:
         return _new_tuple(self._class, values)
 
     def from_positional(self, values: list[Any]) -> tuple[Any, ...]:
-        """Raises HeaderError likewise.
+        """Read a MSGPACK header. Raises HeaderError with the name of a missing or wrong field.
 
-        A header of a shape that was right once costs one look-up for its types and one `pack` for its ranges.
+        A known shape costs one look-up for the types and one `pack` for the ranges.
         """
         ranges = self._shapes.get(tuple(map(type, values)))
         try:
@@ -144,15 +144,15 @@ class HeaderSpec:
 
 
 def rename_on_wire(header_class: type[tuple[Any, ...]], names: Mapping[str, str]) -> None:
-    """Give fields of a class JSON names of their own; call it where the class is declared."""
+    """Set the JSON names of some fields of a class. Call it where the class is declared."""
     _RENAMED[header_class] = names
 
 
 def stand_in(header_class: type[tuple[Any, ...]], values: Mapping[str, Any], *, exact: bool = False) -> None:
-    """What required fields are taken for when a JSON or binary header lacks them; call it where the class is declared.
+    """Set the values of required fields that a JSON or binary header lacks. Call it where the class is declared.
 
-    RocketMQ's brokers ask for a field only where they use it, so a request without it may be served. `exact`: a field
-    that is there must be readable, as in the headers for which Java has a faster reader.
+    RocketMQ's brokers check a field only where they use it, so they may serve a request without it. `exact`: a present
+    field must be readable, as in the headers for which Java has a faster reader.
     """
     _STAND_INS[header_class] = values
     if exact:
@@ -193,12 +193,12 @@ def _out_of_range(field: _Field, value: int) -> HeaderError:
 
 
 def _to_int(field: _Field, value: Any) -> int:
-    """Java's parser takes ASCII digits with a sign; ali-ons sends numbers as they are."""
+    """Read a number. Java's parser accepts ASCII digits with a sign; ali-ons sends JSON numbers."""
     number = value
     if type(value) is str and value.isascii() and (value.isdecimal() or (value[1:].isdecimal() and value[0] in "+-")):
         try:
             number = int(value)
-        except ValueError:  # thousands of digits
+        except ValueError:  # Python refuses thousands of digits
             number = None
     if type(number) is not int:
         raise HeaderError(f"the field {field.wire_name} must be a number, not {shown(value)}")
@@ -208,7 +208,7 @@ def _to_int(field: _Field, value: Any) -> int:
 
 
 def _to_bool(field: _Field, value: Any) -> bool:
-    """Java's rule: true is only the text "true" in any case; "1" is false (wire.md 1.2)."""
+    """Read a boolean like Java: only the text "true", in any case, is true; "1" is false (wire.md 1.2)."""
     return value if type(value) is bool else _to_str(field, value).lower() == "true"
 
 
