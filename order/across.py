@@ -18,7 +18,7 @@ from lockstep.order.sent import SentQueue, digest
 __all__ = ["Across", "GroupTopic", "QueueSeen", "Seen"]
 
 _KEPT_MAX: Final = 10_000
-_NEW_QUEUE_MS: Final = 5000  # a queue first seen this much later than its topic was added later
+_NEW_QUEUE_MS: Final = 5000  # a queue that is first seen this much after its topic counts as added
 _KEY_BITS: Final = 0xFFFF
 
 
