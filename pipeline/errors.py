@@ -1,13 +1,15 @@
 """Errors of the data source. Spark shows their text inside an error of its own.
 
-PipelineError ├── OptionError a wrong option; the text names it and says what is allowed ├── TopicError a topic or a
-queue that does not exist, or may not be read or written ├── DataLossError offsets to read were deleted; the text names
-them ├── RecordError a stored message that cannot be read ├── ColumnError a DataFrame that cannot be sent: the text
-names the column and the types it may have ├── RowError a row that cannot be sent; the text says which and why ├──
-OrderError rows or messages that are out of order └── SendFailed a broker refused messages, or they may or may not be
-stored
+- `OptionError`: a wrong option; the text names it and says what is allowed.
+- `TopicError`: a topic or a queue that does not exist, or may not be read or written.
+- `DataLossError`: offsets to read were deleted; the text names them.
+- `RecordError`: a stored message that cannot be read.
+- `ColumnError`: a DataFrame that cannot be sent; the text names the column and the types it may have.
+- `RowError`: a row that cannot be sent; the text says which and why.
+- `OrderError`: rows or messages that are out of order.
+- `SendFailed`: a broker refused messages, or they may or may not be stored.
 
-Network failures are in `lockstep.remoting.errors`.
+All are `PipelineError`. Network failures are in `lockstep.remoting.errors`.
 """
 
 __all__ = [
