@@ -28,7 +28,8 @@ _DRIFT: Final = 0.0002  # allowed drift of a corrected wall clock against the mo
 _SLACKS_NS: Final = (0, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000)
 _TOLD_MAX: Final = 20
 _BULK = (b'{"event":"handled",', b'{"event":"sent",')
-_HEAD = re.compile(rb'"wall_ms":(\d+),"mono_ns":(\d+),(.*?)"client_id":')
+_BEGIN: Final = b'{"event":'
+_HEAD = re.compile(rb'"wall_ms":(\d+),"mono_ns":(\d+)(,.*?"client_id":)')
 
 
 class Trace(Protocol):
@@ -67,7 +68,8 @@ class Stretches:
         self._host: Any = None
         self._boot: Any = None
         self._machine: Any = None
-        self._bytes = b""
+        self._bytes = b""  # what the last record of a bulk line had between its times and its client
+        self._next_bytes = b""  # the same of a line that is read now, and may be no record
 
     def of(self, record: Record) -> int:
         """The number of the stretch of the next record."""
@@ -90,6 +92,7 @@ class Stretches:
             self._host, self._boot, self._machine = host, boot, record.get("machine")
             stretches.append(_Stretch(_Identity(host, self._machine, boot), wall_ns, mono))
             self._bytes = b""
+        self._bytes = self._next_bytes or self._bytes
         self._last_mono_ns = mono
         self._apart_ns = wall_ns - mono
         number = len(stretches) - 1
@@ -101,13 +104,14 @@ class Stretches:
 
     def needs(self, line: bytes) -> bool:
         """Whether a line must be decoded. Most lines contain nothing new about clocks."""
-        if not line.startswith(_BULK):
+        self._next_bytes = b""
+        if not line.startswith(_BULK) or line.find(_BEGIN, 1) > 0:  # behind a torn line another clock may begin
             return True
-        if self._boot is not None and self._bytes:  # `boot` names the clock: only another writer changes it
-            return self._bytes not in line
+        if self._boot is not None and self._bytes and self._bytes in line:  # `boot` names the clock
+            return b'"mono_ns":' not in line or b'"mono_ns":null' in line
         head = _HEAD.search(line)
         if head is None or not self._bytes or head[3] != self._bytes:
-            self._bytes = head[3] if head is not None else b""
+            self._next_bytes = head[3] if head is not None else b""
             return True
         mono = int(head[2])
         if self._is_other(mono, int(head[1]) * 1_000_000):

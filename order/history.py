@@ -354,7 +354,7 @@ class QueueHistory:
             and self._is_replaced(period, record)
         ):
             kind = Kind.STALE_REPEAT
-            evidence = self.last_of_key.get(record["key"])
+            evidence = self.last_of_key.get(record.get("key"))
             self._again(period, self.attempted.end, Cause.UNEXPLAINED)
             sentence = f"repeated offset {offset} although its ownership was over"
         if kind:

@@ -1,5 +1,6 @@
 """Reads traces from files: checks records against the format, counts broken lines, and allows a torn last line."""
 
+import errno
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -43,12 +44,14 @@ class TraceFile:
         return self.records()
 
     def records(self, wanted: Callable[[bytes], bool] | None = None) -> Iterator[Record]:
-        """Yield the records of the lines that are `wanted`. Raises OSError."""
+        """Yield the records of the lines that are `wanted`. Raises OSError, for a pipe too: it cannot be read twice."""
         self.torn_lines = self.broken_lines = 0
         self.broken = []
         self._no_json = 0
         scan, why_not, number = _scan, why_broken, 0
         with self.path.open("rb") as lines:
+            if not lines.seekable():
+                raise OSError(errno.ESPIPE, "it is read twice, and a pipe cannot be; write a file", str(self.path))
             for number, line in enumerate(lines, 1):
                 if wanted is not None and not wanted(line):
                     continue
@@ -64,7 +67,7 @@ class TraceFile:
                         continue
                 why = why_not(record)
                 if why is None:
-                    yield record
+                    yield _without_nulls(record) if b"null" in line else record
                 else:
                     self._broken(number, why)
         if self._no_json == number > 0:  # the torn last line of a killed process
@@ -103,6 +106,13 @@ def checked(records: Iterable[Any], name: str, broken: list[BrokenLine]) -> Iter
     for number, record in enumerate(records, 1):
         why = why_broken(record)
         if why is None:
-            yield record
+            yield _without_nulls(record)
         else:
             broken.append(BrokenLine(name, number, why))
+
+
+def _without_nulls(record: Record) -> Record:
+    """The record without optional fields that are null: they mean absent, but for `key`."""
+    if None not in record.values():
+        return record
+    return {name: value for name, value in record.items() if value is not None or name == "key"}

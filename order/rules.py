@@ -68,14 +68,14 @@ def check_files(
     """Check trace files as one history.
 
     Args:
-        paths: The files of all processes: consumers, producers and brokers.
+        paths: The files of all processes: consumers, producers and brokers. A file named twice is read once.
         wall_skew_ms: The largest assumed difference of two machines' wall clocks; causes may prove another (clocks.py).
         on_progress: Called with the number of records read so far, once every 20,000 records.
 
     Raises:
         OSError: A file cannot be read.
     """
-    files = [TraceFile(Path(path)) for path in paths]
+    files = [TraceFile(path) for path in dict.fromkeys(Path(path) for path in paths)]
     with _without_cycles():
         clocks = survey(files, wall_skew_ms)
         checker = OrderChecker(clocks)

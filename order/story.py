@@ -80,7 +80,7 @@ class Moment:
 
 def story(paths: Sequence[Path | str], wanted: StoryOf, wall_skew_ms: int = WALL_SKEW_MS) -> Iterator[Moment]:
     """Yield the selected records in time order. Raises OSError."""
-    files = [TraceFile(Path(path)) for path in paths]
+    files = [TraceFile(path) for path in dict.fromkeys(Path(path) for path in paths)]
     waiting: list[Moment] = []  # records of owners since the last selected record
     until_ns: int | None = None
     for time_ns, _, _, record in merge_traces(files, survey(files, wall_skew_ms)):
