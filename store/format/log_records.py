@@ -93,7 +93,7 @@ def next_record(files: FileRun, position: int, end: int) -> int | None:
                 if not isinstance(parse_record(whole, 0, offset), str):
                     return offset
                 found = data.find(_MAGIC, found + 1)
-            if at + len(data) >= file_end:
+            if len(data) < FILE_END_BYTES or at + len(data) >= file_end:  # shorter than asked for: the file was cut
                 break
             at += len(data) - FILE_END_BYTES + 1
     return None

@@ -15,6 +15,8 @@ from lockstep.remoting.runtime import AsyncioRuntime
 from lockstep.remoting.storage import StoredFile
 from lockstep.store import GetStatus
 from lockstep.store.data_dir import DataDir
+from lockstep.store.file.segments import Segments
+from lockstep.store.format.log_records import next_record
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept, until
 from tests.store.stores import record
@@ -198,3 +200,18 @@ async def test_a_delayed_message_whose_entry_is_damaged_is_delivered(tmp_path: P
         await until(lambda: len(delivered(at_ms)) >= 3, "all are delivered")
         await again.flusher.flush()
         assert delivered(at_ms) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("size", [0, 3, 7, 8, 9, 20, 60])
+@pytest.mark.parametrize("position", [0, 1, 13])
+def test_a_search_in_a_file_that_was_cut_meanwhile_ends(tmp_path: Path, size: int, position: int) -> None:
+    """Its size is known from the start of the broker; what is missing now is no message, and no endless search."""
+    file = tmp_path / "log" / f"{0:020d}"
+    file.parent.mkdir()
+    file.write_bytes(b"x" * 100)
+    files = Segments(OsStorage(), str(tmp_path), "log", 100)
+    files.load()
+    file.write_bytes(b"x" * size)
+    assert next_record(files, position, 100) is None
+    files.close()
