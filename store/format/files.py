@@ -77,7 +77,10 @@ class FileRun:
         run.starts = run.list_starts()
         sizes = {start: run.file(start).size_bytes() for start in run.starts}
         distances = [after - start for start, after in zip(run.starts, run.starts[1:], strict=False)]
-        run.file_bytes = next((size for size, _ in Counter([*sizes.values(), *distances]).most_common(1)), 0) or 1
+        run.file_bytes = next((size for size, _ in Counter([*sizes.values(), *distances]).most_common(1)), 0)
+        if len(run.starts) == 1 and run.starts[0] and (not run.file_bytes or run.starts[0] % run.file_bytes):
+            run.file_bytes = run.starts[0]  # the only file was cut: its size says less than its name
+        run.file_bytes = run.file_bytes or 1
         run._sizes = {start: size for start, size in sizes.items() if size != run.file_bytes}
         run.strays = [start for start in run.starts if start % run.file_bytes]
         run.starts = [start for start in run.starts if start not in run.strays]

@@ -264,3 +264,14 @@ def test_verify_reads_a_log_of_zeros(tmp_path: Path) -> None:
     (log / f"{0:020d}").write_bytes(bytes(4096))
     check = StoreCheck(OsStorage(), str(tmp_path))
     assert (list(check.run()), check.messages) == ([], 0)
+
+
+@pytest.mark.parametrize("size", [0, 20_000])
+def test_verify_reads_the_only_file_where_it_was_cut(tmp_path: Path, size: int) -> None:
+    """Old files expired, and the last one was cut: it is no stray file, and its name tells its size."""
+    log = tmp_path / "commitlog"
+    log.mkdir()
+    (log / f"{65_536:020d}").write_bytes(bytes(size))
+    found = FileRun.found(OsStorage(), str(tmp_path), "commitlog")
+    assert (found.starts, found.strays, found.file_bytes) == ([65_536], [], 65_536)
+    assert found.end_of(65_536) == 65_536 + size
