@@ -1,15 +1,15 @@
 """Sizes of the source tree as a table: files a folder, lines, functions, parameters, imports.
 
-    python scripts/house_figures.py [NAME=]FOLDER ...
+    python scripts/house_figures.py [[NAME=]FOLDER ...]
 
 Each FOLDER is a checkout; each becomes a column, so that a tree can be laid beside an earlier one
 (`git archive COMMIT | tar -x -C FOLDER`). Without a folder it is this checkout. Packages are counted; tests, examples
 and scripts are in rows of their own.
 """
 
+import argparse
 import ast
 import io
-import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -136,8 +136,13 @@ def column(root: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    given = [argument.rpartition("=") for argument in sys.argv[1:]]
+    parser = argparse.ArgumentParser(description="Sizes of the source tree as a table.")
+    parser.add_argument("trees", nargs="*", metavar="[NAME=]FOLDER", help="checkouts, a column each; none: this one")
+    given = [argument.rpartition("=") for argument in parser.parse_args().trees]
     trees = [(name or folder, Path(folder)) for name, _, folder in given] or [("now", Path(__file__).parents[1])]
+    for _, root in trees:
+        if not (root / "README.md").is_file():
+            parser.error(f"{root} is no checkout of this project: it has no README.md")
     columns = [(name, column(root)) for name, root in trees]
     print(f"| | {' | '.join(name for name, _ in columns)} |")
     print("|---" * (len(columns) + 1) + "|")
