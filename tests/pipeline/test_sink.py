@@ -174,7 +174,7 @@ def test_order_is_of_each_key(spark: "SparkSession", name_server: str) -> None:
         ("select 'x' value", {"colour": "red"}, "unknown option colour; allowed for write"),
         ("select 'x' value", {"sendBatchSize": "many"}, "option sendBatchSize: 'many' cannot be"),
         ("select 'x' value", {"topic": "a b"}, "may hold only the characters"),
-        ("select 'x' value", {"topic": "SCHEDULE_TOPIC_XXXX"}, "RocketMQ's own"),
+        ("select 'x' value", {"topic": "SCHEDULE_TOPIC_XXXX"}, "is reserved by RocketMQ"),
         ("select repeat('x', 5000000) value", {}, "the body has 5000000 bytes; at most 4194304 are allowed"),
     ],
 )
