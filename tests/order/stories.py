@@ -2,11 +2,16 @@
 
 from typing import Any
 
+from hypothesis import assume
+from hypothesis import strategies as st
+
 from lockstep.order import OrderReport, check_traces
 
 SUCCESS = "SUCCESS"
 SUSPEND = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
 EPOCH_MS = 1_700_000_000_000
+
+Records = list[dict[str, Any]]
 
 
 class Story:
@@ -92,3 +97,32 @@ class Story:
 def kinds(report: OrderReport) -> list[str]:
     """The kinds of violations found, sorted."""
     return sorted(report.violation_counts)
+
+
+def handled(story: Story) -> Records:
+    """All handled records in the order of time; the records themselves, so that bending one bends the story."""
+    records = [record for trace in story.traces.values() for record in trace if record["event"] == "handled"]
+    return sorted(records, key=lambda record: record["mono_ns"])
+
+
+def first_handlings(story: Story) -> Records:
+    """The first handled record of each offset, in order."""
+    firsts: dict[int, dict[str, Any]] = {}
+    for record in handled(story):
+        firsts.setdefault(record["offset"], record)
+    return list(firsts.values())
+
+
+def swap_two_of_a_key(story: Story, data: st.DataObject) -> None:
+    """Exchange two first handlings of one key by one client, drawn from all such pairs."""
+    firsts = first_handlings(story)
+    pairs = [
+        (one, other)
+        for place, one in enumerate(firsts)
+        for other in firsts[place + 1 :]
+        if one["key"] == other["key"] and one["client_id"] == other["client_id"]
+    ]
+    assume(pairs)
+    one, other = data.draw(st.sampled_from(pairs))
+    for name in ("offset", "msg_id"):
+        one[name], other[name] = other[name], one[name]

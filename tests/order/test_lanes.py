@@ -1,13 +1,11 @@
 """Calls that keep order by key, or none: what they may do raises no alarm, and what they may not is found."""
 
-from typing import Any
-
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.order import Cause, Kind
 from tests.order.key_histories import key_histories
-from tests.order.stories import SUCCESS, SUSPEND, Story, kinds
+from tests.order.stories import SUCCESS, SUSPEND, Story, handled, kinds, swap_two_of_a_key
 
 
 def of_a_period() -> Story:
@@ -117,11 +115,6 @@ def test_what_is_sent_back_is_taken_care_of() -> None:
 # Random ------------------------------------------------------------------------------------------------------
 
 
-def handled(story: Story) -> list[dict[str, Any]]:
-    records = [record for trace in story.traces.values() for record in trace if record["event"] == "handled"]
-    return sorted(records, key=lambda record: record["mono_ns"])
-
-
 @given(key_histories())
 def test_legal_histories_by_key_raise_no_alarm(story: Story) -> None:
     """Whatever repeats has a cause, and nothing is lost."""
@@ -134,20 +127,7 @@ def test_legal_histories_by_key_raise_no_alarm(story: Story) -> None:
 @given(key_histories(), st.data())
 def test_two_of_a_key_swapped_are_found(story: Story, data: st.DataObject) -> None:
     """Their first handlings in the wrong order."""
-    firsts: dict[int, dict[str, Any]] = {}
-    for record in handled(story):
-        firsts.setdefault(record["offset"], record)
-    records = list(firsts.values())
-    pairs = [
-        (one, other)
-        for place, one in enumerate(records)
-        for other in records[place + 1 :]
-        if one["key"] == other["key"] and one["client_id"] == other["client_id"]
-    ]
-    assume(pairs)
-    one, other = data.draw(st.sampled_from(pairs))
-    for name in ("offset", "msg_id"):
-        one[name], other[name] = other[name], one[name]
+    swap_two_of_a_key(story, data)
     assert Kind.NONMONOTONIC_POLL in kinds(story.report())
 
 

@@ -1,30 +1,13 @@
 """Legal histories raise no alarm, and one small wrong in any of them is found."""
 
 from itertools import pairwise
-from typing import Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lockstep.order import Kind
 from tests.order.legal_histories import histories
-from tests.order.stories import SUCCESS, Story, kinds
-
-Records = list[dict[str, Any]]
-
-
-def handled(story: Story) -> Records:
-    """All handled records in the order of time; the records themselves, so that bending one bends the story."""
-    records = [record for trace in story.traces.values() for record in trace if record["event"] == "handled"]
-    return sorted(records, key=lambda record: record["mono_ns"])
-
-
-def first_handlings(story: Story) -> Records:
-    """The first handled record of each offset, in order."""
-    firsts: dict[int, dict[str, Any]] = {}
-    for record in handled(story):
-        firsts.setdefault(record["offset"], record)
-    return list(firsts.values())
+from tests.order.stories import SUCCESS, Story, first_handlings, handled, kinds, swap_two_of_a_key
 
 
 @given(histories())
@@ -39,17 +22,7 @@ def test_legal_histories_raise_no_alarm(story: Story) -> None:
 @given(histories(), st.data())
 def test_two_messages_swapped_are_found(story: Story, data: st.DataObject) -> None:
     """Two first handlings of one key in the wrong order are out of order."""
-    firsts = first_handlings(story)
-    pairs = [
-        (one, other)
-        for place, one in enumerate(firsts)
-        for other in firsts[place + 1 :]
-        if one["key"] == other["key"] and one["client_id"] == other["client_id"]
-    ]
-    assume(pairs)
-    one, other = data.draw(st.sampled_from(pairs))
-    for name in ("offset", "msg_id"):
-        one[name], other[name] = other[name], one[name]
+    swap_two_of_a_key(story, data)
     assert Kind.NONMONOTONIC_POLL in kinds(story.report())
 
 
