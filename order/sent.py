@@ -35,6 +35,7 @@ class SentQueue:
         self._digests = array("q")
         self._strays: dict[int, int] = {}
         self._waiting: dict[tuple[str, int], Record] = {}
+        self._groups: dict[str, None] = {}  # of records that wait or waited: few, so a send looks at no other record
         self.displaced: set[int] = set()  # digests of different ids that were sent to the same offset
         self._gave_up = False
         self._compared = 0
@@ -49,8 +50,10 @@ class SentQueue:
         number = digest(msg_id) if msg_id is not None else 0
         self._keep(offset, number)
         if self._waiting and number:
-            for name in [name for name in self._waiting if name[1] == offset]:
-                self._compare(self._waiting.pop(name), number)
+            for group in self._groups:
+                waiting = self._waiting.pop((group, offset), None)
+                if waiting is not None:
+                    self._compare(waiting, number)
 
     def handled(self, group: str, record: Record, offset: int, number: int) -> None:
         """Take the first `handled` record of an offset in a group. `number` is the digest of its id."""
@@ -67,6 +70,7 @@ class SentQueue:
                 self._gave_up = True
             else:
                 self._waiting[group, offset] = record
+                self._groups[group] = None
 
     def id_at(self, offset: int) -> int:
         """The digest of the id that was sent to an offset; 0 if it is unknown."""
