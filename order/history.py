@@ -285,7 +285,7 @@ class QueueHistory:
                 alive = max(alive, self._last_seen_ns.get(previous.client_id, 0))
             waited_ms = max(0, time_ns - alive) / 1e6
             self._findings.handovers.append(
-                Handover(self.group, self.queue, previous.client_id, period.client_id, waited_ms)
+                Handover(self.group, self.queue, previous.client_id, period.client_id, waited_ms, time_ns)
             )
 
     def _check_key_order(self, period: Period, record: Record, offset: int) -> None:

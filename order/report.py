@@ -47,13 +47,14 @@ class Violation(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """A change of owner: from the last record of the old owner to the first position of the new owner."""
+    """A change of owner: from the last record of the old owner to the first position of the new owner, at `at_ns`."""
 
     group: str
     queue: MessageQueue
     from_client_id: str
     to_client_id: str
     duration_ms: float
+    at_ns: int = 0  # on the common time axis
 
 
 @dataclass(slots=True)
@@ -102,13 +103,12 @@ class Findings:
         found: list[Violation] = []
         for (_, is_undecided), kept in self._kept.items():
             if is_undecided == undecided:
-                more = [one for one in (kept.worst, kept.last) if one is not None]
-                more = [
-                    one
-                    for place, one in enumerate(more)
-                    if not any(one is other for other in kept.first + more[:place])
-                ]
-                found += kept.first[: VIOLATIONS_KEPT - len(more)] + more
+                shown = kept.first
+                if kept.last is not None and kept.last is not shown[-1]:
+                    shown = [*shown[:-1], kept.last]
+                    if not any(one is kept.worst for one in shown) and kept.worst is not None:
+                        shown[-2] = kept.worst
+                found += shown
         return tuple(found)
 
 
@@ -172,8 +172,8 @@ class OrderReport:
         """The "first", "worst" and "last" finding of each kind, with that word. Each finding occurs once."""
         return _examples(self.violations) + _examples(self.undecided)
 
-    def lines(self, files: Sequence[str] = ("FILE...",)) -> list[str]:
-        """The report as text: counts, then the findings, each with the command that prints the records around it."""
+    def rows(self) -> list[tuple[str, str]]:
+        """The counts as (name, text)."""
         rows: list[tuple[str, str]] = [
             ("verdict", str(self.verdict)),
             ("sent", f"{self.sent:,}"),
@@ -197,7 +197,11 @@ class OrderReport:
         longest = self.longest_handover
         if longest:
             rows.append(("longest handover", f"{longest.duration_ms / 1000:.1f} s ({longest.queue})"))
-        lines = [f"{name:<20} {value}" for name, value in rows]
+        return rows
+
+    def lines(self, files: Sequence[str] = ("FILE...",)) -> list[str]:
+        """The report as text: counts, then the findings, each with the command that prints the records around it."""
+        lines = [f"{name:<20} {value}" for name, value in self.rows()]
         for word, found in self.examples():
             sure = "" if found.confidence is Confidence.CERTAIN else f", {found.confidence}"
             lines.append(f"  {found.kind}: {found.sentence} ({word}{sure})")

@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lockstep.order import Cause, Kind, Verdict, check_files, check_traces
+from lockstep.order.report import Findings
 from tests.order.stories import Story, kinds
 
 
@@ -260,3 +263,14 @@ def test_each_kind_keeps_its_first_its_worst_and_its_last() -> None:
         ("the only one", Kind.STALE_OWNER),
     ]
     assert examples[1][1].story_command(["a b"]) == "lockstep trace show 'a b' --queue orders/b/0 --group g --around 0"
+
+
+@pytest.mark.parametrize("worst", [0, 50, 98, 99, 100, 200, 299])
+def test_the_worst_finding_is_kept_wherever_it_is(worst: int) -> None:
+    """300 findings of a kind keep 100 with their evidence: the first ones, the worst and the last."""
+    findings = Findings()
+    for number in range(300):
+        findings.violation(Kind.OVERLAP, f"{number}", size=2 if number == worst else 1)
+    kept = [int(found.sentence) for found in findings.kept(undecided=False)]
+    assert (len(kept), kept[0], kept[-1], worst in kept) == (100, 0, 299, True)
+    assert findings.violation_counts[Kind.OVERLAP] == 300
