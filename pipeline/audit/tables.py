@@ -129,6 +129,9 @@ def _add_tables(audit: Audit, parts: Parts, periods: DataFrame, stock: Content, 
     audit.add("rates", rates(parts.facts, parts.late, parts.queues))
     audit.add("summary", summary(parts, causes))
     audit.add("broken_lines", parts.broken)
+    spark = parts.broken.sparkSession
+    for name in TABLES.keys() - audit.keys():
+        audit.add(name, spark.createDataFrame([], TABLES[name]))
 
 
 def _named_handovers(moved: DataFrame, queues: DataFrame, periods: DataFrame) -> DataFrame:
