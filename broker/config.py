@@ -64,7 +64,11 @@ class BrokerConfig:
     cluster: str = setting(DEFAULT_CLUSTER, name="brokerClusterName")
     broker_id: int = setting(MASTER_ID, name="brokerId")
 
-    lock_mode: str = "faithful"
+    lock_mode: str = "faithful"  # or "fenced" (docs/fencing.md); the four settings below are of fenced locks
+    lock_delay_ms: int = 3000  # of a queue whose owner's connection ended, for the calls that still run
+    lock_delay_legacy_ms: int = 31_000  # since the last renewal, for owners that are not Lockstep's clients
+    lock_grace_ms: int | None = None  # after a start without a lock table; None: lock_max_live_time_ms
+    fence_legacy: str = setting("refuse", live=True)  # what is not from the owner, of other clients; or "warn", "off"
     lock_max_live_time_ms: int = setting(60_000, name="rocketmq.broker.rebalance.lockMaxLiveTime")
 
     memory_limit_bytes: int = 1024 * MIB
@@ -212,8 +216,11 @@ class BrokerConfig:
             "broker_permission",
             "must be a sum of 4 (read), 2 (write) and 1 (inherit)",
         )
-        _check(self.lock_mode != "fenced", "lock_mode", "'fenced' does not exist yet; use 'faithful'")
-        _check(self.lock_mode == "faithful", "lock_mode", f"must be 'faithful', not {self.lock_mode!r}")
+        for name, allowed in _CHOICES:
+            value = getattr(self, name)
+            _check(value in allowed, name, f"must be {' or '.join(map(repr, allowed))}, not {value!r}")
+        for name in ("lock_delay_ms", "lock_delay_legacy_ms", "lock_grace_ms"):
+            _check((getattr(self, name) or 0) >= 0, name, "must be 0 or more")
         self._check_addresses()
         self._check_sizes()
         try:
@@ -307,6 +314,7 @@ class BrokerConfig:
         _check(whole, "queue_file_bytes", f"must be a multiple of {ENTRY_BYTES}, the size of an entry")
 
 
+_CHOICES = (("lock_mode", ("faithful", "fenced")), ("fence_legacy", ("refuse", "warn", "off")))
 _POSITIVE = (
     "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",
     "heartbeat_groups_max", "heartbeat_subscriptions_max", "groups_per_connection_max", "memberships_max",

@@ -103,7 +103,16 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="with --data-dir: after a crash, write here which offsets may have gone back")  # fmt: skip
     add("--lock-live-ms", metavar="MS", type=int, default=defaults.lock_max_live_time_ms,
         help="life of a queue lock without a renewal (default %(default)s)")  # fmt: skip
-    add("--lock-mode", metavar="MODE", default=defaults.lock_mode, help="faithful: RocketMQ's locks (default)")
+    add("--lock-mode", metavar="MODE", default=defaults.lock_mode,
+        help="faithful: RocketMQ's locks (default); fenced: only the owner of a queue pulls and commits")  # fmt: skip
+    add("--lock-delay-ms", metavar="MS", type=int, default=defaults.lock_delay_ms,
+        help="fenced: how long a queue rests after its owner's connection ended (default %(default)s)")  # fmt: skip
+    add("--lock-delay-legacy-ms", metavar="MS", type=int, default=defaults.lock_delay_legacy_ms,
+        help="fenced: the same for other clients, since their last renewal (default %(default)s)")  # fmt: skip
+    add("--lock-grace-ms", metavar="MS", type=int, default=defaults.lock_grace_ms,
+        help="fenced: after a start without lock table, old owners come first (default: --lock-live-ms)")  # fmt: skip
+    add("--fence-legacy", choices=("refuse", "warn", "off"), default=defaults.fence_legacy,
+        help="fenced: pulls and commits of other clients that do not own the queue (default %(default)s)")  # fmt: skip
     add("-D", metavar="PROPERTY=VALUE", action="append", default=[], type=_property, dest="properties",
         help="any setting under RocketMQ's name or ours; may be repeated")  # fmt: skip
     add("--log-format", choices=("console", "json"), default="console", help="how to log on stderr")
@@ -158,6 +167,10 @@ def parse_options(arguments: list[str]) -> Options:
             trace=given.trace or defaults.trace,
             lock_max_live_time_ms=given.lock_live_ms,
             lock_mode=given.lock_mode,
+            lock_delay_ms=given.lock_delay_ms,
+            lock_delay_legacy_ms=given.lock_delay_legacy_ms,
+            lock_grace_ms=given.lock_grace_ms,
+            fence_legacy=given.fence_legacy,
             log_debug=given.log_level == "debug",
         )
         config = with_properties(config, dict(given.properties))

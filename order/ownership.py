@@ -13,6 +13,7 @@ from lockstep.order.kinds import Confidence, Kind
 from lockstep.order.period import Period, stamp_ns
 from lockstep.order.reader import Record
 from lockstep.order.report import Findings
+from lockstep.protocol.epochs import parse_epoch
 
 __all__ = ["Ownership", "name_of", "same_period"]
 
@@ -279,14 +280,8 @@ def _between(least: float, most: float) -> str:
 
 
 def _epoch_of(value: Any) -> int | None:
-    """An epoch as a number that grows with it. An epoch is a number or a text `boot-counter`."""
-    if isinstance(value, int):
-        return value
-    if not isinstance(value, str):
+    """An epoch as a number that grows with it; None for a value that is no epoch."""
+    try:
+        return parse_epoch(value)
+    except ValueError:
         return None
-    boot, dash, counter = value.partition("-")
-    if not (boot.isascii() and boot.isdigit() and len(value) < 60):
-        return None
-    if not dash:
-        return int(boot)
-    return int(boot) << 21 | int(counter) if counter.isascii() and counter.isdigit() else None

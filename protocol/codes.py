@@ -185,6 +185,8 @@ class RequestCode(IntEnum):
     # Lockstep extensions, sent only to a peer that agreed (docs/architecture.md).
     LIST_LOCKS = 30001
     LIST_CONSUMER_GROUPS = 30002
+    LOCKS_RELEASED = 30003  # from a broker with fenced locks, one-way
+    RESET_OWN_OFFSET = 30004
 
 
 class ResponseCode(IntEnum):
@@ -220,6 +222,10 @@ class ResponseCode(IntEnum):
     FLOW_CONTROL = 215
     # Lockstep extension: an earlier send of the same lane was not stored, so this one is refused.
     SEND_OUT_OF_SEQUENCE = 30001
+    # Lockstep extensions, only for a request with a lock epoch (docs/fencing.md).
+    FENCED = 30011  # another client has the queue, or had it since
+    NOT_HELD = 30012  # no client has the queue
+    STALE = 30013  # the same client has a newer epoch of the queue
 
 
 _REQUEST_NAMES = {int(code): code.name for code in RequestCode}

@@ -7,8 +7,8 @@ from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.locks import LockAnswer, LockOutcome
-from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody, LockTableBody
 from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableBody
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -43,7 +43,7 @@ def _read_queues(broker: Broker, command: RemotingCommand) -> LockBatchBody:
             raise BodyError(f"the member queueId must fit 32 bits, not {queue.queue_id}")
         _check_length("topic", queue.topic)
         _check_length("brokerName", queue.broker_name)
-    return body._replace(mq_set=tuple(dict.fromkeys(body.mq_set)))
+    return body.once()
 
 
 def _check_length(member: str, name: str) -> None:

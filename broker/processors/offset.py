@@ -52,7 +52,7 @@ def update_offset(broker: Broker, connection: Connection, command: RemotingComma
     """
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
     _check_commit(broker, connection, header, now_ms)
-    commit_offset(broker, connection, *header)
+    commit_offset(broker, connection, *header[:4])
     reply = command.reply(ResponseCode.SUCCESS)
     reply.ext_fields = {}
     return reply
@@ -62,7 +62,7 @@ def _check_commit(
     broker: Broker, connection: Connection, header: UpdateConsumerOffsetRequestHeader, now_ms: int
 ) -> None:
     """Raises Refusal for an invalid group, an unknown topic or queue, an offset below -1, and a full table."""
-    group, topic, queue_id, committed_offset = header
+    group, topic, queue_id, committed_offset = header[:4]
     try:
         check_group(group)
     except LocalProtocolError as error:
@@ -128,7 +128,7 @@ def commit_with_pull(broker: Broker, connection: Connection, header: PullMessage
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
-    commit_offset(broker, connection, *commit)
+    commit_offset(broker, connection, *commit[:4])
 
 
 def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

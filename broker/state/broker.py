@@ -12,6 +12,7 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.levels import parse_delay_levels
 from lockstep.broker.delays.service import DelayService
+from lockstep.broker.state.fenced_locks import FencedLocks, FenceSettings
 from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.broker.state.held_pulls import PullHold
@@ -100,6 +101,7 @@ class Broker:
         self.locks = RebalanceLockManager(
             config.lock_max_live_time_ms, config.lock_entries_max, config.lock_entries_per_group_max
         )
+        self.fenced = self._new_fenced_locks(started_ms) if config.lock_mode == "fenced" else None
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()
         self.filters = ConsumerFilterManager(log, config.filter_characters_max, partial(met, "filter_characters_max"))
@@ -151,6 +153,17 @@ class Broker:
             pull_messages_max=config.pull_messages_max,
         )
         return MemoryStore(settings, host, config.port, self.on_trim)
+
+    def _new_fenced_locks(self, started_ms: int) -> FencedLocks:
+        config = self.config
+        settings = FenceSettings(
+            config.lock_max_live_time_ms,
+            config.lock_delay_ms,
+            config.lock_delay_legacy_ms,
+            config.lock_entries_max,
+            config.lock_entries_per_group_max,
+        )
+        return FencedLocks(settings, started_ms)
 
     def _on_topics_changed(self, changed: Sequence[TopicConfig]) -> None:
         if self.durable is not None:

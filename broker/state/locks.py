@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from lockstep.protocol.bodies.broker import LockTableRow
+from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["KEPT_LIVES", "LockAnswer", "LockEntry", "LockOutcome", "RebalanceLockManager"]

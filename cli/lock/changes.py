@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from lockstep.protocol.bodies.broker import LockTableRow
+from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Change", "ChangeKind", "LockKey", "changes"]

@@ -11,7 +11,7 @@ from lockstep.cli.options import WatchOptions
 from lockstep.cli.output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import NoRouteError
-from lockstep.protocol.bodies.broker import LockTableRow
+from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.names import check_group
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import printable

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lockstep.cli.lock.changes import Change, ChangeKind
 from lockstep.cli.output import clock, counted, seconds
-from lockstep.protocol.bodies.broker import LockTableRow
+from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import printable
 

@@ -5,9 +5,10 @@ from typing import Final, NamedTuple
 
 from lockstep.client.admin.base import AdminBase
 from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
-from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList, LockTableBody, LockTableRow
+from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList
 from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.bodies.config import ConsumerOffsetTable
+from lockstep.protocol.bodies.locks import LockTableBody, LockTableRow
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import (
     ConsumeMessageDirectlyRequestHeader,

@@ -1,4 +1,4 @@
-"""Bodies of locks, consumer lists, routes, registrations and topic lists (wire.md 2.7, 7.1)."""
+"""Bodies of consumer lists, routes, registrations and topic lists (wire.md 2.7)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self
@@ -14,10 +14,6 @@ __all__ = [
     "ConsumerGroupList",
     "ConsumerIdList",
     "DataVersion",
-    "LockBatchBody",
-    "LockOkBody",
-    "LockTableBody",
-    "LockTableRow",
     "QueueData",
     "TopicConfig",
     "TopicConfigs",
@@ -40,98 +36,11 @@ def queue_from_wire(value: Any) -> MessageQueue:
     return MessageQueue(take(wire, "topic", str), take(wire, "brokerName", str), take(wire, "queueId", int, 0))
 
 
-def _queues(value: Any, what: str) -> tuple[MessageQueue, ...]:
-    """Read a set of queues. A single object counts as a set of one queue, like in fastjson."""
-    entries = [value] if isinstance(value, dict) else as_list(value, what)
-    return tuple(queue_from_wire(entry) for entry in entries)
-
-
 def _check_names(what: str, table: Iterable[str], names: Iterable[str]) -> None:
     """Raise BodyError if a key of a table differs from the name in its row."""
     for key, name in zip(sorted(table), names, strict=True):
         if key != name:
             raise BodyError(f"{what} {shown(name)} stands under the name {shown(key)}")
-
-
-class LockBatchBody(NamedTuple):
-    """Request of LOCK_BATCH_MQ and of UNLOCK_BATCH_MQ."""
-
-    consumer_group: str
-    client_id: str
-    mq_set: tuple[MessageQueue, ...]
-
-    def to_wire(self) -> dict[str, Any]:
-        return {
-            "clientId": self.client_id,
-            "consumerGroup": self.consumer_group,
-            "mqSet": [queue_to_wire(queue) for queue in self.mq_set],
-        }
-
-    @classmethod
-    def from_wire(cls, value: Any) -> Self:
-        wire = as_object(value, "a lock request")
-        mq_set = wire.get("mqSet", [])
-        if mq_set is None:
-            raise BodyError("the member mqSet is null")
-        queues = _queues(mq_set, "mqSet")
-        if not queues:  # without queues, group and client are not used
-            return cls(take(wire, "consumerGroup", str, ""), take(wire, "clientId", str, ""), ())
-        return cls(take(wire, "consumerGroup", str), take(wire, "clientId", str), queues)
-
-
-class LockOkBody(NamedTuple):
-    """Reply to LOCK_BATCH_MQ: the queues now owned by the caller."""
-
-    lock_ok_mq_set: tuple[MessageQueue, ...]
-
-    def to_wire(self) -> dict[str, Any]:
-        return {"lockOKMQSet": [queue_to_wire(queue) for queue in self.lock_ok_mq_set]}
-
-    @classmethod
-    def from_wire(cls, value: Any) -> Self:
-        return cls(_queues(as_object(value, "a lock reply").get("lockOKMQSet"), "lockOKMQSet"))
-
-
-class LockTableRow(NamedTuple):
-    """One LockEntry. `age_ms`: since its last renewal. `remaining_ms`: until it expires; negative after that."""
-
-    consumer_group: str
-    queue: MessageQueue
-    client_id: str
-    age_ms: int
-    remaining_ms: int
-    held_ms: int
-
-    def to_wire(self) -> dict[str, Any]:
-        return {
-            "ageMs": self.age_ms,
-            "clientId": self.client_id,
-            "consumerGroup": self.consumer_group,
-            "heldMs": self.held_ms,
-            "messageQueue": queue_to_wire(self.queue),
-            "remainingMs": self.remaining_ms,
-        }
-
-    @classmethod
-    def from_wire(cls, value: Any) -> Self:
-        wire = as_object(value, "a lock row")
-        numbers = (take(wire, name, int) for name in ("ageMs", "remainingMs", "heldMs"))
-        group, client_id = take(wire, "consumerGroup", str), take(wire, "clientId", str)
-        return cls(group, queue_from_wire(wire.get("messageQueue")), client_id, *numbers)
-
-
-class LockTableBody(NamedTuple):
-    """Reply to LIST_LOCKS (30001)."""
-
-    rows: tuple[LockTableRow, ...]
-
-    def to_wire(self) -> dict[str, Any]:
-        return {"lockTable": [row.to_wire() for row in self.rows]}
-
-    @classmethod
-    def from_wire(cls, value: Any) -> Self:
-        rows = as_list(as_object(value, "a lock table").get("lockTable"), "lockTable")
-        return cls(tuple(LockTableRow.from_wire(row) for row in rows))
 
 
 class ConsumerIdList(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from lockstep.protocol.bodies.fastjson_refs import has_references, resolve_references
 from lockstep.protocol.codecs.json_header import loads_text
+from lockstep.protocol.epochs import EpochValue, epoch_text
 
 __all__ = ["ObjectKeyed", "dump_canonical", "dumps", "loads"]
 
@@ -42,14 +43,21 @@ class _ObjectKeyedFoundError(TypeError):
     pass
 
 
-def _refuse(value: Any) -> Any:
+def _text_or_refuse(value: Any) -> str:
+    if isinstance(value, EpochValue):
+        return epoch_text(value.epoch)
     if isinstance(value, ObjectKeyed):
         raise _ObjectKeyedFoundError
     raise TypeError(f"a {type(value).__name__} has no form in JSON")
 
 
 dump_canonical = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), sort_keys=True, check_circular=False, allow_nan=False, default=_refuse
+    ensure_ascii=False,
+    separators=(",", ":"),
+    sort_keys=True,
+    check_circular=False,
+    allow_nan=False,
+    default=_text_or_refuse,
 ).encode
 
 

@@ -50,7 +50,11 @@ __all__ = [
 
 
 class SendMessageBackRequestHeader(NamedTuple):
-    """CONSUMER_SEND_MSG_BACK (36). `offset` is a commit log offset. With `delay_level` 0 the broker chooses it."""
+    """CONSUMER_SEND_MSG_BACK (36). `offset` is a commit log offset. With `delay_level` 0 the broker chooses it.
+
+    The `lock_` fields are a Lockstep extension, sent only to a peer that agreed: the epoch under which an ordered
+    consumer has the message, its client id, and the queue of the message (docs/fencing.md).
+    """
 
     offset: int
     group: str
@@ -59,6 +63,10 @@ class SendMessageBackRequestHeader(NamedTuple):
     origin_topic: str | None = None
     unit_mode: bool | None = None
     max_reconsume_times: Int32 | None = None
+    lock_epoch: int | None = None
+    lock_client_id: str | None = None
+    lock_topic: str | None = None
+    lock_queue_id: Int32 | None = None
 
 
 class QueryMessageRequestHeader(NamedTuple):

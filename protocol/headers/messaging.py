@@ -30,6 +30,8 @@ __all__ = [
     "QueueRequestHeader",
     "RegisterBrokerRequestHeader",
     "RegisterBrokerResponseHeader",
+    "ResetOwnOffsetRequestHeader",
+    "ResetOwnOffsetResponseHeader",
     "SearchOffsetRequestHeader",
     "SendMessageRequestHeader",
     "SendMessageRequestHeaderV2",
@@ -46,6 +48,9 @@ class SendMessageRequestHeader(NamedTuple):
 
     The `lane_` fields are a Lockstep extension, sent only to a peer that agreed. `lane_id` names a producer; the other
     two number its sends to one queue. With them the broker refuses a send that would overtake a failed one.
+
+    The `lock_` fields are one too, of dead letters that an ordered consumer sends: the epoch under which it has the
+    message, its client id, and the queue of the message (docs/fencing.md).
     """
 
     producer_group: str
@@ -65,6 +70,10 @@ class SendMessageRequestHeader(NamedTuple):
     lane_generation: int | None = None
     lane_sequence: int | None = None
     lane_id: str | None = None
+    lock_epoch: int | None = None
+    lock_client_id: str | None = None
+    lock_topic: str | None = None
+    lock_queue_id: Int32 | None = None
 
 
 class SendMessageRequestHeaderV2(SendMessageRequestHeader):
@@ -83,6 +92,12 @@ class SendMessageResponseHeader(NamedTuple):
 
 
 class PullMessageRequestHeader(NamedTuple):
+    """PULL_MESSAGE (11).
+
+    The `lock_` fields are a Lockstep extension, sent only to a peer that agreed: the epoch under which a consumer owns
+    the queue, and its client id (docs/fencing.md).
+    """
+
     consumer_group: str
     topic: str
     queue_id: Int32
@@ -94,6 +109,8 @@ class PullMessageRequestHeader(NamedTuple):
     sub_version: int
     subscription: str | None = None
     expression_type: str | None = None
+    lock_epoch: int | None = None
+    lock_client_id: str | None = None
 
 
 class PullMessageResponseHeader(NamedTuple):
@@ -110,10 +127,14 @@ class QueryConsumerOffsetRequestHeader(NamedTuple):
 
 
 class UpdateConsumerOffsetRequestHeader(NamedTuple):
+    """UPDATE_CONSUMER_OFFSET (15). The `lock_` fields are a Lockstep extension, as in a pull."""
+
     consumer_group: str
     topic: str
     queue_id: Int32
     commit_offset: int
+    lock_epoch: int | None = None
+    lock_client_id: str | None = None
 
 
 class QueueRequestHeader(NamedTuple):
@@ -242,6 +263,22 @@ class ListLocksRequestHeader(NamedTuple):
     consumer_group: str | None = None
 
 
+class ResetOwnOffsetRequestHeader(NamedTuple):
+    """RESET_OWN_OFFSET (30004), a Lockstep extension: the owner of a queue moves its offset and gets a new epoch."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    offset: int
+    lock_epoch: int
+    lock_client_id: str
+
+
+class ResetOwnOffsetResponseHeader(NamedTuple):
+    lock_epoch: int
+    lease_ms: int
+
+
 rename_on_wire(
     SendMessageRequestHeaderV2,
     dict(
@@ -249,6 +286,10 @@ rename_on_wire(
         lane_generation="lg",
         lane_sequence="ls",
         lane_id="li",
+        lock_epoch="le",
+        lock_client_id="lc",
+        lock_topic="lt",
+        lock_queue_id="lq",
     ),
 )
 rename_on_wire(SendMessageResponseHeader, {"msg_region": "MSG_REGION", "trace_on": "TRACE_ON"})
@@ -293,6 +334,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
     _R.QUERY_DATA_VERSION: UnregisterBrokerRequestHeader,
     _R.LIST_LOCKS: ListLocksRequestHeader,
+    _R.RESET_OWN_OFFSET: ResetOwnOffsetRequestHeader,
     **ADMIN_REQUEST_HEADERS,
 }
 RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
@@ -308,5 +350,6 @@ RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.SEND_MESSAGE_V2: SendMessageResponseHeader,
     _R.SEND_BATCH_MESSAGE: SendMessageResponseHeader,
     _R.QUERY_DATA_VERSION: QueryDataVersionResponseHeader,
+    _R.RESET_OWN_OFFSET: ResetOwnOffsetResponseHeader,
     **ADMIN_RESPONSE_HEADERS,
 }

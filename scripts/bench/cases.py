@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 from lockstep.client import ConsumeFromWhere, ConsumerConfig, Message, Producer, ProducerConfig, PushConsumer
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.name_server import KvTable
 from lockstep.protocol.codes import PullSysFlag, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.messaging import PullMessageRequestHeader, PullMessageResponseHeader

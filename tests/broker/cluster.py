@@ -5,8 +5,9 @@ from typing import Any
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.server import BrokerServer
-from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody, TopicRouteData
+from lockstep.protocol.bodies.broker import TopicRouteData
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RequestCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetRouteInfoRequestHeader

@@ -21,8 +21,11 @@ from tests.store.stores import record
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"lock_mode": "fenced"}, "does not exist yet"),
-        ({"lock_mode": "loose"}, "faithful"),
+        ({"lock_mode": "loose"}, "must be 'faithful' or 'fenced', not 'loose'"),
+        ({"fence_legacy": "maybe"}, "must be 'refuse' or 'warn' or 'off', not 'maybe'"),
+        ({"lock_delay_ms": -1}, "must be 0 or more"),
+        ({"lock_delay_legacy_ms": -1}, "must be 0 or more"),
+        ({"lock_grace_ms": -1}, "must be 0 or more"),
         ({"lock_max_live_time_ms": 0}, "above 0"),
         ({"port": 70_000}, "0 to 65535"),
         ({"host": "0.0.0.0"}, "give the one that clients must use"),
@@ -141,7 +144,7 @@ def test_roles(arguments: str, serves: tuple[bool, bool]) -> None:
         "--memory-limit huge",
         "--memory-limit 1K",
         "--lock-live-ms 0",
-        "--lock-mode fenced",
+        "--lock-mode strict",
         "-D nonsense=1",
         "-D maxMessageSize",
         "-D maxMessageSize=much",

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList, LockBatchBody, LockOkBody, LockTableBody
+from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError

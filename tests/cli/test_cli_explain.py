@@ -6,7 +6,8 @@ import pytest
 
 from lockstep.cli.explain import ConsumeLog, Explainer
 from lockstep.client import AdminClient, ConsumeOrderlyContext, MessageExt, PushConsumer
-from lockstep.protocol.bodies.broker import ConsumerIdList, LockOkBody
+from lockstep.protocol.bodies.broker import ConsumerIdList
+from lockstep.protocol.bodies.locks import LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import OffsetResponseHeader
 from tests.client.slaves import serves

@@ -12,7 +12,7 @@ from lockstep.cli.lock.changes import Change, ChangeKind, changes
 from lockstep.cli.lock.live import LiveLocks
 from lockstep.cli.output import UsageError, seconds
 from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader
-from lockstep.protocol.bodies.broker import LockTableRow
+from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.message import MessageExt, Record, decode_messages, encode_stored_message
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.properties import encode_properties

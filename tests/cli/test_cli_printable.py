@@ -9,7 +9,7 @@ from rich.console import Console
 from lockstep.cli.format import format_line
 from lockstep.cli.lock.live import LiveLocks
 from lockstep.cli.output import OutputFormat, StderrLog, json_line, note, print_rows
-from lockstep.protocol.bodies.broker import LockTableRow
+from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 from tests.client.messages import message_at
 

@@ -10,8 +10,8 @@ from lockstep.client.consumer.offsets.store import RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from tests.client.stage import TOPIC, FakeBroker, Stage

@@ -12,8 +12,9 @@ from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.order.trace import TraceWriter
-from lockstep.protocol.bodies.broker import ConsumerIdList, LockBatchBody, LockOkBody
+from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader

@@ -120,7 +120,7 @@ async def test_persist_tells_the_broker_one_way(stage: Stage) -> None:
     told: list[tuple[MessageQueue, int]] = []
     offsets.persist([queue_at(0), queue_at(2), queue_at(3)], lambda queue, offset: told.append((queue, offset)))
     await stage.world.until(lambda: len(broker.requests(UPDATE)) == 2)
-    updates = [command.decode_header(UpdateConsumerOffsetRequestHeader) for command in broker.requests(UPDATE)]
+    updates = [command.decode_header(UpdateConsumerOffsetRequestHeader)[:4] for command in broker.requests(UPDATE)]
     assert updates == [(GROUP, TOPIC, 0, 10), (GROUP, TOPIC, 2, 12)]
     assert all(command.is_one_way for command in broker.requests(UPDATE))
     assert told == [(queue_at(0), 10), (queue_at(2), 12)]

@@ -22,7 +22,7 @@ async def test_one_request_a_broker(stage: Stage) -> None:
     wanted = [queue_at(2), queue_at(1, "broker-b"), queue_at(0), queue_at(0, "broker-b")]
     granted = await locks.locks.lock(wanted)
     assert sorted(granted) == [queue_at(0), queue_at(2), queue_at(0, "broker-b")]
-    assert [body_of(command) for command in first.requests(LOCK)] == [
+    assert [body_of(command)[:3] for command in first.requests(LOCK)] == [
         (GROUP, locks.instance.client_id, (queue_at(0), queue_at(2)))
     ]
     assert [body_of(command).mq_set for command in second.requests(LOCK)] == [
@@ -156,7 +156,7 @@ async def test_unlocking_at_a_rebalance(stage: Stage) -> None:
     await stage.world.until(lambda: first.requests(UNLOCK))
     (command,) = first.requests(UNLOCK)
     assert not command.is_one_way
-    assert body_of(command) == (GROUP, locks.instance.client_id, (queue_at(0),))
+    assert body_of(command)[:3] == (GROUP, locks.instance.client_id, (queue_at(0),))
 
 
 @pytest.mark.rule("article-5/7/locks-released")

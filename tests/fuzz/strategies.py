@@ -17,10 +17,6 @@ from lockstep.protocol.bodies.broker import (
     ConsumerGroupList,
     ConsumerIdList,
     DataVersion,
-    LockBatchBody,
-    LockOkBody,
-    LockTableBody,
-    LockTableRow,
     QueueData,
     TopicConfig,
     TopicConfigs,
@@ -36,6 +32,15 @@ from lockstep.protocol.bodies.heartbeat import (
     MessageModel,
     ProducerData,
     SubscriptionData,
+)
+from lockstep.protocol.bodies.locks import (
+    LockBatchBody,
+    LockGrant,
+    LockOkBody,
+    LockRefusal,
+    LocksReleasedBody,
+    LockTableBody,
+    LockTableRow,
 )
 from lockstep.protocol.headers.messaging import REQUEST_HEADERS, RESPONSE_HEADERS
 from lockstep.protocol.headers.spec import spec_of
@@ -114,13 +119,26 @@ _consumers = st.builds(
     st.lists(subscriptions, max_size=2).map(tuple),
     st.booleans(),
 )
-_rows = st.builds(LockTableRow, texts, queues, texts, int64s, int64s, int64s)
+_epochs = st.integers(0, 2**63 - 1)
+_owned = st.lists(st.tuples(queues, _epochs), max_size=3)  # queues and their epochs
+_locked = _owned.map(lambda pairs: (tuple(queue for queue, _ in pairs), tuple(epoch for _, epoch in pairs)))
+_rows = st.builds(
+    LockTableRow, texts, queues, texts, int64s, int64s, int64s,
+    st.none() | _epochs, st.none() | st.booleans(), st.none() | int64s,
+)  # fmt: skip
 versions = st.builds(DataVersion, int64s, int64s)
 text_tuples = st.lists(texts, max_size=3).map(tuple)
 
 BODIES: dict[type[WireBody], st.SearchStrategy[Any]] = {
-    LockBatchBody: st.builds(LockBatchBody, texts, texts, _some_queues),
-    LockOkBody: st.builds(LockOkBody, _some_queues),
+    LockBatchBody: st.builds(LockBatchBody, texts, texts, _some_queues, st.none())
+    | st.builds(lambda locked: LockBatchBody("G", "c", *locked), _locked),
+    LockOkBody: st.builds(LockOkBody, _some_queues, st.none(), st.none())
+    | st.builds(
+        lambda locked, refused: LockOkBody(locked[0], tuple(LockGrant(n, n % 10**9) for n in locked[1]), refused),
+        _locked,
+        st.none() | st.lists(st.builds(LockRefusal, queues, texts, texts, int64s), max_size=2).map(tuple),
+    ),
+    LocksReleasedBody: st.builds(LocksReleasedBody, texts, _some_queues),
     LockTableBody: st.builds(LockTableBody, st.lists(_rows, max_size=2).map(tuple)),
     ConsumerIdList: st.builds(ConsumerIdList, text_tuples),
     TopicList: st.builds(TopicList, text_tuples),

@@ -12,8 +12,8 @@ import pytest
 
 from lockstep.client import AdminClient, MessageQueue, Producer, SendError, SerializeType
 from lockstep.order import OrderReport
-from lockstep.protocol.bodies.broker import LockBatchBody
 from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.locks import LockBatchBody
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from tests.integration.processes import ConsumerProcess, Processes, until
 from tests.integration.raw import RawPeer, json_request

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from lockstep.client import AdminClient, Message, MessageQueue, Producer, ProducerConfig, SerializeType
 from lockstep.order import OrderReport, Record, check_files
-from lockstep.protocol.bodies.broker import LockTableRow
+from lockstep.protocol.bodies.locks import LockTableRow
 from tests.integration.processes import Broker, ConsumerProcess
 
 __all__ = [

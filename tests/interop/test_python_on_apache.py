@@ -12,8 +12,8 @@ import pytest
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, Message, MessageExt, MessageQueue
 from lockstep.order import Cause
-from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, SerializeType, SysFlag
 from tests.integration.raw import RawPeer, json_request
 from tests.interop.harness.drivers import Drivers

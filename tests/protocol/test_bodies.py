@@ -11,10 +11,6 @@ from lockstep.protocol.bodies.broker import (
     ConsumerGroupList,
     ConsumerIdList,
     DataVersion,
-    LockBatchBody,
-    LockOkBody,
-    LockTableBody,
-    LockTableRow,
     QueueData,
     TopicConfig,
     TopicConfigs,
@@ -22,6 +18,7 @@ from lockstep.protocol.bodies.broker import (
     TopicRouteData,
 )
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableBody, LockTableRow
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue

@@ -20,13 +20,12 @@ from lockstep.protocol.bodies.admin import (
 from lockstep.protocol.bodies.broker import (
     ClusterInfo,
     ConsumerIdList,
-    LockBatchBody,
-    LockOkBody,
     TopicList,
     TopicRouteData,
 )
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.heartbeat import HeartbeatData
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
 from lockstep.protocol.codecs.json_header import to_text
 from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType

@@ -21,8 +21,8 @@ from lockstep.client.config import ClientConfig
 from lockstep.client.consumer.dispatch.table import OrderingName
 from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.order import Cause, Kind, OrderReport
-from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody, LockTableRow
 from lockstep.protocol.bodies.codec import decode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableRow
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.simulation import World

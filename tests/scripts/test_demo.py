@@ -13,7 +13,8 @@ from rich.console import Console
 
 from lockstep.client import MessageQueue, SendResult
 from lockstep.order import Handover, Kind, OrderReport
-from lockstep.protocol.bodies.broker import LockTableRow, QueueData, TopicRouteData
+from lockstep.protocol.bodies.broker import QueueData, TopicRouteData
+from lockstep.protocol.bodies.locks import LockTableRow
 from scripts.demo.board import Board
 from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, TOPIC
 from scripts.demo.producer import AircraftOrder, body_of, summary

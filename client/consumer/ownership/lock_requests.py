@@ -7,8 +7,8 @@ from typing import Final, Protocol
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance.client import MQClientInstance
-from lockstep.protocol.bodies.broker import LockBatchBody, LockOkBody
 from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError

@@ -1,0 +1,230 @@
+"""Bodies of locks (wire.md 7.1), and what the fenced lock adds to them for peers that agreed (docs/fencing.md).
+
+Members that are added are absent when they are None, so the bytes for other peers are RocketMQ's.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
+from lockstep.protocol.bodies.codec import as_list, as_object, take
+from lockstep.protocol.epochs import EpochValue, parse_epoch
+from lockstep.protocol.errors import BodyError
+from lockstep.protocol.model import MessageQueue
+
+__all__ = [
+    "LockBatchBody",
+    "LockGrant",
+    "LockOkBody",
+    "LockRefusal",
+    "LockTableBody",
+    "LockTableRow",
+    "LocksReleasedBody",
+]
+
+
+def _queues(value: Any, what: str) -> tuple[MessageQueue, ...]:
+    """Read a set of queues. A single object counts as a set of one queue, like in fastjson."""
+    entries = [value] if isinstance(value, dict) else as_list(value, what)
+    return tuple(queue_from_wire(entry) for entry in entries)
+
+
+def _epoch_from_wire(value: Any) -> int:
+    try:
+        return parse_epoch(value)
+    except ValueError as error:
+        raise BodyError(str(error)) from None
+
+
+def _check_parallel(what: str, found: Sequence[Any] | None, queues: Sequence[MessageQueue]) -> None:
+    if found is not None and len(found) != len(queues):
+        raise BodyError(f"the member {what} must have one entry for each of {len(queues)} queues, not {len(found)}")
+
+
+class LockBatchBody(NamedTuple):
+    """Request of LOCK_BATCH_MQ and of UNLOCK_BATCH_MQ.
+
+    `epochs`: those that the client holds, in the order of `mq_set`; 0 for a queue that it claims anew. None: the client
+    knows no fenced lock.
+    """
+
+    consumer_group: str
+    client_id: str
+    mq_set: tuple[MessageQueue, ...]
+    epochs: tuple[int, ...] | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {
+            "clientId": self.client_id,
+            "consumerGroup": self.consumer_group,
+            "mqSet": [queue_to_wire(queue) for queue in self.mq_set],
+        }
+        if self.epochs is not None:
+            wire["epochs"] = [EpochValue(epoch) for epoch in self.epochs]
+        return wire
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a lock request")
+        mq_set = wire.get("mqSet", [])
+        if mq_set is None:
+            raise BodyError("the member mqSet is null")
+        queues = _queues(mq_set, "mqSet")
+        epochs = None
+        if wire.get("epochs") is not None:
+            epochs = tuple(_epoch_from_wire(epoch) for epoch in as_list(wire["epochs"], "epochs"))
+        _check_parallel("epochs", epochs, queues)
+        if not queues:  # without queues, group and client are not used
+            return cls(take(wire, "consumerGroup", str, ""), take(wire, "clientId", str, ""), (), epochs)
+        return cls(take(wire, "consumerGroup", str), take(wire, "clientId", str), queues, epochs)
+
+    def once(self) -> Self:
+        """The body with each queue once, as RocketMQ reads a set. Of several epochs of one queue the last counts."""
+        if self.epochs is None:
+            return self._replace(mq_set=tuple(dict.fromkeys(self.mq_set)))
+        epochs = dict(zip(self.mq_set, self.epochs, strict=True))
+        return self._replace(mq_set=tuple(epochs), epochs=tuple(epochs.values()))
+
+
+class LockGrant(NamedTuple):
+    """The period of ownership that a lock request got or renewed. `lease_ms`: its life from the broker's answer."""
+
+    epoch: int
+    lease_ms: int
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"epoch": EpochValue(self.epoch), "leaseMs": self.lease_ms}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a grant")
+        return cls(_epoch_from_wire(wire.get("epoch")), take(wire, "leaseMs", int))
+
+
+class LockRefusal(NamedTuple):
+    """Why a lock request did not get a queue.
+
+    Args:
+        answer: "HELD" (another client has it, or its time is not over), or FENCED, NOT_HELD or STALE for a renewal.
+        owner: The client id of the owner; empty when there is none.
+        wait_ms: Until the lease or the lock delay ends; 0 when that is unknown.
+    """
+
+    queue: MessageQueue
+    answer: str
+    owner: str = ""
+    wait_ms: int = 0
+
+    def to_wire(self) -> dict[str, Any]:
+        queue = queue_to_wire(self.queue)
+        return {"answer": self.answer, "owner": self.owner, "queue": queue, "waitMs": self.wait_ms}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a refusal")
+        queue = queue_from_wire(wire.get("queue"))
+        return cls(queue, take(wire, "answer", str), take(wire, "owner", str, ""), take(wire, "waitMs", int, 0))
+
+
+class LockOkBody(NamedTuple):
+    """Reply to LOCK_BATCH_MQ: the queues now owned by the caller.
+
+    `grants`, in the order of `lock_ok_mq_set`, and `refusals` answer a request with epochs. Without `grants` the broker
+    has no fenced lock.
+    """
+
+    lock_ok_mq_set: tuple[MessageQueue, ...]
+    grants: tuple[LockGrant, ...] | None = None
+    refusals: tuple[LockRefusal, ...] | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {"lockOKMQSet": [queue_to_wire(queue) for queue in self.lock_ok_mq_set]}
+        if self.grants is not None:
+            wire["grants"] = [grant.to_wire() for grant in self.grants]
+        if self.refusals is not None:
+            wire["refusals"] = [refusal.to_wire() for refusal in self.refusals]
+        return wire
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a lock reply")
+        queues = _queues(wire.get("lockOKMQSet"), "lockOKMQSet")
+        grants, refusals = wire.get("grants"), wire.get("refusals")
+        read = None if grants is None else tuple(map(LockGrant.from_wire, as_list(grants, "grants")))
+        _check_parallel("grants", read, queues)
+        refused = None if refusals is None else tuple(map(LockRefusal.from_wire, as_list(refusals, "refusals")))
+        return cls(queues, read, refused)
+
+
+class LocksReleasedBody(NamedTuple):
+    """LOCKS_RELEASED (30003), from the broker: these queues have no owner now, so ask for your locks."""
+
+    consumer_group: str
+    queues: tuple[MessageQueue, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"consumerGroup": self.consumer_group, "queues": [queue_to_wire(queue) for queue in self.queues]}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "released locks")
+        return cls(take(wire, "consumerGroup", str), _queues(wire.get("queues"), "queues"))
+
+
+class LockTableRow(NamedTuple):
+    """One LockEntry. `age_ms`: since its last renewal. `remaining_ms`: until it expires; negative after that.
+
+    From a broker with fenced locks: `epoch` of the period, `draining` (its end has begun: the lock delay runs, or an
+    unlock waits for the last commit) and `waiting_count`, the clients that asked for the queue and wait.
+    """
+
+    consumer_group: str
+    queue: MessageQueue
+    client_id: str
+    age_ms: int
+    remaining_ms: int
+    held_ms: int
+    epoch: int | None = None
+    draining: bool | None = None
+    waiting_count: int | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {
+            "ageMs": self.age_ms,
+            "clientId": self.client_id,
+            "consumerGroup": self.consumer_group,
+            "heldMs": self.held_ms,
+            "messageQueue": queue_to_wire(self.queue),
+            "remainingMs": self.remaining_ms,
+        }
+        if self.epoch is not None:
+            wire["epoch"] = EpochValue(self.epoch)
+        if self.draining is not None:
+            wire["draining"] = self.draining
+        if self.waiting_count is not None:
+            wire["waitingCount"] = self.waiting_count
+        return wire
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        wire = as_object(value, "a lock row")
+        age_ms, remaining_ms, held_ms = (take(wire, name, int) for name in ("ageMs", "remainingMs", "heldMs"))
+        group, client_id = take(wire, "consumerGroup", str), take(wire, "clientId", str)
+        queue = queue_from_wire(wire.get("messageQueue"))
+        epoch = None if wire.get("epoch") is None else _epoch_from_wire(wire["epoch"])
+        draining, waiting = take(wire, "draining", bool, None), take(wire, "waitingCount", int, None)
+        return cls(group, queue, client_id, age_ms, remaining_ms, held_ms, epoch, draining, waiting)
+
+
+class LockTableBody(NamedTuple):
+    """Reply to LIST_LOCKS (30001)."""
+
+    rows: tuple[LockTableRow, ...]
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"lockTable": [row.to_wire() for row in self.rows]}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        rows = as_list(as_object(value, "a lock table").get("lockTable"), "lockTable")
+        return cls(tuple(LockTableRow.from_wire(row) for row in rows))
