@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
@@ -38,6 +38,7 @@ _SYNC = CommunicationMode.SYNC
 _CHECKED_TOPICS_MAX = 1000
 _BYTES = (bytes, bytearray)
 _SURELY_FITS = PROPERTIES_BYTES_MAX // 4  # a character has four bytes at most
+_NO_LOCK: Final = (None, None, None, None)  # epoch, client id, topic and queue id
 _new_tuple = tuple.__new__  # makes a named tuple at a third of the cost; each send makes three
 
 # Bodies up to this size are compressed on the event loop, which takes half a millisecond at most. A body of 4 MiB, the
@@ -227,6 +228,7 @@ class SendRequests:
                 generation,
                 sequence,
                 sequence_id,
+                *_NO_LOCK,
             ),
         )
         return RemotingCommand(outgoing.code, header, outgoing.body)
