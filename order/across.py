@@ -1,4 +1,4 @@
-"""Findings that cross queues: one message id at two offsets, one key in two queues, one client id in two processes.
+"""Findings that cross queues: one message id at two offsets, one key in two queues.
 
 A history (one queue in one group) passes on the id, key, queue and offset of each message that is handled for the first
 time. Only these columns are joined, here or on a cluster. All other findings come from a single history.
@@ -6,16 +6,14 @@ time. Only these columns are joined, here or on a cluster. All other findings co
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from lockstep.order.clocks import Clocks
 from lockstep.order.kinds import Cause, Confidence, Kind
-from lockstep.order.ownership import name_of
 from lockstep.order.reader import Record
 from lockstep.order.report import Findings
 from lockstep.order.sent import SentQueue, digest
 
-__all__ = ["Across", "GroupTopic", "QueueSeen", "Seen"]
+__all__ = ["Across", "GroupTopic", "QueueSeen"]
 
 _KEPT_MAX: Final = 10_000
 _NEW_QUEUE_MS: Final = 5000  # a queue that is first seen this much after its topic counts as added
@@ -46,19 +44,6 @@ class GroupTopic:
     apart: list[tuple[int, str, Record]] = field(default_factory=list)  # digest between the two, text, second record
     moved: list[tuple[str, int, Record, int, Record]] = field(default_factory=list)
     twice_ids: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Seen:
-    """One client in one trace: the times of its first and last record, and their clock."""
-
-    client_id: str
-    group: Any
-    clock: int
-    source: int
-    first_ns: int
-    last_ns: int = 0
-    record: Record | None = None  # its first record as a consumer
 
 
 class Across:
@@ -113,7 +98,7 @@ class Across:
         text = f"message {record.get('msg_id')} is at {where}"
         self._findings.violation(Kind.REPEATED_ID, text, record, confidence=confidence)
 
-    def finish(self, seen: list[Seen], clocks: Clocks, unseen: list[str]) -> None:
+    def finish(self, unseen: list[str]) -> None:
         """Report the findings that need the whole history."""
         for topic in self.topics.values():
             for number, old_queue, old_offset, queue, offset, record in topic.twice:
@@ -125,7 +110,6 @@ class Across:
                 if between not in topic.twice_ids:  # otherwise the producer repeated a run of messages, in order
                     self._repeated_id(record, where, Confidence.LIKELY)
             self._moved_keys(topic, unseen)
-        self._shared_clients(seen, clocks)
 
     def _moved_keys(self, topic: GroupTopic, unseen: list[str]) -> None:
         explained = 0
@@ -155,28 +139,6 @@ class Across:
                 "queues changed: their order across that change is not judged"
             )
 
-    def _shared_clients(self, seen: list[Seen], clocks: Clocks) -> None:
-        by_client: defaultdict[tuple[str, Any], list[Seen]] = defaultdict(list)
-        for one in seen:
-            if one.record is not None:
-                by_client[one.client_id, one.group].append(one)
-        for traces in by_client.values():
-            for place, one in enumerate(traces):
-                for other in traces[:place]:
-                    if one.source == other.source:
-                        continue
-                    before = clocks.gap_ns(one.clock, one.first_ns, other.clock, other.last_ns)[0]
-                    after = clocks.gap_ns(other.clock, other.first_ns, one.clock, one.last_ns)[0]
-                    if before > 0 and after > 0 and one.record is not None:
-                        self._findings.violation(
-                            Kind.SHARED_CLIENT_ID,
-                            f"two traces of client id {one.client_id} in group {one.group} overlap by at least "
-                            f"{min(before, after) / 1e6:.0f} ms: {name_of(one.record)} is two processes",
-                            other.record,
-                            one.record,
-                            size=min(before, after) / 1e6,
-                        )
-
 
 def _number_of_queues_changed(topic: GroupTopic, old: QueueSeen, before_ms: int, after_ms: int) -> bool:
     """Whether a queue was added between two times, or the old queue, with a high id, was removed."""
@@ -185,4 +147,7 @@ def _number_of_queues_changed(topic: GroupTopic, old: QueueSeen, before_ms: int,
         return True
     alive = [queue for queue in topic.queues if queue.last_new_wall_ms >= after_ms]
     same_broker = [queue.queue_id for queue in alive if queue.broker == old.broker]
+    last_ms = max(queue.last_new_wall_ms for queue in topic.queues)
+    if last_ms < old.last_new_wall_ms + _NEW_QUEUE_MS:
+        return False  # it may have ended with the traces
     return old not in alive and (not same_broker or old.queue_id > max(same_broker))

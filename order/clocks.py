@@ -277,7 +277,7 @@ class _Causes:
             first.pop(reader, None)
             if len(first) == 1:
                 [(writer, written_ns)] = first.items()
-                least = written_ns - read_ns
+                least = written_ns - read_ns + 1  # a cause is earlier, by a nanosecond at least
                 found[writer, reader] = max(least, found.get((writer, reader), least))
         return found
 

@@ -5,11 +5,13 @@ Memory grows with keys and ownership periods, not with messages: sets of offsets
 """
 
 from collections import defaultdict
-from itertools import islice
+from functools import partial
 
 from lockstep.order.across import Across, GroupTopic, QueueSeen
 from lockstep.order.clocks import Clocks
+from lockstep.order.commits import CommitRules, UnlessReset
 from lockstep.order.kinds import Cause, Confidence, Kind
+from lockstep.order.members import Members
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.ownership import Ownership, name_of, same_period
 from lockstep.order.period import Period, StoredCommits, stamp_ns
@@ -21,7 +23,6 @@ from lockstep.protocol.model import MessageQueue
 __all__ = ["QueueHistory", "Shared"]
 
 FAILED = ("SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER")
-_EARLY_KEPT_MAX = 100
 
 
 class Shared:
@@ -31,7 +32,9 @@ class Shared:
         self.findings = Findings()
         self.clocks = clocks
         self.across = Across(self.findings)
+        self.members = Members(clocks)
         self.last_seen_ns: dict[str, int] = {}
+        self.closed: set[str] = set()  # clients that closed their trace in an orderly shutdown
         self.unordered: set[str] = set()  # groups with concurrent consumption
         self.grants: defaultdict[str, dict[str, int]] = defaultdict(dict)  # group, client id -> lowest granted period
 
@@ -45,6 +48,7 @@ class QueueHistory:
         self.attempted = OffsetSet()  # the listener was called
         self.done = OffsetSet()  # the listener succeeded, or the message went to the dead-letter topic
         self.skipped = OffsetSet()  # skipped by a reset
+        self._passed_over = OffsetSet()  # skipped by any reset, or before the first position
         self.last_of_key: dict[str | None, Record] = {}
         self.start = -1  # the lowest first offset of all periods
         self._shared = shared
@@ -58,10 +62,11 @@ class QueueHistory:
         self._owner: Period | None = None  # the period that was positioned last
         self._commits = StoredCommits()
         self._last_commit: Record | None = None  # or a later reset or position
-        self._last_stored: Record | None = None  # since the last reset; None: none
-        self._highest_commit: Record | None = None
-        self._rewinds = Rewinds(queue, shared.findings, shared.clocks)
-        self._early: list[tuple[Record, int, int]] = []  # commits of unhandled messages: record, start, end
+        self._unless_reset = UnlessReset(shared.clocks)
+        self._rule_d = CommitRules(
+            str(queue), shared.findings, self.attempted, self.done, self.skipped, self._unless_reset
+        )
+        self._rewinds = Rewinds(group, queue, shared.findings, shared.clocks, shared.members)
         self._reset = False  # there was a reset after the last period was positioned
         self._resets = 0
         self._doubt_until_ns = -1  # a broker crashed: until then commits may be lost
@@ -80,6 +85,8 @@ class QueueHistory:
         self._position(period, record, time_ns)
         if self.group not in self._shared.unordered:
             self._ownership.positioned(period, record)
+        elif period.position is None:
+            period.position = record
 
     def ended(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `dropped` record: the owner ended its period."""
@@ -113,6 +120,8 @@ class QueueHistory:
             self._shared.unordered.add(self.group)
             if not failed:
                 period.own_done.add(offset)
+            if begin is not None:
+                self._ownership.call_times(record, begin)
         elif begin is not None:
             self._ownership.call(period, record, begin, repeated_stale=stale)
         if not failed:
@@ -124,6 +133,8 @@ class QueueHistory:
     def taken_care_of(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `dead_lettered` or `sent_back` record: the broker stored the message in a topic of the group."""
         self.done.add(record["offset"])
+        if "epoch" in record:
+            self._ownership.epoch(record, clock)
 
     def committed(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `committed` record. Rule (d): a commit neither goes back nor passes unhandled messages."""
@@ -133,13 +144,10 @@ class QueueHistory:
         if last is not None and offset < last["offset"] and time_ns > self._doubt_until_ns:
             self._went_back(period, record, last)
         self._last_commit = record
-        if self._highest_commit is None or offset > self._highest_commit["offset"]:
-            self._highest_commit = record
         if time_ns > self._doubt_until_ns:
             self._commits.sent(record, time_ns)
         period.note_commit(offset)
-        if 0 <= period.start < offset and offset > self.done.end:
-            self._note_early(record, period.start, offset)
+        self._rule_d.committed(record, period.start)
 
     def _went_back(self, period: Period, record: Record, last: Record) -> None:
         same = last["event"] == "committed" and same_period(record, last)
@@ -159,26 +167,12 @@ class QueueHistory:
                 size=last["offset"] - record["offset"],
             )
 
-    def _note_early(self, record: Record, start: int, offset: int) -> None:
-        """Keep a commit beyond the last handled message. It is wrong even if the messages are handled later."""
-        start = max(start, self.done.end)
-        gap = next(islice(self.skipped.missing(start, offset), 1), None)
-        if gap is not None and len(self._early) < _EARLY_KEPT_MAX:
-            self._early.append((record, *gap))
-
     def stored(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `stored` record: the broker, or a client with the broker's answer, reports a stored commit."""
-        last = self._last_stored
-        if last is not None and record["offset"] < last["offset"]:
-            self._findings.violation(
-                Kind.STORED_REGRESS,
-                f"the stored offset of {self.queue} went back from {last['offset']} to {record['offset']}",
-                last,
-                record,
-                size=last["offset"] - record["offset"],
-            )
-        self._last_stored = record
-        self._commits.stored(record)
+        is_sure = time_ns > self._doubt_until_ns  # else it may have been stored before the broker crashed
+        self._rule_d.stored(record, clock, is_judged=is_sure and self.group not in self._shared.unordered)
+        if is_sure:
+            self._commits.stored(record)
         if "epoch" in record:
             self._ownership.epoch(record, clock)
 
@@ -186,41 +180,21 @@ class QueueHistory:
         """Take a `reset` record: a user moved the offset, or the broker corrected an illegal one."""
         offset = record["offset"]
         self._resets += 1
-        self._last_stored = None
         if "client_id" not in record and "mono_ns" not in record:
             self._doubt_until_ns = time_ns + 2 * self._shared.clocks.skew_ns
         passed = self._last_commit["offset"] if self._last_commit else max(self.start, 0)
+        self.skipped.cut(offset)  # what an earlier reset skipped is consumed after all
         self.skipped.add_range(passed, offset)
+        self._passed_over.add_range(passed, offset)
+        self._rule_d.reset(record, passed)
+        self._unless_reset.reset(record, clock)
         self._commits.known(record)
         self._last_commit = record
         self._reset = True
 
     def lost_below_commit(self, exists: OffsetSet | None) -> OffsetSet:
-        """Rule (d): report and return the offsets between the start and the highest commit that were not handled.
-
-        Only offsets in `exists` (those that were sent) count. None means that no producer trace is known: then every
-        offset counts, because a queue has no holes.
-        """
-        highest = self._highest_commit
-        lost = OffsetSet()
-        if highest is None or self.start < 0:
-            return lost
-        lost.add_range(self.start, highest["offset"])
-        lost = lost.minus(self.done, self.skipped)
-        if exists is not None:
-            lost = lost.minus(lost.minus(exists))
-        for start, end in lost.runs():
-            self._early = [one for one in self._early if not (one[1] < end and start < one[2])]
-            what = f"offset {start}" if end == start + 1 else f"offsets {start} to {end - 1}"
-            attempts = " but in attempts that failed" if self.attempted.touches(start, end) else ""
-            self._findings.violation(
-                Kind.LOST_WRITE,
-                f"{highest['client_id']} committed {self.queue} up to {highest['offset']}, "
-                f"but nobody handled {what}{attempts}",
-                highest,
-                size=end - start,
-            )
-        return lost
+        """Rule (d): report and return the offsets between the start and the highest commit that were not handled."""
+        return self._rule_d.lost(self.start, exists)
 
     def finish(self, end: int | None, *, knows_grants: bool) -> None:
         """Report the findings that need the whole history. Call it after `lost_below_commit`.
@@ -229,24 +203,9 @@ class QueueHistory:
             end: The end of the queue by the traces of producers; None if there is no such trace.
             knows_grants: Whether the group's traces have any record of a grant.
         """
-        highest = self._highest_commit
-        known_end = max(self.attempted.end, self.skipped.end, self.start, end or 0)
-        if end is not None and highest is not None and highest["offset"] > known_end:
-            self._findings.violation(
-                Kind.COMMIT_BEYOND_END,
-                f"{name_of(highest)} committed {self.queue} up to {highest['offset']}, and it ends at {known_end}",
-                highest,
-                size=highest["offset"] - known_end,
-            )
-        for record, start, stop in self._early:
-            if self.attempted.touches(start, stop):
-                self._findings.violation(
-                    Kind.COMMIT_UNHANDLED,
-                    f"{name_of(record)} committed {self.queue} up to {record['offset']} before {start} was handled",
-                    record,
-                    size=stop - start,
-                )
+        self._rule_d.finish(self.start, end)
         self._rewinds.finish(self._last_seen_ns)
+        self._unless_reset.finish()
         if self.group not in self._shared.unordered:
             granted = self._shared.grants[self.group].get
             self._ownership.finish(list(self._periods.values()), granted, knows_grants=knows_grants)
@@ -267,7 +226,7 @@ class QueueHistory:
 
     def _position(self, period: Period, record: Record, time_ns: int) -> None:
         offset = record["offset"]
-        self._commits.settle(self._last_seen_ns)
+        self._commits.settle(self._last_seen_ns, self._shared.closed)
         period.floor, period.floor_record = self._commits.floor, self._commits.record
         period.may_have_missed = self._commits.may_stand_at(offset)
         period.begin(offset, self.attempted.end, Cause.RESET if self._reset else Cause.TAKEOVER)
@@ -277,6 +236,7 @@ class QueueHistory:
             self._last_commit = record
         self._reset = False
         if self.start < 0 or offset < self.start:
+            self._passed_over.add_range(offset, self.start)
             self.start = offset
         previous, self._owner = self._owner, period
         if previous is not None and previous.client_id != period.client_id:
@@ -297,6 +257,8 @@ class QueueHistory:
         begin = record.get("begin_mono_ns")
         if begin is not None and period.resets_before < self._resets and begin <= last.get("begin_mono_ns", -1):
             return  # the call was running when the offset was reset
+        if period.cause is Cause.RESET and offset in self._passed_over and not same_period(last, record):
+            return  # an earlier reset had skipped it, and a later one went back
         sure = Confidence.CERTAIN if same_period(last, record) else self._came_after(last, record)
         if sure is not None:
             whose = f"of key {key!r}" if key is not None else "without a key"
@@ -360,11 +322,27 @@ class QueueHistory:
         if kind:
             size = abs(expected - offset)
             text = f"{name_of(record)} {sentence}, in {self.queue}"
-            self._findings.violation(kind, text, evidence, record, confidence=sure, size=size)
+            self._report(period, kind, text, evidence, record, sure, size)
         self._findings.duplicates[period.repeat_cause(offset) if kind is not Kind.POLL_SKIP else Cause.UNEXPLAINED] += 1
         if kind is Kind.STALE_REPEAT:
             period.stale_until = period.again_until
         return offset < period.stale_until
+
+    def _report(
+        self,
+        period: Period,
+        kind: Kind,
+        text: str,
+        evidence: Record | None,
+        record: Record,
+        sure: Confidence,
+        size: int,
+    ) -> None:
+        finding = partial(self._findings.violation, kind, text, evidence, record, confidence=sure, size=size)
+        if kind is Kind.REWIND_BELOW_COMMIT and period.position is not None:
+            self._unless_reset.report(period.position, period.clock, finding)
+        else:
+            finding()
 
     def _is_replaced(self, period: Period, record: Record) -> bool:
         """Whether the record surely came after the next period was granted."""
@@ -390,7 +368,7 @@ class QueueHistory:
             sentence = f"went back from offset {max(stands_at, offset + 1)} to {offset} though no attempt had failed"
         if sentence:
             text = f"{name_of(record)} {sentence}, in {self.queue}"
-            self._findings.violation(kind, text, evidence, record, confidence=sure, size=max(stands_at - offset, 1))
+            self._report(period, kind, text, evidence, record, sure, max(stands_at - offset, 1))
         unexplained = sentence and sure is not Confidence.UNDECIDED
         self._findings.duplicates[Cause.UNEXPLAINED if unexplained else period.cause] += 1
 

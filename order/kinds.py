@@ -72,7 +72,7 @@ RULES: Final[dict[Kind, Rule]] = {
     Kind.CONCURRENT_CALLS: Rule("c", "Two calls of one queue (by key: of one key) ran at once inside one period.", "handled with begin_mono_ns", "certain"),
     Kind.ENDS_BEFORE_BEGIN: Rule("c", "A call ended before it began.", "handled with begin_mono_ns", "certain"),
     Kind.NO_GRANT: Rule("c", "A period handled messages without a grant of the lock.", "acquired, handled", "undecided where the trace may begin in the middle of a period"),
-    Kind.TWO_GRANTS: Rule("c", "A period took its position after a newer period of another client was granted.", "acquired, positioned", "certain on one clock"),
+    Kind.TWO_GRANTS: Rule("c", "A period took its position after a newer period of another client was granted, or two clients had one epoch.", "acquired, positioned; epoch", "certain on one clock"),
     Kind.STALE_EPOCH: Rule("c", "Something happened under an epoch after a later epoch was granted.", "epoch", "certain on one clock, else by bounds"),
     Kind.SHARED_CLIENT_ID: Rule("c", "Two processes used one client id at the same time.", "traces of both processes", "certain on one clock, else by bounds"),
     Kind.LOST_WRITE: Rule("d", "A message below a committed offset was never handled.", "handled, committed; sent where there is one", "certain with whole traces"),

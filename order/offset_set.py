@@ -41,6 +41,14 @@ class OffsetSet:
         self._starts[first:last] = [start]
         self._ends[first:last] = [end]
 
+    def cut(self, start: int) -> None:
+        """Remove every offset from `start` on."""
+        place = bisect_right(self._ends, start)
+        if place < len(self._starts) and self._starts[place] < start:
+            self._ends[place] = start
+            place += 1
+        del self._starts[place:], self._ends[place:]
+
     def __contains__(self, offset: int) -> bool:
         place = bisect_right(self._starts, offset) - 1
         return place >= 0 and offset < self._ends[place]

@@ -35,6 +35,7 @@ class Ownership:
         self._newest_calls: dict[int, tuple[Record | None, Record | None]] = {}  # newest two by clock (two owners)
         self._epoch: tuple[int, Record, int] | None = None  # the highest epoch, its first record, the clock
         self._doubted_epochs: set[int] = set()
+        self._shared_epochs: set[Any] = set()
         self._ungranted: list[tuple[Period, Record]] = []
 
     # Periods -------------------------------------------------------------------------------------------------
@@ -69,20 +70,14 @@ class Ownership:
     def call(self, period: Period, record: Record, begin: int, *, repeated_stale: bool) -> None:
         """Check a message of an ordered call. `repeated_stale`: a STALE_REPEAT finding already covers it."""
         end = stamp_ns(record)
-        first_of_call = begin != period.call_begin
+        first_of_call = begin != period.call_begin or self._ends_apart(period, record, end)
         if not period.granted and period.first_call is None:
             self._ungranted.append((period, record))
         if period.first_call is None:
             period.first_call = record
         if end < begin:
             if first_of_call:
-                self._findings.violation(
-                    Kind.ENDS_BEFORE_BEGIN,
-                    f"the call of {name_of(record)} for offset {record['offset']} of {self._queue} "
-                    f"ended {(begin - end) / 1e6:.3f} ms before it began",
-                    record,
-                    size=(begin - end) / 1e6,
-                )
+                self.call_times(record, begin)
             return
         overlaps = self._overlaps(period, record, begin)
         if first_of_call:
@@ -96,6 +91,24 @@ class Ownership:
             period.last_begin_ns, period.last_call = begin, record
         if end > period.last_end_ns:
             period.last_end_ns = end
+
+    def call_times(self, record: Record, begin: int) -> None:
+        """Check that a call ended after it began."""
+        late_ms = (begin - stamp_ns(record)) / 1e6
+        if late_ms > 0:
+            self._findings.violation(
+                Kind.ENDS_BEFORE_BEGIN,
+                f"the call of {name_of(record)} for offset {record['offset']} of {self._queue} "
+                f"ended {late_ms:.3f} ms before it began",
+                record,
+                size=late_ms,
+            )
+
+    @staticmethod
+    def _ends_apart(period: Period, record: Record, end: int) -> bool:
+        """Whether two records with one begin are two calls: since version 2 all records of a call have one end."""
+        last = period.last_handled
+        return last is not None and "v" in record and "v" in last and stamp_ns(last) != end
 
     @staticmethod
     def _runs_beside(period: Period, record: Record, begin: int) -> bool:
@@ -189,6 +202,7 @@ class Ownership:
             return
         highest, later, later_clock = self._epoch
         if number == highest:
+            self._one_epoch(later, record)
             return
         when = record.get("begin_mono_ns", stamp_ns(record))
         least, most = self._clocks.gap_ns(later_clock, stamp_ns(later), clock, when)
@@ -206,6 +220,19 @@ class Ownership:
             record,
             confidence=confidence,
             size=highest - number,
+        )
+
+    def _one_epoch(self, one: Record, other: Record) -> None:
+        """Report an epoch that two clients were granted, once."""
+        names = one.get("client_id"), other.get("client_id")
+        if None in names or names[0] == names[1] or other["epoch"] in self._shared_epochs:
+            return
+        self._shared_epochs.add(other["epoch"])
+        self._findings.violation(
+            Kind.TWO_GRANTS,
+            f"{name_of(one)} and {name_of(other)} were granted {self._queue} under one epoch, {other['epoch']}",
+            one,
+            other,
         )
 
     def _under_newer_epoch(self, record: Record) -> bool:

@@ -62,6 +62,11 @@ class Period:
     last_handled: Record | None = None
     lanes: Lanes = field(default_factory=Lanes)
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether the owner ended the period on its own, and not because the broker refused to renew the lock."""
+        return self.ended_record is not None and self.ended_record["event"] == "dropped"
+
     def begin(self, offset: int, known_before: int, cause: Cause) -> None:
         """Set the first offset that this period pulls."""
         self.next_offset = self.start = self.uncommitted_from = offset
@@ -136,11 +141,12 @@ class StoredCommits:
         self._base = self.floor = record["offset"]
         self.record = record
 
-    def settle(self, last_seen_ns: dict[str, int]) -> None:
-        """Count as stored the newest commit whose client was alive at least GRACE_NS later."""
+    def settle(self, last_seen_ns: dict[str, int], closed: set[str]) -> None:
+        """Count as stored the newest commit whose client lived on for GRACE_NS, or ended in an orderly shutdown."""
         for place in range(len(self._pending) - 1, -1, -1):
             time_ns, record = self._pending[place]
-            if last_seen_ns.get(record["client_id"], 0) >= time_ns + GRACE_NS:
+            client_id = record["client_id"]
+            if client_id in closed or last_seen_ns.get(client_id, 0) >= time_ns + GRACE_NS:
                 passed = [self.floor, *(one["offset"] for _, one in self._pending[:place])]
                 self._earlier = (self._earlier + passed)[-256:]
                 self.floor = record["offset"]

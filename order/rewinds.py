@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from lockstep.order.clocks import Clocks
 from lockstep.order.kinds import Confidence, Kind
+from lockstep.order.members import Members
 from lockstep.order.ownership import name_of
 from lockstep.order.period import GRACE_NS, Period, stamp_ns
 from lockstep.order.reader import Record
@@ -24,23 +25,33 @@ _CUT_OFF_NS = 5_000_000_000  # the shortest time from an owner's last record to 
 class Rewinds:
     """Judges the rewinds of one queue in one group and one store."""
 
-    def __init__(self, queue: MessageQueue, findings: Findings, clocks: Clocks) -> None:
+    def __init__(self, group: str, queue: MessageQueue, findings: Findings, clocks: Clocks, members: Members) -> None:
+        self._group = group
+        self._members = members
         self._queue = queue
         self._findings = findings
         self._clocks = clocks
         self._doubted: list[tuple[Period, Period, Record]] = []  # new period, period of the commit, repeated record
+        self._idle: list[tuple[Period, Record]] = []  # the group had no consumer before: new period, repeated record
 
     def judge(
         self, period: Period, periods: Mapping[tuple[str, int], Period], record: Record
     ) -> tuple[Confidence, str]:  # fmt: skip
         """Judge a repeat below the floor. Returns CERTAIN and a sentence, or UNDECIDED: then `finish` decides."""
         commit, grant = period.floor_record, period.grant
+        if grant is not None and self._members.was_idle(self._group, grant, period.clock):
+            if len(self._idle) < _KEPT_MAX:
+                self._idle.append((period, record))
+            return Confidence.UNDECIDED, ""
         before = None if commit is None else periods.get((commit.get("client_id", ""), commit.get("period", 0)))
         sentence = f"began at offset {record['offset']}, below the stored commit {period.floor}"
         if before is None or grant is None or commit is None or not period.may_have_missed:
             return Confidence.CERTAIN, sentence
         if self._before(before, commit, period) < _CUT_OFF_NS or (
-            before.ended and before.ended_record and self._before(before, before.ended_record, period) <= GRACE_NS
+            before.ended
+            and before.gave_up
+            and before.ended_record
+            and self._before(before, before.ended_record, period) <= GRACE_NS
         ):
             return Confidence.CERTAIN, sentence
         if len(self._doubted) < _KEPT_MAX:
@@ -52,17 +63,23 @@ class Rewinds:
         for period, before, record in self._doubted:
             lived = last_seen_ns.get(before.client_id, 0) > period.born_ns
             end = before.ended_record
-            gave_up = end is not None and self._before(before, end, period) > 0
-            if not lived or gave_up or before.client_id == period.client_id:
-                self._findings.violation(
-                    Kind.REWIND_BELOW_COMMIT,
-                    f"{name_of(record)} began at offset {record['offset']} of {self._queue}, below the commit "
-                    f"{period.floor}, which may never have reached the broker",
-                    period.floor_record,
-                    record,
-                    confidence=Confidence.UNDECIDED,
-                    size=period.floor - period.start,
-                )
+            gave_up = end is not None and before.gave_up and self._before(before, end, period) > 0
+            refused = end is not None and not before.gave_up
+            if not lived or gave_up or (before.client_id == period.client_id and not refused):
+                self._doubt(period, record, "which may never have reached the broker")
+        for period, record in self._idle:
+            self._doubt(period, record, "and an administrator may have moved it: no consumer of the group ran")
+
+    def _doubt(self, period: Period, record: Record, why: str) -> None:
+        self._findings.violation(
+            Kind.REWIND_BELOW_COMMIT,
+            f"{name_of(record)} began at offset {record['offset']} of {self._queue}, below the commit "
+            f"{period.floor}, {why}",
+            period.floor_record,
+            record,
+            confidence=Confidence.UNDECIDED,
+            size=period.floor - period.start,
+        )
 
     def _before(self, old: Period, record: Record, new: Period) -> float:
         """The least nanoseconds from a record of the old period to the grant of the new period; 0 without a grant."""

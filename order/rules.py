@@ -27,15 +27,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from lockstep.order.across import Seen
 from lockstep.order.clocks import WALL_SKEW_MS, Clocks, survey
 from lockstep.order.format import EVENTS
 from lockstep.order.history import QueueHistory, Shared
 from lockstep.order.merge import TimedRecord, merge_traces
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.owned_queue import Losses, OwnedQueue
-from lockstep.order.period import stamp_ns
 from lockstep.order.reader import BrokenLine, Record, TraceFile, checked
 from lockstep.order.report import OrderReport
 from lockstep.order.sent import SentQueue, digest
@@ -55,6 +54,7 @@ ON_EVENT: dict[str, Callable[[QueueHistory, Record, int, int], None]] = {
     "dead_lettered": QueueHistory.taken_care_of,
     "sent_back": QueueHistory.taken_care_of,
 }
+Trace = TypeVar("Trace", bound=Iterable[Record])
 EVENT_NAMES = frozenset(event.name for event in EVENTS)
 _BROKEN_KEPT = 20
 
@@ -75,7 +75,7 @@ def check_files(
     Raises:
         OSError: A file cannot be read.
     """
-    files = [TraceFile(path) for path in dict.fromkeys(Path(path) for path in paths)]
+    files = _oldest_first([TraceFile(path) for path in dict.fromkeys(Path(path) for path in paths)])
     with _without_cycles():
         clocks = survey(files, wall_skew_ms)
         checker = OrderChecker(clocks)
@@ -86,6 +86,12 @@ def check_files(
         broken_lines=sum(file.broken_lines for file in files),
         broken=[line for file in files for line in file.broken][:_BROKEN_KEPT],
     )
+
+
+def _oldest_first(traces: list[Trace]) -> list[Trace]:
+    """Sort traces by their first records: of two records with one time, that in the older rotated file comes first."""
+    first = {id(trace): next(iter(trace), None) for trace in traces}
+    return sorted(traces, key=lambda trace: record["wall_ms"] if (record := first[id(trace)]) else 0)
 
 
 @contextmanager
@@ -110,7 +116,7 @@ def _told(records: Iterable[TimedRecord], on_progress: Callable[[int], None]) ->
 def check_traces(traces: Sequence[Iterable[Record]], *, wall_skew_ms: int = WALL_SKEW_MS) -> OrderReport:
     """Check traces in memory, one per process, as one history. An invalid record counts as a broken line."""
     broken: list[BrokenLine] = []
-    lists = [list(checked(trace, f"trace {number}", broken)) for number, trace in enumerate(traces, 1)]
+    lists = _oldest_first([list(checked(trace, f"trace {number}", broken)) for number, trace in enumerate(traces, 1)])
     clocks = survey(lists, wall_skew_ms)
     checker = OrderChecker(clocks)
     checker.feed_all(merge_traces(lists, clocks))
@@ -130,8 +136,7 @@ class OrderChecker:
         self._sent: dict[tuple[str, str, int, int], SentQueue] = {}  # by (topic, broker, queue id, earlier restarts)
         self._send_failures: Counter[str] = Counter()
         self._failed_ids: set[int] = set()
-        self._seen: list[Seen] = []
-        self._seen_now: dict[int, Seen] = {}  # by source
+        self._senders: set[str | None] = set()
 
     def feed_all(self, records: Iterable[TimedRecord]) -> None:
         """Take a whole history."""
@@ -149,37 +154,24 @@ class OrderChecker:
         handle = ON_EVENT.get(event)
         if handle is not None:
             if client_id is not None:
-                self._note_seen(record, client_id, source, clock)
+                self._shared.members.note(record, client_id, source, clock)
             history = self._history(record)
             handle(history, record, time_ns, clock)
             if event == "reset":
                 self._reset_present_store(history, record, time_ns, clock)
         elif event == "sent":
             self._sent_queue(record["topic"], record["broker"], record["queue_id"]).sent(record)
+            self._senders.add(client_id)
         elif event == "send_failed":
             self._send_failures[record["outcome"]] += 1
+            self._senders.add(client_id)
             if record.get("msg_id") is not None:
                 self._failed_ids.add(digest(record["msg_id"]))
         elif event == "broker_restarted":
             self._restarts[record.get("broker")] += 1
-
-    def _note_seen(self, record: Record, client_id: str, source: int, clock: int) -> None:
-        """Update the first and the last time at which a client wrote to a trace as a consumer."""
-        seen, now_ns = self._seen_now.get(source), stamp_ns(record)
-        if seen is None or seen.client_id != client_id or seen.clock != clock or seen.group != record["group"]:
-            group = record["group"]
-            same = [
-                one
-                for one in self._seen
-                if (one.client_id, one.clock, one.group, one.source) == (client_id, clock, group, source)
-            ]
-            if same:
-                seen = same[0]
-            else:
-                seen = Seen(client_id, group, clock, source, now_ns, record=record)
-                self._seen.append(seen)
-            self._seen_now[source] = seen
-        seen.last_ns = now_ns
+        elif event == "closed" and client_id is not None:
+            self._shared.closed.add(client_id)
+            self._shared.members.closed(record, source, clock)
 
     def report(
         self, torn_lines: int = 0, broken_lines: int = 0, broken: Sequence[BrokenLine] = ()
@@ -239,8 +231,9 @@ class OrderChecker:
         if unnamed:  # delayed messages: their `sent` records name another offset
             explained = explained.union(*(queue.sent_of(unnamed) for queue in self._sent.values()))
         for queue in self._sent.values():
-            queue.finish(self._shared.findings, explained, unseen)
-        across.finish(self._seen, self._clocks, unseen)
+            queue.finish(self._shared.findings, explained, unseen, all_closed=self._senders <= self._shared.closed)
+        across.finish(unseen)
+        self._shared.members.finish(self._shared.findings)
 
     def _say_unseen(self, known_topics: set[str], unseen: list[str]) -> None:
         """Add sentences about what these traces cannot show."""
@@ -269,6 +262,11 @@ class OrderChecker:
         if unordered:
             unseen.append(
                 f"group {_some(unordered)} is concurrent: it keeps no order of keys, and its owners may overlap"
+            )
+        unclosed = shared.members.unclosed()
+        if unclosed:
+            unseen.append(
+                f"no `closed` record of {_some(unclosed)}: killed, or still running; what they did last may be missing"
             )
         strange = sorted(event for event in events if event not in EVENT_NAMES)
         if strange:

@@ -117,13 +117,14 @@ class SentQueue:
         found = wanted.intersection(self._digests) | wanted.intersection(self._strays.values())
         return found | (wanted & self.displaced)
 
-    def finish(self, findings: Findings, explained: set[int], unseen: list[str]) -> None:
+    def finish(self, findings: Findings, explained: set[int], unseen: list[str], *, all_closed: bool) -> None:
         """Report handled messages with a wrong id, and handled messages that no producer sent.
 
         Args:
             findings: Receives the violations.
             explained: Digests of ids that may be stored without an answer: of failed sends, and of repeated ids.
             unseen: Receives sentences about what these traces cannot show.
+            all_closed: Whether every producer closed its trace in an orderly shutdown: then no send is missing.
         """
         if not self.offsets:
             return
@@ -137,9 +138,9 @@ class SentQueue:
             for record, offset in self._wrong:
                 text = f"offset {offset} of {_queue(record)} was handled as {record['msg_id']}: not what was sent there"
                 findings.violation(Kind.WRONG_MESSAGE, text, record)
-        self._never_sent(findings, explained, unseen)
+        self._never_sent(findings, explained, unseen, all_closed)
 
-    def _never_sent(self, findings: Findings, explained: set[int], unseen: list[str]) -> None:
+    def _never_sent(self, findings: Findings, explained: set[int], unseen: list[str], all_closed: bool) -> None:
         strangers = {
             name: record
             for name, record in self._waiting.items()
@@ -159,7 +160,7 @@ class SentQueue:
             if offset == tail:
                 tail += 1  # a killed producer may have sent the messages directly after the last answered send
         for (_, offset), record in strangers.items():
-            doubtful = self.offsets.end <= offset < tail
+            doubtful = self.offsets.end <= offset < tail and not all_closed
             text = "; a producer that was killed may have sent it" if doubtful else ""
             findings.violation(
                 Kind.NEVER_SENT,

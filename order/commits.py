@@ -1,0 +1,154 @@
+"""Rule (d) for the commits of one queue: what brokers stored, and commits of messages that were not handled."""
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+
+from lockstep.order.clocks import Clocks
+from lockstep.order.kinds import Kind
+from lockstep.order.offset_set import OffsetSet
+from lockstep.order.ownership import name_of
+from lockstep.order.period import stamp_ns
+from lockstep.order.reader import Record
+from lockstep.order.report import Findings
+
+__all__ = ["CommitRules", "UnlessReset"]
+
+_EARLY_KEPT_MAX = 100
+
+
+class UnlessReset:
+    """Findings of offsets that went back. A reset that is read later, on another clock, may have come before them."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
+        self._waiting: list[tuple[Record, int, Callable[[], None]]] = []
+
+    def report(self, record: Record, clock: int, finding: Callable[[], None]) -> None:
+        """Report a finding about the offset of a record, now or at the end."""
+        if len(self._clocks) > 1:
+            self._waiting.append((record, clock, finding))
+        else:
+            finding()
+
+    def reset(self, record: Record, clock: int) -> None:
+        """Take a reset. It explains what may have come after it."""
+        self._waiting = [one for one in self._waiting if not self._explains(record, clock, *one[:2])]
+
+    def _explains(self, reset: Record, clock: int, record: Record, other: int) -> bool:
+        most = self._clocks.gap_ns(clock, stamp_ns(reset), other, stamp_ns(record))[1]
+        return bool(clock != other and reset["offset"] == record["offset"] and most > 0)
+
+    def finish(self) -> None:
+        """Report what no reset explained."""
+        for _, _, finding in self._waiting:
+            finding()
+
+
+class CommitRules:
+    """Checks commits and stored offsets against the sets of offsets that `QueueHistory` keeps."""
+
+    def __init__(
+        self,
+        queue: str,
+        findings: Findings,
+        attempted: OffsetSet,
+        done: OffsetSet,
+        skipped: OffsetSet,
+        unless_reset: UnlessReset,
+    ) -> None:
+        self._queue = queue
+        self._findings = findings
+        self._attempted = attempted
+        self._done = done
+        self._skipped = skipped
+        self._unless_reset = unless_reset
+        self._highest: Record | None = None  # the highest commit, or stored offset
+        self._last_stored: Record | None = None
+        self._reset_to = -1  # commits on their way may be stored before this one
+        self._early: list[tuple[Record, int, int]] = []  # commits of unhandled messages: record, start, end
+
+    def committed(self, record: Record, start: int) -> None:
+        """Take a commit of a period that began at offset `start`; -1: it has no position."""
+        offset = record["offset"]
+        if self._highest is None or offset > self._highest["offset"]:
+            self._highest = record
+        if 0 <= start < offset and len(self._early) < _EARLY_KEPT_MAX:
+            for gap in islice(self._done.missing(start, offset), _EARLY_KEPT_MAX):
+                unhandled = next(self._skipped.missing(*gap), None)
+                if unhandled is not None:
+                    self._early.append((record, *unhandled))
+                    break
+
+    def stored(self, record: Record, clock: int, *, is_judged: bool) -> None:
+        """Take a stored offset. It goes back only after a reset, or if the group is concurrent (not `is_judged`)."""
+        last, offset = self._last_stored, record["offset"]
+        if self._highest is None or offset > self._highest["offset"]:
+            self._highest = record
+        self._last_stored = record if is_judged else None
+        if is_judged and last is not None and offset < last["offset"] and offset != self._reset_to:
+            text = f"the stored offset of {self._queue} went back from {last['offset']} to {offset}"
+            size = last["offset"] - offset
+            finding = partial(self._findings.violation, Kind.STORED_REGRESS, text, last, record, size=size)
+            self._unless_reset.report(record, clock, finding)
+
+    def reset(self, record: Record, passed: int) -> None:
+        """Take a reset. `passed` is the last commit: it may be stored later than the reset is recorded."""
+        self._reset_to = record["offset"]
+        marks = [record, self._last_stored] if self._last_stored else [record] if self._reset_to <= passed else []
+        self._last_stored = min((mark for mark in marks if mark), key=lambda mark: int(mark["offset"]), default=None)
+
+    def lost(self, start: int, exists: OffsetSet | None) -> OffsetSet:
+        """Report and return the offsets between `start` and the highest commit that were not handled.
+
+        Only offsets in `exists` (those that were sent) count. None means that no producer trace is known: then every
+        offset counts, because a queue has no holes.
+        """
+        highest = self._highest
+        lost = OffsetSet()
+        if highest is None or start < 0:
+            return lost
+        lost.add_range(start, highest["offset"])
+        lost = lost.minus(self._done, self._skipped)
+        if exists is not None:
+            lost = lost.minus(lost.minus(exists))
+        for first, end in lost.runs():
+            self._early = [one for one in self._early if not (one[1] < end and first < one[2])]
+            what = f"offset {first}" if end == first + 1 else f"offsets {first} to {end - 1}"
+            attempts = " but in attempts that failed" if self._attempted.touches(first, end) else ""
+            self._findings.violation(
+                Kind.LOST_WRITE,
+                f"{_who(highest)} {self._queue} up to {highest['offset']}, but {what} had no handling{attempts}",
+                highest,
+                size=end - first,
+            )
+        return lost
+
+    def finish(self, start: int, end: int | None) -> None:
+        """Report commits beyond the end, and commits before the handling. Call it after `lost`.
+
+        Args:
+            start: The lowest position of all periods.
+            end: The end of the queue by the traces of producers; None if there is no such trace.
+        """
+        highest = self._highest
+        known_end = max(self._attempted.end, self._skipped.end, start, end or 0)
+        if end is not None and highest is not None and highest["offset"] > known_end:
+            self._findings.violation(
+                Kind.COMMIT_BEYOND_END,
+                f"{_who(highest)} {self._queue} up to {highest['offset']}, and it ends at {known_end}",
+                highest,
+                size=highest["offset"] - known_end,
+            )
+        for record, first, stop in self._early:
+            if self._attempted.touches(first, stop):
+                self._findings.violation(
+                    Kind.COMMIT_UNHANDLED,
+                    f"{name_of(record)} committed {self._queue} up to {record['offset']} before {first} was handled",
+                    record,
+                    size=stop - first,
+                )
+
+
+def _who(record: Record) -> str:
+    return f"{record['client_id']} committed" if record["event"] == "committed" else "the broker stored"

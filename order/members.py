@@ -1,0 +1,99 @@
+"""Which processes consumed in each group, from when to when, and which of them ended in an orderly shutdown."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from lockstep.order.clocks import Clocks
+from lockstep.order.kinds import Confidence, Kind
+from lockstep.order.ownership import name_of
+from lockstep.order.period import stamp_ns
+from lockstep.order.reader import Record
+from lockstep.order.report import Findings
+
+__all__ = ["Member", "Members"]
+
+
+@dataclass(slots=True)
+class Member:
+    """One client of a group in one trace: the times of its first and last record, on their clock."""
+
+    client_id: str
+    group: str
+    clock: int
+    source: int
+    first: Record
+    first_ns: int
+    last_ns: int
+    closed: bool = False  # the last record is `closed`: nothing of the trace is missing
+
+
+class Members:
+    """The consumers of all groups."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
+        self._by_name: dict[tuple[str, str, int, int], Member] = {}  # client id, group, clock, source
+        self._of_source: dict[int, Member] = {}  # the one that wrote last
+
+    def note(self, record: Record, client_id: str, source: int, clock: int) -> None:
+        """Take a consumer's record about a queue."""
+        member, now_ns = self._of_source.get(source), stamp_ns(record)
+        group = record["group"]
+        if member is None or member.client_id != client_id or member.clock != clock or member.group != group:
+            name = client_id, group, clock, source
+            member = self._by_name.get(name)
+            if member is None:
+                member = self._by_name[name] = Member(client_id, group, clock, source, record, now_ns, now_ns)
+            self._of_source[source] = member
+        member.last_ns = now_ns
+
+    def closed(self, record: Record, source: int, clock: int) -> None:
+        """Take a `closed` record. Producers write it too, with another group."""
+        for member in self._by_name.values():
+            if member.client_id == record.get("client_id") and member.group == record.get("group", member.group):
+                member.closed = True
+                if member.source == source and member.clock == clock:
+                    member.last_ns = stamp_ns(record)
+
+    def was_idle(self, group: str, record: Record, clock: int) -> bool:
+        """Whether every consumer of the group that began surely before a record had closed its trace by then."""
+        now_ns = stamp_ns(record)
+        began, ended = set[str](), set[str]()
+        for member in self._by_name.values():
+            if member.group == group and self._clocks.gap_ns(member.clock, member.first_ns, clock, now_ns)[0] > 0:
+                began.add(member.client_id)
+                if member.closed and self._clocks.gap_ns(member.clock, member.last_ns, clock, now_ns)[1] > 0:
+                    ended.add(member.client_id)
+        return bool(began) and began == ended
+
+    def unclosed(self) -> list[str]:
+        """The clients whose traces could have a `closed` record, and have none."""
+        able = {member.client_id for member in self._by_name.values() if member.first.get("v", 1) >= 2}
+        return sorted(able - {member.client_id for member in self._by_name.values() if member.closed})
+
+    def finish(self, findings: Findings) -> None:
+        """Report client ids that two processes used at the same time."""
+        by_client: defaultdict[tuple[str, str], list[Member]] = defaultdict(list)
+        for member in self._by_name.values():
+            by_client[member.client_id, member.group].append(member)
+        for traces in by_client.values():
+            for place, one in enumerate(traces):
+                for other in traces[:place]:
+                    if one.source != other.source:
+                        self._compare(one, other, findings)
+
+    def _compare(self, one: Member, other: Member, findings: Findings) -> None:
+        before = self._clocks.gap_ns(one.clock, one.first_ns, other.clock, other.last_ns)
+        after = self._clocks.gap_ns(other.clock, other.first_ns, one.clock, one.last_ns)
+        least, most = min(before[0], after[0]) / 1e6, min(before[1], after[1]) / 1e6
+        if most > 0:
+            overlap = f"overlap by at least {least:.0f} ms" if least > 0 else f"may overlap by up to {most:.0f} ms"
+            findings.violation(
+                Kind.SHARED_CLIENT_ID,
+                f"two traces of client id {one.client_id} in group {one.group} {overlap}: "
+                f"{name_of(one.first)} {'is' if least > 0 else 'may be'} two processes",
+                other.first,
+                one.first,
+                confidence=Confidence.CERTAIN if least > 0 else Confidence.UNDECIDED,
+                size=most,
+            )
