@@ -19,7 +19,7 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 PACKAGES := $(wildcard protocol remoting store order broker client simulation cli testing pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
 API := lockstep.client lockstep.simulation lockstep.order lockstep.pipeline.audit lockstep.pipeline.jobs \
-	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.spark.session lockstep.remoting.runtime \
+	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.spark.session lockstep.pipeline.spark.streams lockstep.remoting.runtime \
 	lockstep.remoting.settings
 TYPES := build/types/lockstep
 PROFILED := store order broker client simulation cli testing protocol remoting scenarios fuzz scripts

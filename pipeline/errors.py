@@ -12,6 +12,13 @@
 All are `PipelineError`. Network failures are in `lockstep.remoting.errors`.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from lockstep.remoting.errors import RemotingError
+
 __all__ = [
     "ColumnError",
     "DataLossError",
@@ -22,7 +29,10 @@ __all__ = [
     "RowError",
     "SendFailed",
     "TopicError",
+    "told_in_one_line",
 ]
+
+_HIDE_TRACEBACK: Final = "SPARK_HIDE_TRACEBACK"  # PySpark reads it when a worker reports an error, and ends
 
 
 class PipelineError(Exception):
@@ -59,3 +69,14 @@ class OrderError(PipelineError):
 
 class SendFailed(PipelineError):
     pass
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Keep our stack out of what Spark shows of an expected error. With LOCKSTEP_DEBUG=1 the stack is shown."""
+    try:
+        yield
+    except (PipelineError, RemotingError):
+        if not os.environ.get("LOCKSTEP_DEBUG"):
+            os.environ[_HIDE_TRACEBACK] = "1"
+        raise

@@ -11,13 +11,14 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from lockstep.pipeline.errors import OptionError
+from lockstep.pipeline.schema import COLUMNS
 from lockstep.pipeline.source.offsets import Assignment, OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError, parse_tags
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.remoting.settings import Address, SettingError, parse_addresses
 
-__all__ = ["OPTIONS", "Option", "Options", "Use", "parse_options"]
+__all__ = ["OPTIONS", "Option", "Options", "Use", "parse_option", "parse_options"]
 
 
 class Use(Enum):
@@ -78,6 +79,14 @@ def _columns(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     if not names:
         raise ValueError("it names no column")
+    return names
+
+
+def _source_columns(text: str) -> tuple[str, ...]:
+    names = _columns(text)
+    for name in names:
+        if name not in COLUMNS:
+            raise ValueError(f"there is no column {name}")
     return names
 
 
@@ -168,6 +177,7 @@ OPTIONS: Final = (
     Option("maxRecordsPerPartition", "max_records", _number(1), READS, "a number of messages, 1 or more"),
     Option("ordered", "ordered", _boolean, _BATCH, "true or false: a queue is never split"),
     # Columns and filters
+    Option("columns", "columns", _source_columns, READS, f"columns, several with a comma: {', '.join(COLUMNS)}"),
     Option("includeProperties", "include_properties", _boolean, READS, "true or false", ("includeHeaders",)),
     Option("tags", "tags", _tags, READS, "TagA || TagB, or *"),
     Option("pushFilters", "push_filters", _boolean, _BATCH,
@@ -214,6 +224,7 @@ class Options:
     min_partitions: int = 1
     max_records: int | None = None
     ordered: bool = False
+    columns: tuple[str, ...] = ()
     include_properties: bool = False
     tags: str = "*"
     push_filters: bool = False
@@ -242,13 +253,24 @@ def parse_options(given: Mapping[str, str], use: Use) -> Options:
         if option.field in named:
             raise OptionError(f"the options {named[option.field]} and {name} are one and the same: give one of them")
         named[option.field] = name
-        try:
-            values[option.field] = option.kind(text)
-        except (ValueError, FilterError, LocalProtocolError, SettingError) as error:
-            raise OptionError(f"option {option.name}: {text!r} cannot be: {error}; allowed: {option.allowed}") from None
+        values[option.field] = _value(option, text)
     options = Options(**values)
     _check(options, use)
     return options
+
+
+def parse_option(name: str, given: Mapping[str, str]) -> Any:
+    """The value of one option under any of its names, or None. Raises OptionError."""
+    (option,) = [option for option in OPTIONS if option.name == name]
+    text = next((text for key, text in given.items() if key.lower() in option.lower_names), None)
+    return None if text is None else _value(option, text)
+
+
+def _value(option: Option, text: str) -> Any:
+    try:
+        return option.kind(text)
+    except (ValueError, FilterError, LocalProtocolError, SettingError) as error:
+        raise OptionError(f"option {option.name}: {text!r} cannot be: {error}; allowed: {option.allowed}") from None
 
 
 def _unknown(name: str, use: Use) -> OptionError:

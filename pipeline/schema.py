@@ -7,6 +7,7 @@
 `headers` come with the option includeProperties: every property of the message, RocketMQ's own among them.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql.types import (
@@ -61,17 +62,19 @@ SINK_COLUMNS: Final[dict[str, tuple[DataType, ...]]] = {
 """The columns that a writer takes, and of which types; value (or body) is required."""
 
 
-def source_schema(*, include_properties: bool = False) -> StructType:
-    """The schema of a read without a schema from the user."""
-    names = [*dict(_ORDINARY), *(["headers"] if include_properties else [])]
-    return StructType([StructField(name, COLUMNS[name], True) for name in names])
+def source_schema(names: Sequence[str] = (), *, include_properties: bool = False) -> StructType:
+    """The schema of a read without a schema from the user: the named columns, or all."""
+    all_names = [*dict(_ORDINARY), *(["headers"] if include_properties else [])]
+    return StructType([StructField(name, COLUMNS[name], True) for name in names or all_names])
 
 
-def checked_schema(schema: StructType) -> StructType:
+def checked_schema(schema: StructType, columns: Sequence[str] = ()) -> StructType:
     """Check the schema of `spark.read.schema(...)`: it may have any of the columns, and only those are read.
 
-    Raises OptionError that names the unknown column, or the type it must have.
+    Raises OptionError that names the unknown column, or the type it must have, or that option columns has others.
     """
+    if columns and schema.fieldNames() != list(columns):
+        raise OptionError(f"option columns names {', '.join(columns)}, the schema others: give one of them")
     for column in schema.fields:
         wanted = COLUMNS.get(column.name)
         if wanted is None:

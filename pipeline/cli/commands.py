@@ -28,7 +28,7 @@ app = typer.Typer(
 @command(app, "publish")
 def _publish(options: PublishOptions) -> None:
     """Send a raw table as keyed events, in order."""
-    from lockstep.pipeline.jobs.publish import publish, read_raw, transform
+    from lockstep.pipeline.jobs.publish import SentCount, publish, read_raw, transform
     from lockstep.pipeline.spark.progress import JobProgress
 
     topic = options.topic
@@ -40,7 +40,11 @@ def _publish(options: PublishOptions) -> None:
     except OSError as error:
         raise UsageError(f"--query {options.query}: {error.strerror}") from None
     columns = EventColumns(options.key, options.order_by, options.value or (), options.tags)
-    with options.session("publish") as spark, JobProgress(spark, f"publish to {topic}"):
+    with (
+        SentCount(options.name_server, topic) as sent,
+        options.session("publish") as spark,
+        JobProgress(spark, f"publish to {topic}", count=sent.text),
+    ):
         raw = read_raw(spark, options.paths, options.kind, options=reading, row_column=options.row_column)
         events = publish(transform(raw, columns, query=query), topic, sink)
     print_rows(("topic", "events"), [{"topic": topic, "events": events}], options.output)

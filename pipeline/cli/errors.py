@@ -9,7 +9,7 @@ __all__ = ["JobFailed", "is_of_spark", "note", "one_line"]
 _PYTHON_ERROR: Final = re.compile(
     r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Lost|Refused|Timeout|Failed|Missing)): (.*)$"
 )
-_OURS: Final = re.compile(r"^lockstep\.[\w.]+: (.*)$")
+_OURS: Final = re.compile(r"(?:^|: )lockstep\.(?:\w+\.)*[A-Z]\w*: (.*)$")
 _JAVA_ERROR: Final = re.compile(r"^: (?:org|java|scala)\.[\w.$]+: |^Caused by: org\.apache\.spark\.[\w.$]+: ")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _STACK: Final = re.compile(r"^\s*(?:at [\w.$/<>]+\(|File \"|Traceback|Driver stacktrace|JVM stacktrace|\^+)")
@@ -42,7 +42,7 @@ def one_line(error: BaseException) -> str:
         return _JVM_ENDED
     lines = [_STATE.sub("", line).rstrip() for line in text.splitlines()]
     for line in reversed(lines):
-        if found := _OURS.match(line.strip()):
+        if found := _OURS.search(line.strip()):
             return _cut(found[1])
     named = [line[found.end() :] for line in lines if (found := _JAVA_ERROR.match(line))]
     if named and named[0]:

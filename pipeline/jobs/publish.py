@@ -6,15 +6,18 @@ are named: the key, the order of the events of a key, and what goes into a messa
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from lockstep.pipeline.errors import ColumnError
+from lockstep.pipeline.client.blocking import Addresses, BlockingClient
+from lockstep.pipeline.errors import ColumnError, TopicError
 from lockstep.pipeline.sink.ordering import ordered
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.settings import parse_addresses
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["ORDER_COLUMN", "EventColumns", "InputFormat", "publish", "read_raw", "transform"]
+__all__ = ["ORDER_COLUMN", "EventColumns", "InputFormat", "SentCount", "publish", "read_raw", "transform"]
 
 ORDER_COLUMN: Final = "order_{}"
 """What the columns of an order are named in the events, from order_1 on; the sink checks them and sends none."""
@@ -144,3 +147,36 @@ def publish(events: "DataFrame", topic: str, options: Mapping[str, str]) -> int:
     writer.mode("append").save()
     found: int = count.get["events"]
     return found
+
+
+class SentCount:
+    """How many messages a topic got since this object was made: `with SentCount(servers, topic) as sent: sent.text()`.
+
+    It asks the brokers for the ends of the queues, so it costs the tasks nothing. It counts what others send too.
+    """
+
+    def __init__(self, name_server: str, topic: str) -> None:
+        self._client: BlockingClient = Addresses(tuple(map(str, parse_addresses(name_server))), retries=0).open()
+        self._topic = topic
+        self._before = self._stored() or 0
+        self._last = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def text(self) -> str:
+        """The number, such as "1,024 sent"; the last one when no broker answers. For one thread at a time."""
+        stored = self._stored()
+        if stored is not None:
+            self._last = stored - self._before
+        return f"{self._last:,} sent"
+
+    def _stored(self) -> int | None:
+        """None when the topic does not exist yet, or no broker answers."""
+        try:
+            return sum(map(self._client.max_offset, self._client.readable_queues(self._topic)))
+        except (TopicError, RemotingError):
+            return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient, PullReply, Ticket
-from lockstep.pipeline.errors import DataLossError
+from lockstep.pipeline.errors import DataLossError, told_in_one_line
 from lockstep.pipeline.source.planning import QueueSlice, addresses_of, lost_text
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.model import MessageQueue
@@ -42,7 +42,7 @@ class SliceReader:
         from lockstep.pipeline.source.columns import BatchBuilder
 
         builder = BatchBuilder(self._columns, part.queue, self._tags)
-        with self._addresses.open() as client:
+        with told_in_one_line(), self._addresses.open() as client:
             fetcher = Fetcher(client, part.queue, self._tags, self._pull_batch_size, fail=self._fail_on_data_loss)
             pieces: list[bytes] = []
             size = 0

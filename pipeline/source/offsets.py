@@ -15,6 +15,7 @@ __all__ = [
     "OffsetSpec",
     "Offsets",
     "from_checkpoint",
+    "from_json",
     "parse_assignment",
     "parse_offsets",
     "parse_timestamps",
@@ -136,6 +137,14 @@ def from_checkpoint(value: Mapping[str, Any]) -> Offsets:
     if any(queue.broker_name == ANY_BROKER for queue in offsets):
         raise ValueError("a checkpoint names the broker of each queue")
     return offsets
+
+
+def from_json(text: str | None) -> Offsets:
+    """The offsets in the progress of a source; none when the source has not read, or is not Lockstep's."""
+    try:
+        return from_checkpoint(_json(text or "{}"))
+    except ValueError:
+        return {}
 
 
 def share(begin: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int], limit: int) -> Offsets:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lockstep.pipeline.client.blocking import BlockingClient
-from lockstep.pipeline.errors import DataLossError, TopicError
+from lockstep.pipeline.errors import DataLossError, PipelineError, TopicError, told_in_one_line
 from lockstep.pipeline.options import Options
 from lockstep.pipeline.source.fetch import SliceReader
 from lockstep.pipeline.source.offsets import Offsets, OffsetSpec, from_checkpoint, share, to_checkpoint
@@ -35,9 +35,27 @@ from lockstep.protocol.model import MessageQueue
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LockstepStreamReader"]
+__all__ = ["LockstepStreamReader", "RefusedStream"]
 
 _log = logging.getLogger("lockstep.pipeline")
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of a stream that cannot be: its first call raises `why`.
+
+    Spark 4.3 hides an error that `streamReader` raises behind an UnboundLocalError of its own.
+    """
+
+    def __init__(self, why: PipelineError) -> None:
+        self._why = why
+
+    @told_in_one_line()
+    def _raise(self, *_: object) -> NoReturn:
+        raise self._why
+
+    _refuse: Any = _raise  # each method has another type
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815
+    getDefaultReadLimit = reportLatestOffset = prepareForTriggerAvailableNow = _refuse  # noqa: N815
 
 
 class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -60,6 +78,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Planning -------------------------------------------------------------------------------------------------
 
+    @told_in_one_line()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         spec, name = starting_spec(self._options, OffsetSpec("latest"))
         client = self._connected()
@@ -74,6 +93,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets)
         return ReadAllAvailable()
 
+    @told_in_one_line()
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Raises TopicError, DataLossError, RemotingError."""
         begin = from_checkpoint(start)
@@ -96,9 +116,11 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waited_ms = (time.monotonic() - self._last_batch) * 1000
         return count >= (self._options.min_offsets or 0) or waited_ms >= self._options.max_trigger_delay_ms
 
+    @told_in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._ends({})
 
+    @told_in_one_line()
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         client = self._connected()
         return to_checkpoint({queue: client.max_offset(queue) for queue in queues_of(client, self._options)})
@@ -143,6 +165,7 @@ class LockstepStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Reading --------------------------------------------------------------------------------------------
 
+    @told_in_one_line()
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The slices. A queue that is not in `start` is new: all of it is read. Raises DataLossError, RemotingError."""
         begin, client = from_checkpoint(start), self._connected()

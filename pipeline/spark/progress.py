@@ -1,11 +1,12 @@
 """Shows on stderr how far Spark is, for work of more than two seconds.
 
-On a terminal one line is redrawn; elsewhere there is a new line every ten seconds.
+On a terminal one line is redrawn; elsewhere there is a new line every five seconds.
 """
 
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
@@ -19,7 +20,7 @@ __all__ = ["JobProgress", "Stage", "Tracker", "Work", "work_of"]
 
 _AFTER_S: Final = 2.0
 _LOOK_EVERY_S: Final = 0.5
-_LINE_EVERY_S: Final = 10.0
+_LINE_EVERY_S: Final = 5.0
 _END_TIMEOUT_S: Final = 5.0
 
 
@@ -56,11 +57,22 @@ def work_of(tracker: Tracker) -> Work:
 
 
 class JobProgress:
-    """`with JobProgress(spark, "audit") as progress: progress.show("reading the traces")`, from any thread."""
+    """`with JobProgress(spark, "audit") as progress: progress.show("reading the traces")`, from any thread.
 
-    def __init__(self, spark: "SparkSession", what: str, console: Console | None = None) -> None:
+    `count` gives a further text to show each time, such as how many messages were sent. It runs in a thread of this
+    object.
+    """
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        what: str,
+        console: Console | None = None,
+        count: Callable[[], str] = str,
+    ) -> None:
         self._tracker: Tracker = spark.sparkContext.statusTracker()
         self._what = what
+        self._count = count
         self._console = console or Console(stderr=True)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="spark-progress", daemon=True)
@@ -96,7 +108,7 @@ class JobProgress:
             while True:
                 work = self._look()
                 total = work.tasks if work and work.tasks else None
-                progress.update(task, description=self._what, total=total, completed=work.done if work else 0,
+                progress.update(task, description=self._shown(), total=total, completed=work.done if work else 0,
                                 work=str(work or ""))  # fmt: skip
                 if self._ended.wait(_LOOK_EVERY_S):
                     return
@@ -106,9 +118,12 @@ class JobProgress:
         while True:
             work = self._look()
             took = time.monotonic() - began + _AFTER_S
-            self._console.print(f"{took:6.1f} s  {self._what}" + (f": {work}" if work else ""), highlight=False)
+            self._console.print(f"{took:6.1f} s  {self._shown()}" + (f": {work}" if work else ""), highlight=False)
             if self._ended.wait(_LINE_EVERY_S):
                 return
+
+    def _shown(self) -> str:
+        return ", ".join(filter(None, (self._what, self._count())))
 
     def _look(self) -> Work | None:
         """None while Spark runs nothing, or does not answer."""

@@ -18,6 +18,7 @@ from typing import Any
 from lockstep.client import AdminClient
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.spark.session import end_session, spark_session
+from lockstep.pipeline.spark.streams import stream_progress
 from lockstep.protocol.batch import BatchRecord
 from lockstep.testing.process import BrokerProcess
 
@@ -62,6 +63,7 @@ def stream(spark: Any, name_server: str, schema: str | None) -> int:
         )
         query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
         query.awaitTermination()
+        assert stream_progress(query.lastProgress).lag == 0
     return sum(counts)
 
 

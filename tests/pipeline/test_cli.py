@@ -23,7 +23,12 @@ JAVA_TEXT = """An error occurred while calling o276.save.
 \tat org.apache.spark.sql.execution.datasources.DataSource$.lookupDataSource(DataSource.scala:710)
 Caused by: java.lang.ClassNotFoundException: lockstep.DefaultSource
 """
+ONE_LINE = (
+    "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: lockstep.remoting.errors.ConnectionLost: it ended: no one answers\n"
+    " SQLSTATE: 38000"
+)
 TEXTS = [
+    (ONE_LINE, "it ended: no one answers"),
     (PYTHON_TEXT, "option nameServer is missing"),
     (JAVA_TEXT, "[DATA_SOURCE_NOT_FOUND] no such source."),
     (
@@ -38,7 +43,9 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line"), TEXTS, ids=["ours", "Java's", "Spark's", "Python's", "none"])
+@pytest.mark.parametrize(
+    ("text", "line"), TEXTS, ids=["ours", "ours with a stack", "Java's", "Spark's", "Python's", "none"]
+)
 def test_an_error_of_spark_becomes_its_sentence(text: str, line: str) -> None:
     """The text of a job's error is one line, without a traceback of either language."""
     assert one_line(RuntimeError(text)) == line

@@ -1,5 +1,6 @@
 """A session that a user has made: `register` makes the data source known, and errors are short."""
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from lockstep.pipeline.spark.java import find_java
 from tests.pipeline.topics import Topic
 
 PROGRAM = """
+import json
 import sys
 from pyspark.sql import SparkSession
 from lockstep.pipeline.spark.session import register
@@ -19,11 +21,47 @@ spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate
 register(spark)
 options = {"nameServer": sys.argv[1], "subscribe": sys.argv[2]}
 print("found", spark.read.format("lockstep").options(**options).load().count())
-try:
-    spark.read.format("lockstep").options(minPartitions="0", **options).load().count()
-except Exception as error:
-    print("said", str(error))
+print("columns", spark.read.format("lockstep").options(columns="offset,value", **options).load().schema.simpleString())
+
+
+def streamed(**more):
+    rows = spark.readStream.format("lockstep").options(**{**options, **more}).load()
+    rows.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+
+
+def read(**more):
+    spark.read.format("lockstep").options(**{**options, **more}).load().count()
+
+
+def write(**more):
+    rows = spark.sql("select cast(null as string) value")
+    rows.write.format("lockstep").options(nameServer=sys.argv[1], topic=sys.argv[2]).mode("append").save()
+
+
+tried = {
+    "option": lambda: read(minPartitions="0"),
+    "topic": lambda: read(subscribe="no-such-topic"),
+    "server": lambda: read(nameServer="127.0.0.1:1", **{"fetchOffset.numRetries": "0"}),
+    "column": lambda: read(columns="offset,size"),
+    "stream option": lambda: streamed(minPartitions="0"),
+    "stream topic": lambda: streamed(subscribe="no-such-topic"),
+    "row": write,
+}
+for what, run in tried.items():
+    try:
+        run()
+    except Exception as error:
+        print("said", json.dumps([what, str(error)]))
 """
+SAID = {
+    "option": "option minPartitions: '0' cannot be: it is no whole number of 1 to 100000; allowed:",
+    "topic": "no topic 'no-such-topic': the name servers",
+    "server": "no name server answers",
+    "column": "option columns: 'offset,size' cannot be: there is no column size; allowed:",
+    "stream option": "option minPartitions: '0' cannot be: it is no whole number of 1 to 100000; allowed:",
+    "stream topic": "no topic 'no-such-topic': the name servers",
+    "row": "partition 0: row 0: value is null; a message has a body",
+}
 WITHOUT = """
 import sys
 sys.modules[sys.argv.pop(1)] = None
@@ -34,7 +72,10 @@ main()
 
 @pytest.mark.usefixtures("java")
 def test_a_session_in_a_venv_that_is_not_active(topic: Topic, tmp_path: Path) -> None:
-    """No variable names the Python, and `python3` on the PATH is another; a wrong option is told without a stack."""
+    """No variable names the Python, and `python3` on the PATH is another.
+
+    What is wrong with options, topics, servers and rows is told in one line, without a stack of ours.
+    """
     topic.fill(3, 4)
     other = tmp_path / "python3"  # what workers would run: it has nothing of ours
     other.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n', encoding="utf-8")
@@ -47,10 +88,14 @@ def test_a_session_in_a_venv_that_is_not_active(topic: Topic, tmp_path: Path) ->
     done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "found 7" in done.stdout
-    _, said = done.stdout.split("said ")
-    assert "option minPartitions: '0' cannot be: it is no whole number of 1 to 100000; allowed:" in said
-    assert "Traceback" not in said
-    assert "File " not in said
+    assert "columns struct<offset:bigint,value:binary>" in done.stdout
+    lines = done.stdout.splitlines()
+    said = dict(json.loads(line.removeprefix("said ")) for line in lines if line.startswith("said "))
+    assert said.keys() == SAID.keys()
+    for what, text in said.items():
+        assert SAID[what] in text
+        assert "Traceback" not in text, text
+        assert "File " not in text, text
 
 
 @pytest.mark.parametrize("module", ["pyspark", "pyarrow"])
