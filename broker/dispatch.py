@@ -63,6 +63,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.LIST_LOCKS: lock.list_locks,
     _R.QUERY_CONSUMER_OFFSET: offset.query_offset,
     _R.UPDATE_CONSUMER_OFFSET: offset.update_offset,
+    _R.RESET_OWN_OFFSET: offset.reset_own_offset,
     _R.GET_MAX_OFFSET: offset.max_offset,
     _R.GET_MIN_OFFSET: offset.min_offset,
     _R.SEARCH_OFFSET_BY_TIMESTAMP: offset.search_offset,

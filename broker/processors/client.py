@@ -39,6 +39,10 @@ def heartbeat(broker: Broker, connection: Connection, command: RemotingCommand, 
     check_limit(broker, connection, "heartbeat_subscriptions_max", unread.subscription_count, now_ms)
     data = unread.read()
     channel = ClientChannel(data.client_id, command.language, command.version, now_ms)
+    if broker.fence is not None:
+        broker.fence.bind(
+            connection, data.client_id, [consumer.group_name for consumer in data.consumer_data_set], now_ms
+        )
     return answer_in_steps(broker, connection, command, _heartbeat_steps(broker, connection, command, data, channel))
 
 

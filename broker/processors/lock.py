@@ -54,6 +54,8 @@ def _check_length(member: str, name: str) -> None:
 def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Answer with the queues that the caller owns now. An empty answer is no error."""
     body = _read_queues(broker, command)
+    if broker.fence is not None:
+        broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
     answers = broker.locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
     by_outcome: dict[LockOutcome, list[LockAnswer]] = {}
     for answer in answers:
@@ -92,6 +94,8 @@ def _about(answer: LockAnswer) -> dict[str, object]:
 def unlock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Release the queues that the caller owns. Others are logged and ignored, and the answer is SUCCESS."""
     body = _read_queues(broker, command)
+    if broker.fence is not None:
+        broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
     refused = broker.locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set)
     facts = {"group": body.consumer_group, "client_id": body.client_id}
     if len(body.mq_set) > _LINES_MAX:

@@ -1,7 +1,11 @@
 """Committed offsets and the bounds of queues: codes 14, 15, 29, 30, 31, 32 (wire.md 8)."""
 
+from contextlib import suppress
+
 from lockstep.broker.connection import Connection
-from lockstep.broker.processors.refusal import Refusal, check_limit
+from lockstep.broker.fence.claim import Claim
+from lockstep.broker.fence.denial import Act, Denial
+from lockstep.broker.processors.refusal import Refusal, check_limit, check_owner, refuse_if
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.offsets import NO_OFFSET
 from lockstep.broker.state.sliced_work import Steps
@@ -13,6 +17,8 @@ from lockstep.protocol.headers.messaging import (
     PullMessageRequestHeader,
     QueryConsumerOffsetRequestHeader,
     QueueRequestHeader,
+    ResetOwnOffsetRequestHeader,
+    ResetOwnOffsetResponseHeader,
     SearchOffsetRequestHeader,
     TimestampResponseHeader,
     UpdateConsumerOffsetRequestHeader,
@@ -21,12 +27,13 @@ from lockstep.protocol.names import check_group
 
 __all__ = [
     "check_capacity",
-    "commit_offset",
+    "claim_of",
     "commit_with_pull",
     "earliest_store_time",
     "max_offset",
     "min_offset",
     "query_offset",
+    "reset_own_offset",
     "search_offset",
     "update_offset",
 ]
@@ -52,7 +59,12 @@ def update_offset(broker: Broker, connection: Connection, command: RemotingComma
     """
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
     _check_commit(broker, connection, header, now_ms)
-    commit_offset(broker, connection, *header[:4])
+    if header.reset and broker.fence is not None:  # an administrator's: the owner has no say
+        group, topic, queue_id, offset = header[:4]
+        broker.offsets.commit(group, topic, queue_id, offset)
+        broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
+    else:
+        _commit(broker, connection, header, now_ms)
     reply = command.reply(ResponseCode.SUCCESS)
     reply.ext_fields = {}
     return reply
@@ -101,34 +113,69 @@ def _forget_deleted(broker: Broker) -> Steps:
         broker.log.info("offsets_of_deleted_topics_forgotten", count=forgotten_count)
 
 
-def commit_offset(
-    broker: Broker, connection: Connection, group: str, topic: str, queue_id: int, committed_offset: int
-) -> None:
-    """Store any value. A lower offset is logged, because only a reset should commit one."""
-    before = broker.offsets.commit(group, topic, queue_id, committed_offset)
-    if committed_offset < before:
+def _commit(broker: Broker, connection: Connection, header: UpdateConsumerOffsetRequestHeader, now_ms: int) -> None:
+    """Store any value; with fenced locks, only what the owner of the queue may, else raises Refusal.
+
+    A lower offset is logged, because only a reset should commit one.
+    """
+    group, topic, queue_id, offset = header[:4]
+    fence = broker.fence
+    if fence is not None:
+        refuse_if(fence.checks.deny_commit(connection, claim_of(header), offset, now_ms))
+    before = broker.offsets.commit(group, topic, queue_id, offset)
+    if fence is not None:
+        fence.checks.committed(claim_of(header), now_ms)
+    if offset < before:
         broker.log.warning(
             "offset_committed_backwards",
             group=group,
             topic=topic,
             queue_id=queue_id,
             before=before,
-            committed_offset=committed_offset,
+            committed_offset=offset,
             peer=connection.address,
         )
+
+
+def claim_of(
+    header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader | ResetOwnOffsetRequestHeader,
+) -> Claim:
+    """The queue of a pull or commit, with the period of ownership that it names."""
+    return Claim(header.consumer_group, header.topic, header.queue_id, header.lock_epoch, header.lock_client_id)
 
 
 def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
     """Commit the offset in a pull. If it is refused, the pull is answered without it."""
     commit = UpdateConsumerOffsetRequestHeader(
-        header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.commit_offset,
+        header.lock_epoch,
+        header.lock_client_id,
     )
     try:
         _check_commit(broker, connection, commit, now_ms)
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
-    commit_offset(broker, connection, *commit[:4])
+    with suppress(Refusal):  # of the fence, which logs it
+        _commit(broker, connection, commit, now_ms)
+
+
+def reset_own_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The owner of a queue sets its offset, also back. A new epoch begins, so late commits of the old are refused."""
+    header = command.decode_header(ResetOwnOffsetRequestHeader)
+    if broker.fence is None:
+        raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no fenced locks (--lock-mode fenced)")
+    claim = claim_of(header)
+    check_owner(broker, connection, claim, Act.RESET, now_ms)
+    _check_commit(broker, connection, UpdateConsumerOffsetRequestHeader(*header[:4]), now_ms)
+    broker.offsets.commit(*header[:4])
+    grant = broker.fence.checks.begin_epoch(connection, claim, now_ms)
+    if isinstance(grant, Denial):
+        raise Refusal(grant.code, grant.remark)
+    return command.reply(ResponseCode.SUCCESS, ResetOwnOffsetResponseHeader(grant.epoch, grant.lease_ms))
 
 
 def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

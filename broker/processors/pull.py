@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.processors.offset import commit_with_pull
+from lockstep.broker.processors.offset import claim_of, commit_with_pull
 from lockstep.broker.processors.refusal import Refusal, check_filters_by
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.filters import compiled
@@ -56,9 +56,8 @@ def pull_message(
     """Answer with messages, or hold the pull until a message arrives or its wait time is over."""
     header = command.decode_header(PullMessageRequestHeader)
     subscription, passes = _filter(broker, header, _check_group_and_queue(broker, header, now_ms))
-    if header.sys_flag & _COMMIT:  # before the read, so that a held pull has committed too
-        commit_with_pull(broker, connection, header, now_ms)
     wait_ms = header.suspend_timeout_millis if broker.config.long_polling else _SHORT_POLLING_MS
+    fence = broker.fence
     pull = HeldPull(
         connection,
         command,
@@ -70,24 +69,37 @@ def pull_message(
         now_ms + wait_ms,
         header.consumer_group,
         passes,
+        claim_of(header) if fence is not None else None,
     )
+    may_wait = bool(header.sys_flag & _SUSPEND and not command.is_one_way)
+    if fence is not None and (denial := fence.pulls.deny(pull, now_ms)) is not None:
+        if header.lock_epoch is not None:
+            raise Refusal(denial.code, denial.remark)
+        return fence.pulls.refuse(_emptied(pull), may_wait=may_wait)
+    if header.sys_flag & _COMMIT:  # before the read, so that a held pull has committed too
+        commit_with_pull(broker, connection, header, now_ms)
     result, code = _read(broker, pull)
-    if code == _NOT_FOUND and header.sys_flag & _SUSPEND and not command.is_one_way and _park(broker, pull, now_ms):
+    if code == _NOT_FOUND and may_wait and _park(broker, pull, now_ms):
         return None
     return _reply(broker, pull, result, code, now_ms)
 
 
 def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
     """Hold the pull. Returns False when too many pulls are held already."""
-    command = pull.command
-    command.body, command.ext_fields, command.positional = b"", None, None  # may be long, and the reply needs none
-    if broker.hold.park(pull):
+    if broker.hold.park(_emptied(pull)):
         return True
     config = broker.config
     is_full = len(broker.hold) >= config.held_pulls_max
     setting = "held_pulls_max" if is_full else "held_pulls_per_connection_max"
     broker.limits.met(setting, getattr(config, setting), now_ms, pull.connection.address)
     return False
+
+
+def _emptied(pull: HeldPull) -> HeldPull:
+    """The pull without the fields of its request, which may be long. The reply needs none of them."""
+    command = pull.command
+    command.body, command.ext_fields, command.positional = b"", None, None
+    return pull
 
 
 def _read(broker: Broker, pull: HeldPull) -> tuple[GetResult, int]:
@@ -235,6 +247,8 @@ def wake_held_pulls(broker: Broker, now_ms: int) -> None:
 def sweep_held_pulls(broker: Broker, now_ms: int) -> None:
     """Called every 5 s: answer held pulls with newer messages of any tag, and those whose wait time is over."""
     _run_all(broker, broker.hold.sweep(now_ms, broker.store.max_offset), now_ms)
+    if broker.fence is not None:
+        broker.fence.pulls.sweep(now_ms)
 
 
 def _run_all(broker: Broker, pulls: list[HeldPull], now_ms: int) -> None:

@@ -2,11 +2,13 @@
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
+from lockstep.broker.fence.claim import Claim
+from lockstep.broker.fence.denial import Act, Denial
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.errors import shown
 
-__all__ = ["Refusal", "check_filters_by", "check_limit"]
+__all__ = ["Refusal", "check_filters_by", "check_limit", "check_owner", "refuse_if"]
 
 
 class Refusal(Exception):
@@ -31,3 +33,15 @@ def check_limit(broker: Broker, connection: Connection, setting: str, count: int
     if count > maximum:
         broker.limits.met(setting, maximum, now_ms, connection.address)
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"{count} exceed the broker's setting {setting}: {maximum}")
+
+
+def refuse_if(denial: Denial | None) -> None:
+    """Raises Refusal for a denial of the fence."""
+    if denial is not None:
+        raise Refusal(denial.code, denial.remark)
+
+
+def check_owner(broker: Broker, connection: Connection, claim: Claim, act: Act, now_ms: int) -> None:
+    """Raises Refusal when another client owns the queue, or the epoch of the claim is over."""
+    if broker.fence is not None:
+        refuse_if(broker.fence.checks.deny(connection, claim, act, now_ms))

@@ -5,7 +5,9 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.service import DelayedPlace
-from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.fence.claim import Claim
+from lockstep.broker.fence.denial import Act
+from lockstep.broker.processors.refusal import Refusal, check_owner
 from lockstep.broker.processors.send_target import SendTarget, send_target
 from lockstep.broker.processors.transaction import half_of
 from lockstep.broker.state.broker import Broker
@@ -27,7 +29,7 @@ from lockstep.protocol.headers.messaging import (
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from lockstep.protocol.names import SCHEDULE_TOPIC, is_retry_topic
+from lockstep.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC, is_retry_topic
 from lockstep.protocol.properties import decode_properties, encode_properties
 from lockstep.store import Record, StoreFull
 
@@ -68,6 +70,8 @@ def send_message(
             )
             if refusal is not None:
                 raise Refusal(ResponseCode.SEND_OUT_OF_SEQUENCE, refusal)
+        if header.lock_epoch is not None:
+            _check_dead_letter(broker, connection, header, now_ms)
         if command.code == _BATCH or header.batch or _is_cpp_batch(broker, command):
             response = _store_batch(broker, connection, command, header, now_ms)
         else:
@@ -79,6 +83,13 @@ def send_message(
     if sequence_key is not None:
         broker.send_sequences.stored(sequence_key)
     return command.reply(_SUCCESS, response)
+
+
+def _check_dead_letter(broker: Broker, connection: Connection, header: SendMessageRequestHeader, now_ms: int) -> None:
+    """An ordered consumer sends a message to its retry topic under the epoch of the message's queue."""
+    group, topic, queue_id = header.topic.removeprefix(RETRY_PREFIX), header.lock_topic or "", header.lock_queue_id or 0
+    claim = Claim(group, topic, queue_id, header.lock_epoch, header.lock_client_id)
+    check_owner(broker, connection, claim, Act.DEAD_LETTER, now_ms)
 
 
 def refuse_unreadable(command: RemotingCommand, error: HeaderError) -> RemotingCommand:

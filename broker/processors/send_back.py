@@ -4,8 +4,10 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.service import record_of
+from lockstep.broker.fence.claim import Claim
+from lockstep.broker.fence.denial import Act
 from lockstep.broker.processors.message import message_by_offset
-from lockstep.broker.processors.refusal import Refusal
+from lockstep.broker.processors.refusal import Refusal, check_owner
 from lockstep.broker.processors.send_target import limit_of_retries
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol import properties as names
@@ -33,6 +35,8 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
     retry_topic = broker.topics.ensure_retry_topic(group.group_name, group.retry_queue_nums, now_ms)
     _check_writable(retry_topic)
     message = decode_messages(message_by_offset(broker, header.offset), unzip=False)[0]
+    if broker.fence is not None:
+        check_owner(broker, connection, _claim(header, message), Act.SEND_BACK, now_ms)
     properties = dict(message.properties)
     properties.setdefault(names.RETRY_TOPIC, message.topic)
     properties[names.WAIT] = "false"
@@ -50,6 +54,13 @@ def send_back(broker: Broker, connection: Connection, command: RemotingCommand, 
     _store(broker, message, properties, topic, queue_id, now_ms)
     broker.stats.on_sent_back(group.group_name, properties[names.RETRY_TOPIC])
     return command.reply(ResponseCode.SUCCESS)
+
+
+def _claim(header: SendMessageBackRequestHeader, message: MessageExt) -> Claim:
+    """The queue of the message, or the one that an ordered consumer names with its epoch."""
+    topic = header.lock_topic or message.topic
+    queue_id = message.queue_id if header.lock_queue_id is None else header.lock_queue_id
+    return Claim(header.group, topic, queue_id, header.lock_epoch, header.lock_client_id)
 
 
 def _group(broker: Broker, consumer_group: str, now_ms: int) -> SubscriptionGroupConfig:

@@ -12,6 +12,8 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.levels import parse_delay_levels
 from lockstep.broker.delays.service import DelayService
+from lockstep.broker.fence.checks import FenceTables
+from lockstep.broker.fence.fence import Fence
 from lockstep.broker.state.fenced_locks import FencedLocks, FenceSettings
 from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.broker.state.groups import SubscriptionGroupManager
@@ -123,8 +125,17 @@ class Broker:
         self.evicted_ahead_count = 0
         self._born_hosts: dict[Connection, tuple[bytes, int]] = {}
         self.set_port(config.port)
+        self.fence = self._new_fence(self.fenced) if self.fenced is not None else None
         if config.data_dir:
             self._open_kept(on_progress, started_ms)
+
+    def _new_fence(self, locks: FencedLocks) -> Fence:
+        config = self.config
+        tables = FenceTables(locks, self.offsets, self.consumers, self.store)
+        refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
+        fence = Fence(tables, self.hold, refused, config.fence_legacy, self.log)
+        locks.on_owner_changed = fence.owner_changed
+        return fence
 
     def _open_kept(self, on_progress: Callable[[str], None], now_ms: int) -> None:
         from lockstep.broker.persistence.durable_store import BrokerTables, DurableStore, FileStore
@@ -185,6 +196,8 @@ class Broker:
         """Use a config in which settings with `live=True` differ (code 25)."""
         permission_changed = config.broker_permission != self.config.broker_permission
         self.config = config
+        if self.fence is not None:
+            self.fence.checks.legacy = config.fence_legacy
         self.config_version = DataVersion(self.config_version.counter + 1, now_ms)
         if permission_changed:
             self.topics.register_all(now_ms)
@@ -245,6 +258,8 @@ class Broker:
         """A connection closed: its members leave their groups, and the others are notified. Locks and offsets stay."""
         self._born_hosts.pop(connection, None)
         self.hold.on_closed(connection)
+        if self.fence is not None:
+            self.fence.on_closed(connection)
         self.work.start(connection, self._leave(connection))  # after its heartbeats that are still in work
 
     def _leave(self, connection: Connection) -> Steps:
@@ -289,6 +304,8 @@ class Broker:
             connection.abort(f"no heartbeat for {timeout_ms} ms")
             self.on_closed(connection)
         self.locks.expire(now_ms, _LOCKS_EXPIRED_MAX)
+        if self.fence is not None:
+            self.fence.expire(now_ms)
         self.send_sequences.expire(now_ms)
         self.filters.expire(self.consumers.groups, now_ms)
 

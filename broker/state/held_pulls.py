@@ -5,21 +5,26 @@ however many messages were stored.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.fence.claim import Claim
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.command import RemotingCommand
 from lockstep.store import Passes
 
-__all__ = ["HeldPull", "PullHold"]
+__all__ = ["HeldPull", "PullHold", "QueueKey"]
 
 QueueKey = tuple[str, int]  # topic, queue id
 MessageOf = Callable[[str, int, int], bytes]  # of a topic, a queue id, a queue offset
 
 
 class HeldPull(NamedTuple):
-    """A pull request that waits. `passes`: the filter instead of tags, for messages in the stored layout."""
+    """A pull request that waits. `passes`: the filter instead of tags, for messages in the stored layout.
+
+    `claim` is for the checks of a broker with fenced locks.
+    """
 
     connection: Connection
     command: RemotingCommand
@@ -31,6 +36,7 @@ class HeldPull(NamedTuple):
     deadline_ms: int
     consumer_group: str = ""
     passes: Passes | None = None
+    claim: Claim | None = None
 
 
 class PullHold:
@@ -101,17 +107,23 @@ class PullHold:
         """Take out the pulls with newer messages of any tag, and those past their deadline."""
         due = []
         for key in list(self._held):
-            kept = []
-            max_offset = max_offset_of(*key)
-            for pull in self._held.pop(key):
-                wake = max_offset > pull.queue_offset or now_ms >= pull.deadline_ms
-                if wake and not pull.connection.write_paused:
-                    due.append(self._forget(pull))
-                else:
-                    kept.append(pull)
-            if kept:
-                self._held[key] = kept
+            due += self.take(key, partial(_is_due, now_ms, max_offset_of(*key)))
         return due
+
+    def take(self, key: QueueKey, wanted: Callable[[HeldPull], bool]) -> list[HeldPull]:
+        """Take out the pulls of a queue that are `wanted`, oldest first."""
+        taken, kept = list[HeldPull](), list[HeldPull]()
+        for pull in self._held.pop(key, ()):
+            (taken if wanted(pull) else kept).append(pull)
+        if kept:
+            self._held[key] = kept
+        for pull in taken:
+            self._forget(pull)
+        return taken
+
+    def keys_of(self, connection: Connection) -> list[QueueKey]:
+        """The queues for which a connection has held pulls."""
+        return list(self._keys.get(connection, ()))
 
     def on_closed(self, connection: Connection) -> None:
         """Remove the pulls of a closed connection."""
@@ -135,6 +147,10 @@ class PullHold:
             del self._keys[connection]
             del self._counts[connection]
         return pull
+
+
+def _is_due(now_ms: int, max_offset: int, pull: HeldPull) -> bool:
+    return (max_offset > pull.queue_offset or now_ms >= pull.deadline_ms) and not pull.connection.write_paused
 
 
 def _is_for(pull: HeldPull, key: QueueKey, messages: list[tuple[int, int]], message_of: MessageOf) -> bool:

@@ -79,15 +79,19 @@ class AdminBase(Lifecycle):
             await self.route(queue.topic)
         return instance.address_of(queue.broker_name)
 
-    async def _require_lockstep(self, address: str) -> None:
-        """Raises NotLockstepError unless the broker is a Lockstep broker."""
+    async def _is_lockstep(self, address: str) -> bool:
+        """Whether the broker agrees on Lockstep's own features."""
         endpoint = await self._started().dialer.endpoint(address)
         if not endpoint.agreed:
             probe = GetConsumerListByGroupRequestHeader(
                 "lockstep-probe"
             )  # any request makes the two agree on an encoding
             await self._reply(endpoint, RequestCode.GET_CONSUMER_LIST_BY_GROUP, probe)
-        if not endpoint.agreed:
+        return endpoint.agreed
+
+    async def _require_lockstep(self, address: str) -> None:
+        """Raises NotLockstepError unless the broker is a Lockstep broker."""
+        if not await self._is_lockstep(address):
             raise NotLockstepError(f"the broker at {address} is not a Lockstep broker and has no such call")
 
     async def _ask(

@@ -91,8 +91,11 @@ class AdminClient(GroupAdmin, MessageAdmin, QueueOffsets):
             raise
 
     async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
-        header = UpdateConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id, offset)
-        await self._ask(await self._master_of(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        """Store an offset. A Lockstep broker with fenced locks takes it although another client owns the queue."""
+        address = await self._master_of(queue)
+        reset = True if await self._is_lockstep(address) else None
+        header = UpdateConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id, offset, reset=reset)
+        await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int = _END, *, force: bool = True

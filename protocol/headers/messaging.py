@@ -127,7 +127,10 @@ class QueryConsumerOffsetRequestHeader(NamedTuple):
 
 
 class UpdateConsumerOffsetRequestHeader(NamedTuple):
-    """UPDATE_CONSUMER_OFFSET (15). The `lock_` fields are a Lockstep extension, as in a pull."""
+    """UPDATE_CONSUMER_OFFSET (15). The `lock_` fields are a Lockstep extension, as in a pull.
+
+    `reset` is one too: an administrator sets the offset, also of a queue with an owner.
+    """
 
     consumer_group: str
     topic: str
@@ -135,6 +138,7 @@ class UpdateConsumerOffsetRequestHeader(NamedTuple):
     commit_offset: int
     lock_epoch: int | None = None
     lock_client_id: str | None = None
+    reset: bool | None = None
 
 
 class QueueRequestHeader(NamedTuple):

@@ -72,6 +72,8 @@ def clone_offsets(broker: Broker, connection: Connection, command: RemotingComma
         new = broker.offsets.queues_of(header.src_group, topic)
         check_capacity(broker, connection, len(new) - len(broker.offsets.queues_of(header.dest_group, topic)), now_ms)
         broker.offsets.clone(header.src_group, header.dest_group, topic)
+        if broker.fence is not None:
+            broker.fence.checks.reset(header.dest_group, topic, new, now_ms)
     return command.reply(ResponseCode.SUCCESS)
 
 

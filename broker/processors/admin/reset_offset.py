@@ -1,4 +1,8 @@
-"""INVOKE_BROKER_TO_RESET_OFFSET: consumers get new offsets; the broker's own offsets stay (wire.md 2.4)."""
+"""INVOKE_BROKER_TO_RESET_OFFSET: consumers get new offsets; the broker's own offsets stay (wire.md 2.4).
+
+With fenced locks the broker stores the new offsets too, if one of the queues has an owner or had one: a commit of any
+client but the owner would be refused.
+"""
 
 from typing import Final
 
@@ -25,13 +29,17 @@ _REMARK: Final = "consumers were told"  # RocketMQ sends a remark too
 def reset_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """Send new offsets to all consumers of the group, which commit them.
 
-    Without a consumer the answer is CONSUMER_NOT_ONLINE (206), and the caller must commit them itself. As in RocketMQ
+    Without a consumer the answer is CONSUMER_NOT_ONLINE (206), and the caller must commit them itself; with fenced
+    locks that is so only if the queues never had an owner. As in RocketMQ
     the language of the caller, not of the consumer, decides whether the push has the form for C++.
     """
     header = command.decode_header(ResetOffsetRequestHeader)
     table = _new_offsets(broker, header)
     group = broker.consumers.groups.get(header.group)
-    if group is None:
+    fence = broker.fence
+    if fence is not None and not fence.checks.are_locked(header.group, header.topic, range(len(table))):
+        fence = None
+    if group is None and fence is None:
         remark = (
             f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
             f"Timestamp: {header.timestamp}"
@@ -39,12 +47,17 @@ def reset_offset(broker: Broker, connection: Connection, command: RemotingComman
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
     body = ResetOffsetBodyForC(table) if command.language == _CPP else ResetOffsetBody(table)
     push_header = ResetOffsetRequestHeader(header.topic, header.group, header.timestamp)
-    for peer, channel in group.channels.items():
+    for peer, channel in group.channels.items() if group is not None else ():
         if channel.version < _RESET_VERSION:
             remark = f"the client does not support this feature. version={channel.version}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         data = encode_body(body, peer.serialize_type)
         peer.send_one_way(RemotingCommand(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, push_header, data))
+    if fence is not None:
+        offsets = {queue.queue_id: offset for queue, offset in table.items()}
+        for queue_id, offset in offsets.items():
+            broker.offsets.commit(header.group, header.topic, queue_id, offset)
+        fence.checks.reset(header.group, header.topic, offsets, now_ms)
     broker.log.info("offsets_reset", group=header.group, topic=header.topic, peer=connection.address)
     reply_body = encode_body(ResetOffsetBody(table), command.serialize_type)
     return command.reply(ResponseCode.SUCCESS, body=reply_body, remark=_REMARK)

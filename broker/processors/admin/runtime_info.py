@@ -56,6 +56,8 @@ _NO_TIME: Final = -1
 
 def runtime_info(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     table = {**_NOT_HERE, **_identity(broker, now_ms), **_store(broker), **_traffic(broker, now_ms), **_delays(broker)}
+    if broker.fence is not None:  # only here, not in RocketMQ
+        table |= {f"fence.{kind}": str(count) for kind, count in broker.fence.checks.denials.rows().items()}
     return command.reply(ResponseCode.SUCCESS, body=encode_body(KvTable(table), command.serialize_type))
 
 

@@ -1,0 +1,1 @@
+"""The checks of a broker with fenced locks: which pulls, commits and send-backs it refuses."""

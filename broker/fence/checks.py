@@ -1,0 +1,164 @@
+"""FenceChecks: whether a client may pull, commit, send back or dead-letter now (docs/fencing.md)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.fence.bound_clients import BoundClients
+from lockstep.broker.fence.claim import Claim
+from lockstep.broker.fence.denial import Act, Denial, Denials, Reason
+from lockstep.broker.fence.reset_marks import ResetMarks
+from lockstep.broker.state.fenced_locks import FenceAnswer, FencedLock, FencedLocks
+from lockstep.broker.state.limits import EventThrottle
+from lockstep.broker.state.members import ConsumerManager
+from lockstep.broker.state.offsets import ConsumerOffsetManager
+from lockstep.protocol.bodies.heartbeat import MessageModel
+from lockstep.protocol.bodies.locks import LockGrant
+from lockstep.protocol.codes import ResponseCode
+from lockstep.remoting.logs import EventLog
+from lockstep.store import MessageStore
+
+__all__ = ["FenceChecks", "FenceTables"]
+
+_REFUSE: Final = "refuse"
+_OFF: Final = "off"
+_ANSWERS: Final = {
+    FenceAnswer.FENCED: (Reason.FENCED, ResponseCode.FENCED, "another client has the queue, or had it since"),
+    FenceAnswer.NOT_HELD: (Reason.NOT_HELD, ResponseCode.NOT_HELD, "no client has the queue; lock it again"),
+    FenceAnswer.STALE: (Reason.STALE, ResponseCode.STALE, "this client has a newer epoch of the queue"),
+}
+_NEED_LEASE: Final = (Act.PULL, Act.RESET)
+_HOW_TO_RESET: Final = "to set its offset, use `lockstep offset reset` or mqadmin's resetOffsetByTime"
+
+
+class FenceTables(NamedTuple):
+    """The tables of the broker that decide."""
+
+    locks: FencedLocks
+    offsets: ConsumerOffsetManager
+    consumers: ConsumerManager
+    store: MessageStore
+
+
+class FenceChecks:
+    """The checks. Each returns None where the request may be done, else the Denial, which is counted and logged.
+
+    A request with an epoch is compared with the lock table. A request without one, of an unmodified client, is allowed
+    on a queue whose lock names a client of its connection, and on a queue that no lock names.
+
+    `legacy`: what to do with requests of unmodified clients that are not allowed: "refuse" them, "warn" and serve them,
+    or "off", serve them without a check.
+    """
+
+    def __init__(self, tables: FenceTables, legacy: str, log: EventLog) -> None:
+        self._tables = tables
+        self.legacy = legacy
+        self._log = log
+        self._throttle = EventThrottle()
+        self.clients = BoundClients()
+        self.resets = ResetMarks()
+        self.denials = Denials()
+
+    # Checks --------------------------------------------------------------------------------------------------
+
+    def deny(self, connection: Connection, claim: Claim, act: Act, now_ms: int) -> Denial | None:
+        """May the sender do this? Only pulls and resets need a lease that has not ended."""
+        denial = self._of_owner(connection, claim, now_ms, needs_lease=act in _NEED_LEASE)
+        return None if denial is None else self._counted(connection, claim, act, denial, now_ms)
+
+    def deny_commit(self, connection: Connection, claim: Claim, offset: int, now_ms: int) -> Denial | None:
+        """May the sender store this offset? While the queue has an owner, or its last one, commits do not go back."""
+        denial = self._of_owner(connection, claim, now_ms) or self._of_offset(claim, offset, now_ms)
+        return None if denial is None else self._counted(connection, claim, Act.COMMIT, denial, now_ms)
+
+    def allows_pull(self, connection: Connection, claim: Claim, now_ms: int) -> bool:
+        """As `deny`, but nothing is counted."""
+        return self._of_owner(connection, claim, now_ms, needs_lease=True) is None
+
+    def _of_owner(
+        self, connection: Connection, claim: Claim, now_ms: int, *, needs_lease: bool = False
+    ) -> Denial | None:
+        group, topic, queue_id, epoch, client_id = claim
+        locks = self._tables.locks
+        if epoch is not None:
+            answer = locks.check(group, topic, queue_id, client_id or "", epoch, now_ms, needs_lease=needs_lease)
+            if answer is FenceAnswer.OK:
+                return None
+            return self._refusal(claim, answer)
+        if self.legacy == _OFF:
+            return None
+        entry = locks.entry(group, topic, queue_id)
+        if entry is None or self.clients.has(connection, group, entry.client_id) or self._broadcasts(group):
+            return None
+        remark = f"{_about(claim, entry)}, and this connection is not that client's; {_HOW_TO_RESET}"
+        return Denial(Reason.OTHER_OWNER, ResponseCode.SYSTEM_ERROR, remark)
+
+    def _refusal(self, claim: Claim, answer: FenceAnswer) -> Denial:
+        reason, code, remark = _ANSWERS[answer]
+        return Denial(reason, code, f"{remark}: {_about(claim, self._tables.locks.entry(*claim[:3]))}")
+
+    def _of_offset(self, claim: Claim, offset: int, now_ms: int) -> Denial | None:
+        """A stored offset beyond the end of its queue may be corrected: the broker's log lost its newest messages."""
+        group, topic, queue_id, epoch, _ = claim
+        tables = self._tables
+        if (epoch is None and self.legacy == _OFF) or tables.locks.entry(group, topic, queue_id) is None:
+            return None
+        if self.resets.forbids(claim[:3], offset, now_ms):
+            remark = f"the offset of {_name(claim)} was reset; until its owner commits the new one, no other is stored"
+            return Denial(Reason.RESET, ResponseCode.SYSTEM_ERROR, remark)
+        stored = tables.offsets.query(group, topic, queue_id)
+        if offset >= stored or stored > tables.store.max_offset(topic, queue_id):
+            return None
+        remark = f"{_name(claim)} is committed up to {stored}, and {offset} is lower; {_HOW_TO_RESET}"
+        return Denial(Reason.BACKWARDS, ResponseCode.SYSTEM_ERROR, remark)
+
+    def _broadcasts(self, group: str) -> bool:
+        """Orderly members of a broadcasting group lock queues too, and each of them pulls all queues."""
+        members = self._tables.consumers.groups.get(group)
+        return members is not None and members.message_model is MessageModel.BROADCASTING
+
+    def _counted(self, connection: Connection, claim: Claim, act: Act, denial: Denial, now_ms: int) -> Denial | None:
+        """Count and log a denial. Returns it, unless the request is served with a warning."""
+        refused = claim.epoch is not None or self.legacy == _REFUSE
+        counts = self.denials.refused if refused else self.denials.served
+        counts[act, denial.reason] += 1
+        times = self._throttle.times((act, denial.reason, refused), now_ms)
+        if times:
+            write = self._log.info if claim.epoch is not None else self._log.warning
+            event = "fence_refused" if refused else "fence_served_with_warning"
+            write(event, act=act.value, reason=denial.reason.value, group=claim.consumer_group, queue_id=claim.queue_id,
+                topic=claim.topic, peer=connection.address, why=denial.remark, times=times)  # fmt: skip
+        return denial if refused else None
+
+    # Changes -------------------------------------------------------------------------------------------------
+
+    def committed(self, claim: Claim, now_ms: int) -> None:
+        """An allowed commit was stored. It ends a reset; a queue that its unmodified owner has unlocked is free now."""
+        self.resets.end(claim[:3])
+        if claim.epoch is None:
+            self._tables.locks.committed(*claim[:3], now_ms)
+
+    def begin_epoch(self, connection: Connection, claim: Claim, now_ms: int) -> LockGrant | Denial:
+        """Begin a new period of the owner that presents its epoch."""
+        group, topic, queue_id, epoch, client_id = claim
+        grant = self._tables.locks.begin_epoch(group, topic, queue_id, client_id or "", epoch or 0, now_ms)
+        return grant if isinstance(grant, LockGrant) else self._refusal(claim, grant)
+
+    def are_locked(self, consumer_group: str, topic: str, queue_ids: Iterable[int]) -> bool:
+        """Whether one of the queues has an owner, or had one."""
+        entry = self._tables.locks.entry
+        return any(entry(consumer_group, topic, queue_id) is not None for queue_id in queue_ids)
+
+    def reset(self, consumer_group: str, topic: str, offsets: Mapping[int, int], now_ms: int) -> None:
+        """An administrator has set the offsets of these queues. Their owners store no others until they know of it."""
+        for queue_id, offset in offsets.items():
+            if self.are_locked(consumer_group, topic, [queue_id]):
+                self.resets.mark((consumer_group, topic, queue_id), offset, now_ms)
+
+
+def _name(claim: Claim) -> str:
+    return f"queue {claim.topic}:{claim.queue_id} of group {claim.consumer_group!r}"
+
+
+def _about(claim: Claim, entry: FencedLock | None) -> str:
+    return f"{_name(claim)} has no owner" if entry is None else f"{_name(claim)} belongs to client {entry.client_id!r}"
