@@ -121,6 +121,7 @@ class CommitRules:
                 f"{_who(highest)} {self._queue} up to {highest['offset']}, but {what} had no handling{attempts}",
                 highest,
                 size=end - first,
+                around=first,
             )
         return lost
 
@@ -147,6 +148,7 @@ class CommitRules:
                     f"{name_of(record)} committed {self._queue} up to {record['offset']} before {first} was handled",
                     record,
                     size=stop - first,
+                    around=first,
                 )
 
 

@@ -32,17 +32,22 @@ class Violation(NamedTuple):
     sentence: str
     confidence: Confidence = Confidence.CERTAIN
     size: float = 0  # severity, to compare findings of one kind: messages or milliseconds
+    around: int | None = None  # the offset that its story is about; None: that of the last record
 
     def story_command(self, files: Sequence[str] = ("FILE...",)) -> str:
         """The command that prints what happened around this finding."""
         record = self.evidence[-1] if self.evidence else {}
+        around = record.get("offset") if self.around is None else self.around
         words = ["lockstep", "trace", "show", *(name if name == "FILE..." else shlex.quote(name) for name in files)]
-        if "queue_id" in record:
+        by_key = self.kind is Kind.KEY_IN_TWO_QUEUES and record.get("key") is not None
+        if by_key:
+            words += ["--key", shlex.quote(str(record["key"]))]
+        elif "queue_id" in record:
             words += ["--queue", shlex.quote(f"{record['topic']}/{record['broker']}/{record['queue_id']}")]
         if record.get("group") and record.get("event") != "sent":
             words += ["--group", shlex.quote(record["group"])]
-        if "offset" in record:
-            words += ["--around", str(record["offset"])]
+        if around is not None and not by_key:
+            words += ["--around", str(around)]
         return " ".join(words)
 
 
@@ -84,11 +89,12 @@ class Findings:
         *evidence: Record | None,
         confidence: Confidence = Confidence.CERTAIN,
         size: float = 0,
+        around: int | None = None,
     ) -> None:
         """Add a finding. Evidence that is None is left out."""
         undecided = confidence is Confidence.UNDECIDED
         (self.undecided_counts if undecided else self.violation_counts)[kind] += 1
-        found = Violation(kind, tuple(record for record in evidence if record), sentence, confidence, size)
+        found = Violation(kind, tuple(record for record in evidence if record), sentence, confidence, size, around)
         kept = self._kept.get((kind, undecided))
         if kept is None:
             kept = self._kept[kind, undecided] = _Kept()
@@ -158,6 +164,24 @@ class OrderReport:
             return Verdict.UNDECIDED
         return Verdict.IN_ORDER
 
+    def reason(self) -> str:
+        """Why the verdict is what it is, in a sentence."""
+        if self.verdict is Verdict.NOT_IN_ORDER:
+            violations = sum(self.violation_counts.values())
+            words = [f"{violations:,} violation{'s' if violations != 1 else ''}"] if violations else []
+            words += [f"{self.lost:,} message{'s' if self.lost != 1 else ''} lost"] if self.lost else []
+            return f"{' and '.join(words)}."
+        if self.verdict is Verdict.IN_ORDER:
+            return "Each key was handled in order, a queue had one owner at a time, and no message was lost."
+        doubts = sum(self.undecided_counts.values())
+        reasons = {
+            "no message was handled: this is no pass": not self.attempts,
+            f"the records neither prove nor exclude {doubts:,} finding{'s' if doubts != 1 else ''}": doubts,
+            f"{self.broken_lines:,} line{'s are' if self.broken_lines != 1 else ' is'} no record": self.broken_lines,
+        }
+        text = "; ".join(reason for reason, holds in reasons.items() if holds)
+        return f"{text[:1].upper()}{text[1:]}."
+
     @property
     def in_order(self) -> bool:
         """Whether the evidence shows that every message was handled in order and none was lost."""
@@ -176,6 +200,7 @@ class OrderReport:
         """The counts as (name, text)."""
         rows: list[tuple[str, str]] = [
             ("verdict", str(self.verdict)),
+            ("because", self.reason()),
             ("sent", f"{self.sent:,}"),
             ("handled", f"{self.handled:,} (in {self.attempts:,} attempts)"),
             ("duplicates", _counts(self.duplicates)),
@@ -196,7 +221,9 @@ class OrderReport:
         rows += [(name, f"{value:,}" if isinstance(value, int) else value) for name, value in optional.items() if value]
         longest = self.longest_handover
         if longest:
-            rows.append(("longest handover", f"{longest.duration_ms / 1000:.1f} s ({longest.queue})"))
+            took = longest.duration_ms
+            length = f"{took / 1000:,.1f} s" if took >= 1000 else f"{took:.1f} ms"
+            rows.append(("longest handover", f"{length} ({longest.queue})"))
         return rows
 
     def lines(self, files: Sequence[str] = ("FILE...",)) -> list[str]:

@@ -35,6 +35,7 @@ from lockstep.order.history import QueueHistory, Shared
 from lockstep.order.merge import TimedRecord, merge_traces
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.owned_queue import Losses, OwnedQueue
+from lockstep.order.page.timeline import Timeline
 from lockstep.order.reader import BrokenLine, Record, TraceFile, checked
 from lockstep.order.report import OrderReport
 from lockstep.order.sent import SentQueue, digest
@@ -64,6 +65,7 @@ def check_files(
     *,
     wall_skew_ms: int = WALL_SKEW_MS,
     on_progress: Callable[[int], None] | None = None,
+    timeline: Timeline | None = None,
 ) -> OrderReport:
     """Check trace files as one history.
 
@@ -71,6 +73,7 @@ def check_files(
         paths: The files of all processes: consumers, producers and brokers. A file named twice is read once.
         wall_skew_ms: The largest assumed difference of two machines' wall clocks; causes may prove another (clocks.py).
         on_progress: Called with the number of records read so far, once every 20,000 records.
+        timeline: Collects what the plots of a report page show.
 
     Raises:
         OSError: A file cannot be read.
@@ -80,6 +83,8 @@ def check_files(
         clocks = survey(files, wall_skew_ms)
         checker = OrderChecker(clocks)
         records = merge_traces(files, clocks)
+        if timeline is not None:
+            records = timeline.watch(records, clocks)
         checker.feed_all(_told(records, on_progress) if on_progress is not None else records)
     return checker.report(
         torn_lines=sum(file.torn_lines for file in files),

@@ -1,6 +1,7 @@
 """The commands of `lockstep trace` and their options."""
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,11 +30,19 @@ Skew = Annotated[
 
 
 @trace.command(name="check")
-def _check(files: Files, clock_skew: Skew = WALL_SKEW_MS, output: Output = OutputFormat.TABLE) -> Work:
+def _check(
+    files: Files,
+    page: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="PAGE.html", help="Also write the report with plots, as one HTML file."),
+    ] = None,
+    clock_skew: Skew = WALL_SKEW_MS,
+    output: Output = OutputFormat.TABLE,
+) -> Work:
     """Judge the order of all traces together. Exit status 0 in order, 3 not in order, 4 undecided."""
     from lockstep.cli.trace.trace import check
 
-    return partial(check, files, clock_skew, output)
+    return partial(check, files, clock_skew, output, page)
 
 
 @trace.command(name="show")

@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import typer
 
 from lockstep.cli.output import CliError, OutputFormat, UsageError, date_time, json_line, write_out
 from lockstep.order import OrderReport, Verdict, Violation, check_files
+from lockstep.order.page import JudgedRun, write_page
+from lockstep.order.page.timeline import Timeline
 from lockstep.order.story import StoryOf, story
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import printable
@@ -18,8 +21,8 @@ _STATUS: Final = {Verdict.IN_ORDER: 0, Verdict.NOT_IN_ORDER: 3, Verdict.UNDECIDE
 _SAID_EVERY: Final = 200_000
 
 
-def check(files: Sequence[str], clock_skew_ms: int, output: OutputFormat) -> None:
-    """Print the report. Raises typer.Exit with the verdict's status, CliError."""
+def check(files: Sequence[str], clock_skew_ms: int, output: OutputFormat, page: Path | None = None) -> None:
+    """Print the report, and write it as a page. Raises typer.Exit with the verdict's status, CliError."""
     on_terminal = sys.stderr.isatty()
 
     def tell(records: int) -> None:
@@ -27,13 +30,16 @@ def check(files: Sequence[str], clock_skew_ms: int, output: OutputFormat) -> Non
             sys.stderr.write(f"\r\x1b[2Klockstep: {records:,} records")
             sys.stderr.flush()
 
+    timeline = Timeline() if page is not None else None
     try:
-        report = check_files(files, wall_skew_ms=clock_skew_ms, on_progress=tell)
+        report = check_files(files, wall_skew_ms=clock_skew_ms, on_progress=tell, timeline=timeline)
     except OSError as error:
         raise _unreadable(error) from None
     finally:
         if on_terminal:
             sys.stderr.write("\r\x1b[2K")
+    if page is not None and timeline is not None:
+        _write(page, timeline.run("", report, files))
     if output is OutputFormat.JSON:
         text = json_line(_as_json(report, files)) + "\n"
     else:
@@ -42,10 +48,18 @@ def check(files: Sequence[str], clock_skew_ms: int, output: OutputFormat) -> Non
     raise typer.Exit(_STATUS[report.verdict])
 
 
+def _write(page: Path, run: JudgedRun) -> None:
+    try:
+        write_page(page, "The order of messages", [run])
+    except OSError as error:
+        raise CliError(f"cannot write {page}: {error.strerror or error}") from None
+
+
 def _as_json(report: OrderReport, files: Sequence[str]) -> dict[str, Any]:
     """The report as one JSON object."""
     return {
         "verdict": report.verdict,
+        "because": report.reason(),
         "sent": report.sent,
         "handled": report.handled,
         "attempts": report.attempts,

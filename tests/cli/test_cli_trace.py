@@ -54,3 +54,18 @@ def test_json_and_stories(tmp_path: Path) -> None:
     assert len(lockstep("show", *files, "--key", "L")[1].splitlines()) == 10
     status, _, err = lockstep("show", *files, "--queue", "orders")
     assert (status, "TOPIC/BROKER/N" in err) == (2, True)
+
+
+def test_a_report_page(tmp_path: Path) -> None:
+    """Written beside the verdict, in a folder that is made; a place that is none is an error of one line."""
+    story = Story()
+    story.own("a", 1, 0)
+    story.handle("a", 1, 0, 2, 1)
+    files = written(tmp_path, story)
+    page = tmp_path / "there" / "page.html"
+    status, out, _ = lockstep("check", *files, "--report", str(page))
+    assert (status, "nonmonotonic-poll" in out) == (3, True)
+    text = page.read_text(encoding="utf-8")
+    assert f"lockstep trace show {files[0]} --queue orders/b/0 --group g --around 1" in text
+    status, _, err = lockstep("check", *files, "--report", str(tmp_path))
+    assert (status, len(err.splitlines())) == (1, 1)
