@@ -265,13 +265,18 @@ class Network:
     def remove(self, endpoint: Endpoint) -> None:
         self._endpoints.pop(endpoint, None)
 
-    def cut(self, condition: Callable[[Endpoint], bool]) -> int:
-        """Reset the connections for which `condition` holds at either end. Returns their number."""
+    def cut(self, condition: Callable[[Endpoint], bool], *, one_sided: bool = False) -> int:
+        """Reset the connections for which `condition` holds at either end. Returns their number.
+
+        Args:
+            one_sided: The peers of those ends do not notice: what they send from now on is lost.
+        """
         chosen = [endpoint for endpoint in self.endpoints() if condition(endpoint) and not endpoint.lost]
         for endpoint in chosen:
             for end in (endpoint, endpoint.peer):
                 end.out.cut()
-                end.lose(reset_error())
+                if end is endpoint or not one_sided:
+                    end.lose(reset_error())
         return len({frozenset((endpoint, endpoint.peer)) for endpoint in chosen})
 
     def crash(self, host: Host, *, silently: bool) -> None:

@@ -239,6 +239,15 @@ class World:
 
         return self.network.cut(chosen)
 
+    def cut_one_side(self, one: str, other: str) -> int:
+        """Reset the connections of two hosts at host `one` alone. Returns the number of connections.
+
+        Host `other` does not hear of it, as behind a firewall that forgot its connections: its ends stay open, nothing
+        arrives on them any more, and what it sends is lost.
+        """
+        self.trace.add("one side", f"{one} {other}")
+        return self.network.cut(lambda end: (end.host.name, end.peer.host.name) == (one, other), one_sided=True)
+
     def connections(self, one: str, other: str) -> list[asyncio.Transport]:
         """The open transports on host `one` with peers on host `other`, oldest first."""
         ends = [end for end in self.network.endpoints() if end.host.name == one and end.peer.host.name == other]

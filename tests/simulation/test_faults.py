@@ -49,6 +49,25 @@ def test_a_cut_chooses_its_connections() -> None:
     simulate(scenario)
 
 
+def test_a_connection_may_end_at_one_side_alone() -> None:
+    """One end is reset, with the bytes under way. The other stays open and hears nothing; what it writes is lost."""
+
+    async def scenario(world: World) -> None:
+        client, server = await connect(world, world.host("c1"), world.host("broker"))
+        client.transport.write(b"on its way")
+        assert world.cut_one_side("c1", "broker") == 1
+        assert type(await client.lost) is ConnectionResetError
+        server.transport.write(b"into the void")
+        await world.sleep_ms(60_000)
+        assert server.events == ["made"]
+        assert not server.transport.is_closing()
+        assert world.cut_one_side("broker", "c1") == 1
+        assert type(await server.lost) is ConnectionResetError
+
+    for seed in SEEDS:
+        simulate(scenario, seed=seed)
+
+
 def test_a_partition_holds_bytes_and_repairing_delivers_them() -> None:
     """Nothing passes either way meanwhile, nothing is lost, and the order holds."""
 

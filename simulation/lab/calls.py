@@ -1,0 +1,121 @@
+"""The listener of a member in a random world: it works, writes its effect, and tells when calls overlap."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from lockstep.client import ConsumeOrderlyStatus, MessageExt, MessageQueue
+from lockstep.simulation.lab.database import Database
+from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.plan import Plan
+from lockstep.simulation.runtime import SimRuntime
+
+__all__ = ["Calls"]
+
+_SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+_PERCENT = 100
+
+
+@dataclass(eq=False)
+class _Call:
+    process: str
+    address: str
+    queue: MessageQueue
+    message: MessageExt  # the first of the batch
+    epoch: int
+
+
+@dataclass
+class Calls:
+    """`lease_end_ms` says until when a process, by its address, holds a queue under an epoch."""
+
+    plan: Plan
+    findings: Findings
+    database: Database
+    lease_end_ms: Callable[[str, MessageQueue, int], int]
+    running: list[_Call] = field(default_factory=list)
+    succeeded: set[str] = field(default_factory=set)  # texts
+
+    def listener(self, runtime: SimRuntime, *, plain: bool) -> Any:
+        return self._plain(runtime) if plain else self._async(runtime)
+
+    def died(self, process: str) -> None:
+        """Its calls ended with it."""
+        self.running = [call for call in self.running if call.process != process]
+
+    def _async(self, runtime: SimRuntime) -> Any:
+        async def listen(messages: list[MessageExt], context: Any) -> Any:
+            call = self._begin(runtime, messages, context)
+            try:
+                if work_ms := self._work_ms(messages):
+                    await asyncio.sleep(work_ms / 1000)
+                return None if self._work(call, messages) else _SUSPEND
+            finally:
+                self._end(call)
+
+        return listen
+
+    def _plain(self, runtime: SimRuntime) -> Any:
+        def listen(messages: list[MessageExt], context: Any) -> Any:
+            call = self._begin(runtime, messages, context)
+            work_ms = self._work_ms(messages)
+            runtime.block_ms(work_ms)
+            if work_ms == 0:
+                good = self._work(call, messages)
+                self._end(call)
+                return None if good else _SUSPEND
+
+            def end() -> None:
+                self._work(call, messages)
+                self._end(call)
+
+            runtime.call_later_ms(work_ms, end)
+            return _SUSPEND if self._fails(messages) else None
+
+        return listen
+
+    def _work_ms(self, messages: list[MessageExt]) -> int:
+        number = int(messages[0].body)
+        is_long = number * 37 % _PERCENT < self.plan.long_works and messages[0].reconsume_times == 0
+        return int(self.plan.lease_ms * 1.2) if is_long else self.plan.work_ms
+
+    def _fails(self, messages: list[MessageExt]) -> bool:
+        if any(self.plan.is_poison(message.body.decode()) for message in messages):
+            return True
+        return self.plan.failures and messages[0].reconsume_times == 0 and int(messages[0].body) % 7 == 0
+
+    def _begin(self, runtime: SimRuntime, messages: list[MessageExt], context: Any) -> _Call:
+        queue, epoch = context.message_queue, getattr(context, "lock_epoch", None) or 0
+        call = _Call(str(runtime.host), runtime.address, queue, messages[0], epoch)
+        late_ms = self.findings.world.now_ms - self.lease_end_ms(call.address, queue, epoch)
+        if late_ms > 0:
+            self.findings.add(Wrong.LATE_CALL, f"{call.process} {queue} {_about(call)}: {late_ms} ms after its lease")
+        for other in self.running:
+            if other.queue == queue and other.process != call.process:
+                self.findings.saw("overlaps")
+                if not epoch:
+                    text = f"{queue}: {other.process} at {_about(other)}, {call.process} at {_about(call)}"
+                    self.findings.add(Wrong.OVERLAP, text)
+        self.running.append(call)
+        return call
+
+    def _work(self, call: _Call, messages: list[MessageExt]) -> bool:
+        """The effects of a call that ends. Returns whether the messages are done."""
+        if self._fails(messages):
+            return False
+        for message in messages:
+            if not self.database.write(call.queue, message, call.epoch, call.process):
+                return False
+        self.succeeded.update(message.body.decode() for message in messages)
+        return True
+
+    def _end(self, call: _Call) -> None:
+        if call in self.running:
+            self.running.remove(call)
+            if self.findings.world.now_ms > self.lease_end_ms(call.address, call.queue, call.epoch):
+                self.findings.saw("calls outlived")
+
+
+def _about(call: _Call) -> str:
+    return f"offset {call.message.queue_offset} under {call.epoch}"

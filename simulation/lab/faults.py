@@ -1,0 +1,210 @@
+"""What may happen to the members and the broker of a random world: each fault of a plan, and healing."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lockstep.client import ClientError, MessageQueue
+from lockstep.client.admin.client import AdminClient
+from lockstep.remoting.errors import RemotingError
+from lockstep.simulation.errors import HostCrashedError
+from lockstep.simulation.lab.calls import Calls
+from lockstep.simulation.lab.cluster import BROKER
+from lockstep.simulation.lab.findings import Findings
+from lockstep.simulation.lab.plan import MEMBERS, Event, Fault, Plan, Store
+from lockstep.simulation.lab.settings import broker_settings, member_settings
+from lockstep.simulation.lab.watched import GROUP, TOPIC, WatchedCluster
+
+__all__ = ["Faults"]
+
+_ADMIN: Final = "admin"
+_RESET_BACK_MS: Final = 20_000
+
+
+@dataclass
+class Faults:
+    """`states`: of each member "down", "changes" while it starts or ends, or "up"."""
+
+    plan: Plan
+    cluster: WatchedCluster
+    findings: Findings
+    calls: Calls
+    fenced: bool
+    on_broker_started: Callable[[bool], None]  # whether its log may have lost messages
+    states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(MEMBERS, "down"))
+    _broker_changes: bool = False
+    _deaf: bool = False  # some connection has ended at one side alone
+
+    async def play(self, event: Event) -> None:
+        """Do what the event says, if its member or the broker is in a state for it."""
+        state = self.states[event.member]
+        if event.fault is Fault.JOIN:
+            possible = state == "down"
+        elif event.fault in _OF_BROKER:
+            possible = not self._broker_changes and self.cluster.world.host(BROKER).host.running
+        else:
+            possible = state == "up" or event.fault is Fault.RESET
+        if not possible:
+            return
+        self.findings.saw(str(event.fault))
+        try:
+            await _ACTIONS[event.fault](self, event)
+        except HostCrashedError:
+            pass  # another event ended the host meanwhile
+
+    # Members -------------------------------------------------------------------------------------------------
+
+    async def join(self, event: Event) -> None:
+        await self.start_member(event.member)
+
+    async def start_member(self, name: str) -> None:
+        plan, runtime = self.plan, self.cluster.world.host(name)
+        self.states[name] = "changes"
+        listener = self.calls.listener(runtime, plain=plan.plain[MEMBERS.index(name)])
+        arguments: dict[str, Any] = member_settings(plan, name, fenced=self.fenced)
+        if self.fenced:
+            arguments["on_acquired"] = self._raise_fence
+        try:
+            await self.cluster.consumer(name, listener=listener, **arguments)
+        except (ClientError, RemotingError):
+            self.findings.saw("joins failed")
+            self._end(name)
+        except HostCrashedError:
+            self.states[name] = "down"
+        else:
+            self.states[name] = "up"
+
+    def _raise_fence(self, queue: MessageQueue, epoch: int) -> None:
+        self.calls.database.raise_fence(queue, epoch)
+
+    def _end(self, name: str, *, silently: bool = False) -> None:
+        self.calls.died(str(self.cluster.world.host(name).host))
+        self.cluster.crash(name, silently=silently)
+        self.states[name] = "down"
+
+    async def leave(self, event: Event) -> None:
+        self.states[event.member] = "changes"
+        try:
+            await self.cluster.leave(event.member)
+            self._end(event.member)  # a member that joins again is another process
+        finally:
+            self.states[event.member] = "down"
+
+    async def crash(self, event: Event) -> None:
+        self._end(event.member, silently=event.fault is Fault.POWER_OFF)
+        if event.fault in (Fault.RESTART, Fault.CLOCK):
+            if event.fault is Fault.CLOCK:
+                self._set_clock(event.member, event)
+            self.states[event.member] = "changes"
+            await self.cluster.world.sleep_ms(event.duration_ms // 10)
+            await self.start_member(event.member)
+
+    def _set_clock(self, host: str, event: Event) -> None:
+        sign = 1 if event.duration_ms % 2 else -1
+        self.cluster.world.set_clock(host, sign * event.duration_ms * 1000)
+
+    async def stop_for_a_while(self, event: Event) -> None:
+        world = self.cluster.world
+        if event.fault is Fault.SLEEP:
+            world.suspend_for(event.member, event.duration_ms)
+        elif event.fault is Fault.STALL:
+            world.stall(event.member, event.duration_ms)
+        else:
+            world.stall(BROKER, event.duration_ms // 2)
+
+    # Connections ---------------------------------------------------------------------------------------------
+
+    async def cut(self, event: Event) -> None:
+        world, member = self.cluster.world, event.member
+        if event.fault is Fault.CUT:
+            world.cut(member, BROKER)
+            return
+        one, other = (member, BROKER) if event.fault is Fault.MEMBER_HEARS else (BROKER, member)
+        if world.cut_one_side(one, other):
+            self._deaf = True
+            self.findings.saw("one-sided ends")
+
+    async def block(self, event: Event) -> None:
+        world, member = self.cluster.world, event.member
+        if event.fault is Fault.PARTITION:
+            world.partition(member, BROKER)
+            await world.sleep_ms(event.duration_ms)
+            world.repair(member, BROKER)
+        else:
+            source, target = (member, BROKER) if event.fault is Fault.TO_BROKER_HELD else (BROKER, member)
+            world.hold(source, target)
+            await world.sleep_ms(event.duration_ms)
+            world.release(source, target)
+
+    # The broker ----------------------------------------------------------------------------------------------
+
+    async def restart_broker(self, event: Event) -> None:
+        self._broker_changes = True
+        shrinks = self.plan.store is Store.MEMORY
+        if event.fault is Fault.BROKER_STOP:
+            await self.cluster.stop_broker()
+        elif event.fault is Fault.BROKER_POWER_CUT:
+            self.cluster.power_cut()
+            shrinks = self.plan.store is not Store.SYNC
+        else:
+            self.cluster.crash(BROKER)
+        if event.fault is Fault.BROKER_CLOCK:
+            self._set_clock(BROKER, event)
+        await self.cluster.world.sleep_ms(event.duration_ms // 4)
+        await self.start_broker(log_may_shrink=shrinks)
+        self.findings.saw("broker restarts")
+        self._broker_changes = False
+
+    async def start_broker(self, *, log_may_shrink: bool = False) -> None:
+        plan = self.plan
+        self.cluster.world.disk(BROKER).sync_ms = plan.sync_ms
+        await self.cluster.broker(queues=plan.queues, **broker_settings(plan, fenced=self.fenced))
+        if plan.store is not Store.MEMORY:
+            self.cluster.witness_resets(plan.queues)
+        self.on_broker_started(log_may_shrink)
+
+    async def reset(self, _: Event) -> None:
+        """An administrator moves the group's offsets back."""
+        self.calls.database.resets = True
+        cluster, runtime = self.cluster, self.cluster.world.host(_ADMIN)
+        admin = AdminClient(name_server=cluster.name_server, runtime=runtime, log=cluster.log_of(_ADMIN))
+        try:
+            await runtime.run(admin.start())
+            await runtime.run(admin.reset_offsets(GROUP, TOPIC, cluster.world.now_ms - _RESET_BACK_MS, force=False))
+        except (ClientError, RemotingError):
+            self.findings.saw("resets refused")
+        finally:
+            await runtime.run(admin.shutdown())
+
+    # The end -------------------------------------------------------------------------------------------------
+
+    async def heal(self) -> None:
+        """Let everything run, and have at least one member."""
+        world = self.cluster.world
+        for name in MEMBERS:
+            member = world.host(name).host
+            if member.asleep:
+                world.wake(name)
+            if member.paused:
+                world.resume(name)
+            if self._deaf:
+                world.cut(name, BROKER)  # as TCP gives up an end whose bytes nobody acknowledges
+        if world.host(BROKER).host.paused:
+            world.resume(BROKER)
+        if all(state == "down" for state in self.states.values()):
+            await self.start_member(MEMBERS[0])
+
+
+_OF_BROKER: Final = frozenset(fault for fault in Fault if fault.startswith("broker "))
+_ACTIONS: Final[dict[Fault, Callable[[Faults, Event], Awaitable[None]]]] = {
+    Fault.JOIN: Faults.join,
+    Fault.LEAVE: Faults.leave,
+    **dict.fromkeys((Fault.CRASH, Fault.POWER_OFF, Fault.RESTART, Fault.CLOCK), Faults.crash),
+    **dict.fromkeys((Fault.STALL, Fault.SLEEP, Fault.BROKER_STALL), Faults.stop_for_a_while),
+    **dict.fromkeys((Fault.CUT, Fault.MEMBER_HEARS, Fault.BROKER_HEARS), Faults.cut),
+    **dict.fromkeys((Fault.PARTITION, Fault.TO_BROKER_HELD, Fault.TO_MEMBER_HELD), Faults.block),
+    **dict.fromkeys(
+        (Fault.BROKER_STOP, Fault.BROKER_KILL, Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK), Faults.restart_broker
+    ),
+    Fault.RESET: Faults.reset,
+}

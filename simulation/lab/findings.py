@@ -1,0 +1,52 @@
+"""What went wrong in a world, and what happened in it at least once."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from lockstep.simulation.world import World
+
+__all__ = ["Finding", "Findings", "Wrong"]
+
+
+class Wrong(StrEnum):
+    """The kinds of violations that the lab sees for itself; the judge of order adds its own."""
+
+    STALE_PULL = "stale-pull"  # the broker served a pull of a period that another owner's has followed
+    STALE_COMMIT = "stale-commit-stored"
+    STALE_SEND_BACK = "stale-send-back"
+    STALE_RENEWAL = "stale-renewal"  # the broker renewed a lock under an old epoch
+    WITHOUT_EPOCH = "without-epoch"  # the broker took a request of a fenced client that had no epoch
+    SHARED_EPOCH = "shared-epoch"  # two clients were granted a queue under one epoch
+    EPOCH_BACK = "epoch-back"
+    LATE_CALL = "late-call"  # a call began after its lease had ended
+    OVERLAP = "overlap"  # calls of two processes ran at once on one queue
+    EFFECT_OUT_OF_ORDER = "effect-out-of-order"
+    EFFECT_AGAIN = "effect-again"  # twice in one period, although it had succeeded
+    COMMIT_BACK = "commit-back"
+    LOST = "lost"
+    NOT_STORED = "not-stored"  # a message that the broker had acknowledged
+    STUCK = "stuck"  # everything is healed, and a message is not handled
+
+
+class Finding(NamedTuple):
+    kind: str
+    at_ms: int  # virtual, since the start
+    text: str
+
+
+@dataclass
+class Findings:
+    """`wrong` are violations, `sometimes` counts what happened."""
+
+    world: World
+    wrong: list[Finding] = field(default_factory=list)
+    sometimes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, text: str) -> None:
+        self.wrong.append(Finding(kind, self.world.elapsed_ms, text))
+        self.world.record(f"{kind}: {text}")
+
+    def saw(self, name: str) -> None:
+        self.sometimes[name] += 1

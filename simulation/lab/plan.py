@@ -1,0 +1,155 @@
+"""The plan of a random world: its settings, its messages and its faults, all drawn from a seed.
+
+A swarm of settings, not one: each seed switches a random part of the faults on, so that a world with few kinds of
+faults meets long sequences of them.
+"""
+
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+__all__ = ["MEMBERS", "Event", "Fault", "Plan", "Store", "draw_plan"]
+
+MEMBERS: Final = ("c1", "c2", "c3")
+
+
+class Fault(StrEnum):
+    """What may happen to a member, to the broker, or between them."""
+
+    JOIN = "join"
+    LEAVE = "leave"
+    CRASH = "crash"  # the process
+    POWER_OFF = "power off"  # the machine: peers get no answer
+    RESTART = "restart"  # a crash, and the same member again at once
+    STALL = "stall"  # SIGSTOP
+    SLEEP = "sleep"  # of the machine
+    CUT = "cut"  # connections, both ends hear of it
+    MEMBER_HEARS = "cut at the member"
+    BROKER_HEARS = "cut at the broker"
+    PARTITION = "partition"
+    TO_BROKER_HELD = "hold to the broker"
+    TO_MEMBER_HELD = "hold to the member"
+    CLOCK = "clock"  # set, and the process starts again
+    BROKER_STALL = "broker stall"
+    BROKER_STOP = "broker stop"  # a clean stop, and a start
+    BROKER_KILL = "broker kill"
+    BROKER_POWER_CUT = "broker power cut"
+    BROKER_CLOCK = "broker clock"  # set, and a kill
+    RESET = "reset"  # an administrator's, of the group's offsets
+
+
+class Store(StrEnum):
+    MEMORY = "memory"
+    ASYNC = "files, flushed later"
+    SYNC = "files, flushed before the answer"
+
+
+class Event(NamedTuple):
+    at_ms: int
+    fault: Fault
+    member: str
+    duration_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A world before it begins. Times in virtual ms.
+
+    Args:
+        life_ms: until everything is healed.
+        first_members: how many members there are at the start.
+        greedy: each member wants every queue, so that the lock alone decides.
+        same_ids: a member that starts again has the client id that it had.
+        long_works: each message has this chance, in percent, that its call outlives a lease.
+        failures: some calls fail at their first attempt.
+        poison: some messages always fail, and become dead letters.
+        sends: (at, how many messages).
+    """
+
+    seed: int
+    lease_ms: int
+    life_ms: int
+    queues: int
+    first_members: int
+    store: Store
+    by_key: bool
+    plain: tuple[bool, ...]  # a plain listener, by member
+    work_ms: int
+    long_works: int
+    batch_size: int
+    greedy: bool
+    same_ids: bool
+    cancel: bool  # an async listener is cancelled when its lock is lost
+    failures: bool
+    poison: bool
+    latency_us_max: int
+    sync_ms: int
+    sends: tuple[tuple[int, int], ...]
+    events: tuple[Event, ...]
+
+    def is_poison(self, text: str) -> bool:
+        return self.poison and int(text) % _POISON_EACH == 0
+
+    @property
+    def settle_ms(self) -> int:
+        """How long it may take until everything is handled once all is healed."""
+        return 6 * self.lease_ms + 90_000
+
+
+_LIVES: Final = {6_000: 60_000, 15_000: 100_000, 60_000: 180_000}  # by lease
+_MESSAGES: Final = 80
+_POISON_EACH: Final = 27
+_FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK)
+
+
+def draw_plan(seed: int) -> Plan:
+    rng = random.Random(f"{seed}/plan")
+    lease_ms = rng.choices(list(_LIVES), (5, 3, 2))[0]
+    life_ms = _LIVES[lease_ms]
+    poison = rng.random() < 0.2
+    store = rng.choice((Store.MEMORY, Store.ASYNC, Store.SYNC))
+    faults = [fault for fault in Fault if store is not Store.MEMORY or fault not in _FILES_ONLY]
+    faults = [fault for fault in faults if rng.random() < 0.4] or [rng.choice(faults)]
+    return Plan(
+        seed=seed,
+        lease_ms=lease_ms,
+        life_ms=life_ms,
+        queues=rng.choice((1, 2, 2, 3, 4)),
+        first_members=rng.choice((1, 2, 2, 3)),
+        store=store,
+        by_key=rng.random() < 0.35,
+        plain=tuple(rng.random() < 0.35 for _ in MEMBERS),
+        work_ms=rng.choice((0, 5, 100, 700)),
+        long_works=rng.choice((0, 0, 3)),
+        batch_size=1 if poison else rng.choice((1, 1, 4)),  # all messages of a batch become dead letters
+        greedy=rng.random() < 0.3,
+        same_ids=rng.random() < 0.4,
+        cancel=rng.random() < 0.5,
+        failures=rng.random() < 0.3,
+        poison=poison,
+        latency_us_max=rng.choice((2_000, 2_000, 30_000)),
+        sync_ms=rng.choice((0, 3, 25)),
+        sends=_draw_sends(rng, life_ms),
+        events=_draw_events(rng, faults, lease_ms, life_ms),
+    )
+
+
+def _draw_sends(rng: random.Random, life_ms: int) -> tuple[tuple[int, int], ...]:
+    sends, left = [(500, 4)], _MESSAGES
+    while left > 0:
+        count = min(left, rng.choice((1, 2, 4, 8)))
+        sends.append((rng.randrange(1000, life_ms), count))
+        left -= count
+    return tuple(sorted(sends))
+
+
+def _draw_events(rng: random.Random, faults: list[Fault], lease_ms: int, life_ms: int) -> tuple[Event, ...]:
+    events, at_ms = [], rng.randrange(2000, 2000 + lease_ms)
+    for _ in range(rng.randrange(3, 9)):
+        low, high = rng.choice(((0.02, 0.3), (0.3, 1.0), (1.0, 2.2)))
+        duration_ms = int(lease_ms * rng.uniform(low, high))
+        events.append(Event(at_ms, rng.choice(faults), rng.choice(MEMBERS), duration_ms))
+        # Often close together: a fault during the recovery from another is what breaks order.
+        at_ms += rng.choice((rng.randrange(50, 2000), rng.randrange(500, lease_ms), rng.randrange(500, 2 * lease_ms)))
+    return tuple(event for event in events if event.at_ms < life_ms)

@@ -1,0 +1,129 @@
+"""A random world: plays a plan against a cluster, heals it, and says what went wrong."""
+
+from typing import Final
+
+from lockstep.client import ClientError, Message, Producer
+from lockstep.order import Kind
+from lockstep.remoting.errors import RemotingError
+from lockstep.simulation.lab.calls import Calls
+from lockstep.simulation.lab.cluster import BROKER, PRODUCER
+from lockstep.simulation.lab.database import Database
+from lockstep.simulation.lab.faults import Faults
+from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.observer import Observer
+from lockstep.simulation.lab.plan import MEMBERS, Plan
+from lockstep.simulation.lab.watched import TOPIC, WatchedCluster
+from lockstep.simulation.world import World
+
+__all__ = ["RandomWorld"]
+
+_KEYS: Final = 5
+_POLL_MS: Final = 500
+# Calls that outlive their lease overlap with those of the next owner: a fence keeps their effects out.
+_FENCED_OUT: Final = frozenset({Kind.OVERLAP, Kind.STALE_REPEAT, Kind.STALE_EPOCH, Kind.STALE_OWNER})
+
+
+class RandomWorld:
+    """`run` plays the plan; then `findings` has what went wrong and what happened."""
+
+    def __init__(self, world: World, plan: Plan, *, fenced: bool) -> None:
+        self.world = world
+        self.plan = plan
+        self.fenced = fenced
+        self.findings = Findings(world)
+        self.observer = Observer(self.findings, BROKER, TOPIC, plan.lease_ms, fenced=fenced)
+        self.cluster = WatchedCluster(world, self.observer)
+        self.database = Database(self.findings)
+        self.calls = Calls(plan, self.findings, self.database, self.observer.lease_end_ms)
+        self.faults = Faults(plan, self.cluster, self.findings, self.calls, fenced, self._broker_started)
+        self._acknowledged: dict[str, int] = {}  # text -> queue id
+        self._sent = 0
+
+    async def run(self) -> None:
+        plan, world = self.plan, self.world
+        await self.faults.start_broker()
+        await self.cluster.producer()
+        tasks = [world.start(self._send_all(), name="sends")]
+        tasks += [
+            world.start(self.faults.start_member(name), name=f"start {name}") for name in MEMBERS[: plan.first_members]
+        ]
+        for event in plan.events:
+            await self._until_ms(event.at_ms)
+            world.record(f"event {event}")
+            tasks.append(world.start(self.faults.play(event), name=f"event {event.fault}"))
+        await self._until_ms(plan.life_ms)
+        for task in tasks:
+            await task
+        await self.faults.heal()
+        await self._settle()
+        await self.cluster.shut_down()
+        self._judge()
+        world.power_off()  # a call that runs on may outlive its consumer
+
+    async def _until_ms(self, at_ms: int) -> None:
+        if at_ms > self.world.elapsed_ms:
+            await self.world.sleep_ms(at_ms - self.world.elapsed_ms)
+
+    # Messages ------------------------------------------------------------------------------------------------
+
+    async def _send_all(self) -> None:
+        producer = self.world.host(PRODUCER)
+        for at_ms, count in self.plan.sends:
+            await self._until_ms(at_ms)
+            for _ in range(count):
+                self._sent += 1
+                producer.create_task(self._send(self._sent), name=f"send {self._sent}")
+
+    async def _send(self, number: int) -> None:
+        producer = self.cluster.client(PRODUCER)
+        assert isinstance(producer, Producer)
+        text = str(number)
+        try:
+            result = await producer.send(Message(TOPIC, text.encode()), sharding_key=f"key{number % _KEYS}")
+        except (ClientError, RemotingError):
+            self.findings.saw("sends failed")
+        else:
+            self._acknowledged[text] = result.queue.queue_id
+
+    def _broker_started(self, log_may_shrink: bool) -> None:
+        self.observer.broker_started(log_lost=log_may_shrink)
+        if log_may_shrink:
+            stored = self.cluster.stored_texts(self.plan.queues)
+            self.database.log_lost({str(number) for number in range(1, self._sent + 1)} - stored)
+            for text in set(self._acknowledged) - stored:
+                del self._acknowledged[text]
+
+    # The end -------------------------------------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Wait until every message in the store has had its effect."""
+        end_ms = self.world.elapsed_ms + self.plan.settle_ms
+        while (left := self._not_handled()) and self.world.elapsed_ms < end_ms:
+            await self.world.sleep_ms(_POLL_MS)
+        for text in sorted(set(self._acknowledged) - self.cluster.stored_texts(self.plan.queues)):
+            self.findings.add(Wrong.NOT_STORED, f"message {text} of queue {self._acknowledged[text]}")
+        for queue_id, offset, text in left:
+            committed = self.cluster.committed(queue_id)
+            wrong = Wrong.LOST if committed > offset else Wrong.STUCK
+            self.findings.add(wrong, f"message {text} at offset {offset} of queue {queue_id}, committed {committed}")
+
+    def _not_handled(self) -> list[tuple[int, int, str]]:
+        """(queue id, offset, text) of the messages in the store without an effect."""
+        if len(self.calls.succeeded) == self._sent:
+            return []
+        return [
+            (queue_id, message.queue_offset, text)
+            for queue_id in range(self.plan.queues)
+            for message in self.cluster.stored(queue_id)
+            if (text := message.body.decode()) not in self.database.texts and not self.plan.is_poison(text)
+        ]
+
+    def _judge(self) -> None:
+        """What the judge of order finds in the traces."""
+        report = self.cluster.judge()
+        for kind, count in sorted(report.violation_counts.items()):
+            if not (self.fenced and kind in _FENCED_OUT):
+                sentences = [found.sentence for found in report.violations if found.kind is kind]
+                self.findings.add(f"judge: {kind}", f"{count} times, first: {sentences[0] if sentences else ''}")
+        for cause, count in report.duplicates.items():
+            self.findings.sometimes[f"duplicates: {cause}"] += count

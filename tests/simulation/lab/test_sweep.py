@@ -1,0 +1,120 @@
+"""The sweep of random worlds: equal seeds make equal worlds, a sweep can be resumed, and says what was too rare."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lockstep.simulation.lab.app import app
+from lockstep.simulation.lab.outcome import LockMode, Outcome, run_seed
+from lockstep.simulation.lab.plan import Fault, Store, draw_plan
+from lockstep.simulation.lab.sweep import StateFile, Summary, sweep
+
+ROOT = Path(__file__).parents[3]
+HASHES = """
+import sys
+from lockstep.simulation.lab.outcome import LockMode, run_seed
+for seed in range(int(sys.argv[1]), int(sys.argv[2])):
+    print(seed, *(run_seed(seed, LockMode(mode)).trace_hash for mode in sys.argv[3:]))
+"""
+MODES = ("faithful",)
+
+
+def test_plans_differ_in_everything_that_is_drawn() -> None:
+    """Within 200 seeds every fault, store and lease is met; an equal seed draws an equal plan."""
+    plans = [draw_plan(seed) for seed in range(200)]
+    assert {event.fault for plan in plans for event in plan.events} == set(Fault)
+    assert {plan.store for plan in plans} == set(Store)
+    assert len({plan.lease_ms for plan in plans}) == 3
+    assert plans == [draw_plan(seed) for seed in range(200)]
+
+
+def _hashes(hash_seed: int, first: int, end: int) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", HASHES, str(first), str(end), *MODES],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_seed_makes_the_same_world_in_every_process() -> None:
+    """Two processes with different PYTHONHASHSEED get the same trace hash for each seed."""
+    with _hashes(1, 1, 6) as one, _hashes(2, 1, 6) as other:
+        first, second = one.communicate()[0], other.communicate()[0]
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert len(first.splitlines()) == 5
+    assert first == second
+
+
+def test_a_sweep_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    """What is in the state file is not run again, also when its last line is torn."""
+    path = tmp_path / "state.jsonl"
+    sweep(range(1, 4), [LockMode.FAITHFUL], state=StateFile(path))
+    kept = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    assert [json.loads(line)["seed"] for line in kept] == [1, 2, 3]
+    path.write_text("".join(kept[:2]) + kept[2][:20] + "\n", encoding="utf-8")
+    new: list[int] = []
+    state = StateFile(path)
+    modes = [LockMode.FAITHFUL]
+    summary = sweep(range(1, 5), modes, state=state, on_progress=lambda _summary, count, _: new.append(count))
+    assert new == [2], "the torn one and the one that is new"
+    assert summary.seeds == {LockMode.FAITHFUL: 4}
+    assert sorted(StateFile(path).outcomes) == [(seed, LockMode.FAITHFUL) for seed in (1, 2, 3, 4)]
+    assert StateFile(path).outcomes[3, LockMode.FAITHFUL] == run_seed(3, LockMode.FAITHFUL)
+
+
+def test_violations_fail_fenced_mode_alone() -> None:
+    """Faithful mode's violations are RocketMQ's, and counted; a world that did not end fails in both modes."""
+    summary = Summary()
+    summary.add(Outcome(1, LockMode.FAITHFUL, "", wrong={"overlap": 2}))
+    summary.add(Outcome(1, LockMode.FENCED, ""))
+    assert not summary.failing
+    summary.add(Outcome(2, LockMode.FENCED, "", wrong={"overlap": 1}))
+    summary.add(Outcome(2, LockMode.FAITHFUL, "", error="LimitError: ..."))
+    assert [(outcome.seed, outcome.mode) for outcome in summary.failing] == [
+        (2, LockMode.FENCED),
+        (2, LockMode.FAITHFUL),
+    ]
+    assert summary.wrong[LockMode.FAITHFUL] == {"overlap": 1, "error": 1}, "of seeds, not of findings"
+
+
+def test_what_never_happened_is_said() -> None:
+    """A sweep in which there was no takeover proves nothing, and says so."""
+    summary = Summary()
+    for seed in range(100):
+        summary.add(Outcome(seed, LockMode.FAITHFUL, "", sometimes={"takeovers": 1} if seed < 4 else {}))
+    assert (LockMode.FAITHFUL, "takeovers", 0.04) in summary.too_rare()
+    summary.add(Outcome(100, LockMode.FAITHFUL, "", sometimes={"takeovers": 9}))
+    summary.add(Outcome(101, LockMode.FAITHFUL, "", sometimes={"takeovers": 1}))
+    assert "takeovers" not in [name for _, name, _ in summary.too_rare()]
+
+
+def test_the_command_sweeps_and_replays(tmp_path: Path) -> None:
+    """`lockstep-sim sweep` counts kinds and happenings; `replay` tells the story of one seed."""
+    run = CliRunner().invoke
+    path = str(tmp_path / "state")
+    swept = run(app, ["sweep", "--seeds", "2", "--jobs", "1", "--lock-mode", "faithful", "--state", path])
+    assert swept.exit_code == 1, "two seeds meet few of the faults"
+    assert "TOO RARE in faithful mode" in swept.output
+    assert "2 worlds in" in swept.output
+    told = run(app, ["replay", "--seed", "1", "--lock-mode", "faithful"])
+    assert "seed 1 in faithful mode" in told.output
+    assert "FAULT" in told.output
+    assert "queue_acquired" in told.output
+    assert run(app, ["sweep", "--lock-mode", "other"]).exit_code == 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_hundred_seeds() -> None:
+    """Every world reaches its end, and what must happen sometimes does; equal in two processes."""
+    summary = sweep(range(1, 101), map(LockMode, MODES))
+    assert [(failed.seed, failed.mode, failed.wrong, failed.error) for failed in summary.failing] == []
+    with _hashes(1, 1, 101) as one, _hashes(2, 1, 101) as other:
+        assert one.communicate()[0] == other.communicate()[0]
