@@ -10,16 +10,25 @@ first. Each such pair is a difference constraint, and the longest path between t
 is wider, wall clocks are assumed to agree within `WALL_SKEW_MS`, unless causes contradict this.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from lockstep.order.reader import Record, TraceFile
+from lockstep.order.reader import Record
 
-__all__ = ["WALL_SKEW_MS", "Clocks", "Stretches", "Trace", "survey"]
+__all__ = [
+    "WALL_SKEW_MS",
+    "Causes",
+    "Clock",
+    "Clocks",
+    "Stretches",
+    "cause_edges",
+    "number_clocks",
+    "reboot_edges",
+]
 
 WALL_SKEW_MS: Final = 1000
 _JUMP_NS: Final = 1_000_000_000  # a larger jump since the last record means another clock
@@ -27,15 +36,7 @@ _SAME_CLOCK_NS: Final = 50_000_000
 _DRIFT: Final = 0.0002  # allowed drift of a corrected wall clock against the monotonic clock
 _SLACKS_NS: Final = (0, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000)
 _TOLD_MAX: Final = 20
-_BULK = (b'{"event":"handled",', b'{"event":"sent",')
-_BEGIN: Final = b'{"event":'
-_HEAD = re.compile(rb'"wall_ms":(\d+),"mono_ns":(\d+)(,.*?"client_id":)')
-
-
-class Trace(Protocol):
-    """The records of one process in the order of writing. It can be iterated more than once."""
-
-    def __iter__(self) -> Iterator[Record]: ...
+Place = tuple[Any, ...]  # group, topic, broker, queue id, offset
 
 
 class _Identity(NamedTuple):
@@ -63,13 +64,13 @@ class Stretches:
 
     def __init__(self) -> None:
         self.all: list[_Stretch] = []
+        self._number = 0
         self._last_mono_ns = 0
         self._apart_ns = 0
         self._host: Any = None
         self._boot: Any = None
         self._machine: Any = None
-        self._bytes = b""  # what the last record of a bulk line had between its times and its client
-        self._next_bytes = b""  # the same of a line that is read now, and may be no record
+        self._last: _Stretch | None = None  # with a monotonic clock
 
     def of(self, record: Record) -> int:
         """The number of the stretch of the next record."""
@@ -83,42 +84,32 @@ class Stretches:
             stretches.append(_Stretch(_Identity(host, None, None), wall_ns, None))
             return len(stretches) - 1
         if (
-            not stretches
+            self._last is None
             or host != self._host
             or boot != self._boot
             or record.get("machine") != self._machine
             or (boot is None and self._is_other(mono, wall_ns))
         ):
             self._host, self._boot, self._machine = host, boot, record.get("machine")
-            stretches.append(_Stretch(_Identity(host, self._machine, boot), wall_ns, mono))
-            self._bytes = b""
-        self._bytes = self._next_bytes or self._bytes
+            self._last = _Stretch(_Identity(host, self._machine, boot), wall_ns, mono)
+            self._number = len(stretches)
+            stretches.append(self._last)
         self._last_mono_ns = mono
         self._apart_ns = wall_ns - mono
-        number = len(stretches) - 1
-        if stretches[number].mono_ns is None:
-            number = next(place for place in range(number, -1, -1) if stretches[place].mono_ns is not None)
-        if mono > stretches[number].last_ns:
-            stretches[number].last_ns = mono
-        return number
+        if self._last is not None and mono > self._last.last_ns:
+            self._last.last_ns = mono
+        return self._number
 
-    def needs(self, line: bytes) -> bool:
-        """Whether a line must be decoded. Most lines contain nothing new about clocks."""
-        self._next_bytes = b""
-        if not line.startswith(_BULK) or line.find(_BEGIN, 1) > 0:  # behind a torn line another clock may begin
-            return True
-        if self._boot is not None and self._bytes and self._bytes in line:  # `boot` names the clock
-            return b'"mono_ns":' not in line or b'"mono_ns":null' in line
-        head = _HEAD.search(line)
-        if head is None or not self._bytes or head[3] != self._bytes:
-            self._next_bytes = head[3] if head is not None else b""
-            return True
-        mono = int(head[2])
-        if self._is_other(mono, int(head[1]) * 1_000_000):
-            return True
+    def follows(self, mono: int, wall_ns: int) -> bool:
+        """Take the times of a record with the host, machine and boot of the last one, if its clock is the same too."""
+        if self._boot is None and self._is_other(mono, wall_ns):
+            return False
         self._last_mono_ns = mono
-        self._apart_ns = int(head[1]) * 1_000_000 - mono
-        return False
+        self._apart_ns = wall_ns - mono
+        stretch = self._last
+        if stretch is not None and mono > stretch.last_ns:
+            stretch.last_ns = mono
+        return stretch is not None
 
     def _is_other(self, mono: int, wall_ns: int) -> bool:
         """Whether a clock went back or jumped against the wall clock. Without `boot` this means another clock."""
@@ -126,7 +117,7 @@ class Stretches:
         return mono < self._last_mono_ns - _JUMP_NS or not -_JUMP_NS <= away_ns <= _JUMP_NS
 
 
-class _Clock(NamedTuple):
+class Clock(NamedTuple):
     name: str
     wall_minus_mono_ns: int
     wall_ns: int
@@ -137,7 +128,7 @@ class Clocks:
     """The numbered clocks of all traces. `axis_ns[clock] + mono_ns` is a common time that agrees with all causes."""
 
     def __init__(
-        self, clocks: Sequence[_Clock], of_stretch: Sequence[Sequence[int]], edges: dict[tuple[int, int], int],
+        self, clocks: Sequence[Clock], of_stretch: Sequence[Sequence[int]], edges: dict[tuple[int, int], int],
         wall_skew_ms: int,
     ) -> None:  # fmt: skip
         self._clocks = clocks
@@ -247,77 +238,81 @@ def _ms(value: float) -> str:
     return f"{value:+.1f}" if abs(value) < inf else "any number of"
 
 
-class _Causes:
-    """Collects which clients wrote and read each offset of each queue."""
+class Causes:
+    """The times at which the clients of one trace wrote and read each offset of each queue."""
 
     def __init__(self) -> None:
-        self._written: dict[tuple[Any, ...], dict[tuple[int, int], int]] = {}
-        self._read: list[tuple[tuple[Any, ...], tuple[int, int], int]] = []
+        self.written: dict[tuple[Place, int], int] = {}  # the first time in each stretch
+        self.read: dict[tuple[Place, int], int] = {}  # the earliest time in each stretch
 
-    def note(self, record: Record, stretch: tuple[int, int], time_ns: int) -> None:
+    def note(self, record: Record, stretch: int, time_ns: int) -> None:
+        """Take a record. Only `committed`, `reset`, `positioned` and `stored` matter."""
         event = record["event"]
         if event in ("committed", "reset", "positioned", "stored"):
             place = (record["group"], record["topic"], record["broker"], record["queue_id"], record["offset"])
             if event in ("positioned", "stored"):
-                self._read.append((place, stretch, time_ns))
+                known = self.read.get((place, stretch), time_ns)
+                self.read[place, stretch] = min(time_ns, known)
             elif "client_id" in record:  # a broker's `reset` only repeats a written offset
-                self._written.setdefault(place, {}).setdefault(stretch, time_ns)
+                self.written.setdefault((place, stretch), time_ns)
 
-    def edges(self, of_stretch: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
-        """(one, other) -> the least shift of clock `other` against clock `one`, in nanoseconds."""
-        found: dict[tuple[int, int], int] = {}
-        for place, (source, number), read_ns in self._read:
-            first: dict[int, int] = {}
-            for (writer, stretch), time_ns in self._written.get(place, {}).items():
-                clock = of_stretch[writer][stretch]
-                first[clock] = min(time_ns, first.get(clock, time_ns))
-            reader = of_stretch[source][number]
+    def __len__(self) -> int:
+        return len(self.written) + len(self.read)
+
+
+def cause_edges(traces: Sequence[Causes], of_stretch: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
+    """(one, other) -> the least shift of clock `other` against clock `one`, in nanoseconds."""
+    written: defaultdict[Place, dict[int, int]] = defaultdict(dict)
+    for causes, clocks in zip(traces, of_stretch, strict=True):
+        for (place, stretch), time_ns in causes.written.items():
+            first, clock = written[place], clocks[stretch]
+            first[clock] = min(time_ns, first.get(clock, time_ns))
+    found: dict[tuple[int, int], int] = {}
+    for causes, clocks in zip(traces, of_stretch, strict=True):
+        for (place, stretch), read_ns in causes.read.items():
+            first, reader = written.get(place, {}), clocks[stretch]
             if reader in first and first[reader] <= read_ns:
                 continue  # its own machine may have written the offset
-            first.pop(reader, None)
-            if len(first) == 1:
-                [(writer, written_ns)] = first.items()
+            writers = [(writer, written_ns) for writer, written_ns in first.items() if writer != reader]
+            if len(writers) == 1:
+                [(writer, written_ns)] = writers
                 least = written_ns - read_ns + 1  # a cause is earlier, by a nanosecond at least
                 found[writer, reader] = max(least, found.get((writer, reader), least))
-        return found
+    return found
 
 
-def survey(traces: Sequence[Iterable[Record]], wall_skew_ms: int = WALL_SKEW_MS) -> Clocks:
-    """Read all traces once to find their clocks and the bounds between them. Raises OSError."""
-    divided = [Stretches() for _ in traces]
-    causes = _Causes()
-    for source, (trace, stretches) in enumerate(zip(traces, divided, strict=True)):
-        records = trace.records(stretches.needs) if isinstance(trace, TraceFile) else trace
-        for record in records:
-            number = stretches.of(record)
-            mono = record.get("mono_ns")
-            causes.note(record, (source, number), record["wall_ms"] * 1_000_000 if mono is None else mono)
-    clocks: list[_Clock] = []
+def number_clocks(traces: Sequence[Stretches]) -> tuple[list[Clock], list[list[int]]]:
+    """All clocks, and of each trace the numbers of its stretches' clocks."""
+    clocks: list[Clock] = []
     named: dict[tuple[Any, ...], list[int]] = {}
-    of_stretch = [
+    return clocks, [
         [_clock_of(stretch, source, clocks, named) for stretch in stretches.all]
-        for source, stretches in enumerate(divided)
+        for source, stretches in enumerate(traces)
     ]
-    edges = causes.edges(of_stretch) if len(clocks) > 1 else {}
-    for numbers, stretches in zip(of_stretch, divided, strict=True):
+
+
+def reboot_edges(traces: Sequence[Stretches], of_stretch: Sequence[Sequence[int]]) -> dict[tuple[int, int], int]:
+    """As `cause_edges`: what a trace wrote on one clock, it wrote before what it wrote on the next clock."""
+    edges: dict[tuple[int, int], int] = {}
+    for numbers, stretches in zip(of_stretch, traces, strict=True):
         timed = [place for place, one in enumerate(stretches.all) if one.mono_ns is not None]
         for one, other in pairwise(timed):
             if numbers[one] != numbers[other]:
                 least = stretches.all[one].last_ns - (stretches.all[other].mono_ns or 0)
                 pair = numbers[one], numbers[other]
                 edges[pair] = max(least, edges.get(pair, least))
-    return Clocks(clocks, of_stretch, edges, wall_skew_ms)
+    return edges
 
 
 def _clock_of(
-    stretch: _Stretch, source: int, clocks: list[_Clock], named: dict[tuple[Any, ...], list[int]]
+    stretch: _Stretch, source: int, clocks: list[Clock], named: dict[tuple[Any, ...], list[int]]
 ) -> int:  # fmt: skip
     """The number of a stretch's clock. Adds a new clock if no known one fits."""
     identity, apart = stretch.identity, stretch.wall_minus_mono_ns
     host = "no name" if identity.host is None else str(identity.host)
     number = len(clocks)
     if stretch.mono_ns is None:
-        clocks.append(_Clock(f"trace {source + 1} (wall clock only)", 0, stretch.wall_ns, is_monotonic=False))
+        clocks.append(Clock(f"trace {source + 1} (wall clock only)", 0, stretch.wall_ns, is_monotonic=False))
         return number
     if identity.boot is not None:
         known = named.setdefault((identity.machine, identity.boot), [])
@@ -332,5 +327,5 @@ def _clock_of(
                 return one
         name = f"{host} (clock {len(known) + 1})" if known else host
     known.append(number)
-    clocks.append(_Clock(name, apart, stretch.wall_ns))
+    clocks.append(Clock(name, apart, stretch.wall_ns))
     return number

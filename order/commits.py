@@ -68,6 +68,11 @@ class CommitRules:
         self._reset_to = -1  # commits on their way may be stored before this one
         self._early: list[tuple[Record, int, int]] = []  # commits of unhandled messages: record, start, end
 
+    @property
+    def highest(self) -> int:
+        """The highest commit or stored offset; 0 without one."""
+        return self._highest["offset"] if self._highest is not None else 0
+
     def committed(self, record: Record, start: int) -> None:
         """Take a commit of a period that began at offset `start`; -1: it has no position."""
         offset = record["offset"]

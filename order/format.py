@@ -7,7 +7,7 @@ A trace is JSON lines, one record a line. `VERSION` is what `TraceWriter` writes
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["EVENTS", "FIELDS", "VERSION", "Event", "Field", "trace_page", "why_broken"]
+__all__ = ["EVENTS", "FIELDS", "QUEUE_EVENTS", "VERSION", "Event", "Field", "trace_page", "why_broken"]
 
 VERSION: Final = 2
 
@@ -79,6 +79,12 @@ EVENTS: Final = (
     Event("broker_restarted", (), ("broker",), "a broker came back with an empty store; without `broker`: every broker"),
     Event("closed", (), ("group",), "the writer closed the file in an orderly shutdown: nothing of it is missing"),
 )  # fmt: skip
+
+QUEUE_EVENTS: Final = frozenset({
+    "acquired", "positioned", "handled", "committed", "stored", "reset", "lock_lost", "dropped", "dead_lettered",
+    "sent_back",
+})  # fmt: skip
+"""The events of a consumer group and a queue: the judge of a queue takes them."""
 
 _BY_NAME: Final = {field.name: field for field in FIELDS}
 _ALLOWED: Final[dict[str, tuple[type, ...]]] = {"integer": (int,), "text": (str,), "integer or text": (int, str)}

@@ -1,72 +1,56 @@
 """The history of one queue in one consumer group and one store, record by record.
 
-A history needs the records of its queue in time order, and the data that all histories have in common (`Shared`).
-Memory grows with keys and ownership periods, not with messages: sets of offsets are kept as runs.
+A history needs the records of its queue in time order, and the facts of the survey (survey.py). Memory grows with keys
+and ownership periods, not with messages: sets of offsets are kept as runs.
 """
 
-from collections import defaultdict
 from functools import partial
 
-from lockstep.order.across import Across, GroupTopic, QueueSeen
-from lockstep.order.clocks import Clocks
+from lockstep.order.across import FirstHandled, QueueSeen
 from lockstep.order.commits import CommitRules, UnlessReset
 from lockstep.order.kinds import Cause, Confidence, Kind
-from lockstep.order.members import Members
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.ownership import Ownership, name_of, same_period
 from lockstep.order.period import Period, StoredCommits, stamp_ns
 from lockstep.order.reader import Record
 from lockstep.order.report import Findings, Handover
 from lockstep.order.rewinds import Rewinds
-from lockstep.protocol.model import MessageQueue
+from lockstep.order.sent import SentQueue, digest
+from lockstep.order.survey import Facts
 
-__all__ = ["QueueHistory", "Shared"]
+__all__ = ["QueueHistory"]
 
 FAILED = ("SUSPEND_CURRENT_QUEUE_A_MOMENT", "RECONSUME_LATER")
-
-
-class Shared:
-    """The data that all histories of one check share: findings, clocks, and when each client wrote its last record."""
-
-    def __init__(self, clocks: Clocks) -> None:
-        self.findings = Findings()
-        self.clocks = clocks
-        self.across = Across(self.findings)
-        self.members = Members(clocks)
-        self.last_seen_ns: dict[str, int] = {}
-        self.closed: set[str] = set()  # clients that closed their trace in an orderly shutdown
-        self.unordered: set[str] = set()  # groups with concurrent consumption
-        self.grants: defaultdict[str, dict[str, int]] = defaultdict(dict)  # group, client id -> lowest granted period
 
 
 class QueueHistory:
     """Judges the records of one group and one queue, in time order."""
 
-    def __init__(self, group: str, queue: MessageQueue, shared: Shared, topic: GroupTopic, seen: QueueSeen) -> None:
-        self.group = group
-        self.queue = queue
+    def __init__(
+        self, seen: QueueSeen, sent: SentQueue, facts: Facts, findings: Findings, first_handled: FirstHandled
+    ) -> None:
+        """`first_handled` is called with each message that is handled for the first time (across.py)."""
+        self.group, self.queue, self.findings = seen.group, seen.queue, findings
         self.attempted = OffsetSet()  # the listener was called
         self.done = OffsetSet()  # the listener succeeded, or the message went to the dead-letter topic
         self.skipped = OffsetSet()  # skipped by a reset
         self._passed_over = OffsetSet()  # skipped by any reset, or before the first position
         self.last_of_key: dict[str | None, Record] = {}
         self.start = -1  # the lowest first offset of all periods
-        self._shared = shared
-        self._findings = shared.findings
-        self._last_seen_ns = shared.last_seen_ns
-        self._topic = topic
+        self.periods: dict[tuple[str, int], Period] = {}
+        self._facts = facts
+        self._is_unordered = seen.group in facts.unordered
         self._seen = seen
-        self._ownership = Ownership(str(queue), shared.findings, shared.clocks)
-        self._periods: dict[tuple[str, int], Period] = {}
+        self._sent = sent
+        self._first_handled = first_handled
+        self._ownership = Ownership(seen.name, findings, facts.clocks)
         self._newest: Period | None = None  # the period that was granted last
         self._owner: Period | None = None  # the period that was positioned last
         self._commits = StoredCommits()
         self._last_commit: Record | None = None  # or a later reset or position
-        self._unless_reset = UnlessReset(shared.clocks)
-        self._rule_d = CommitRules(
-            str(queue), shared.findings, self.attempted, self.done, self.skipped, self._unless_reset
-        )
-        self._rewinds = Rewinds(group, queue, shared.findings, shared.clocks, shared.members)
+        self._unless_reset = UnlessReset(facts.clocks)
+        self._rule_d = CommitRules(seen.name, findings, self.attempted, self.done, self.skipped, self._unless_reset)
+        self._rewinds = Rewinds(seen.group, seen.queue, findings, facts.clocks, facts.members)
         self._reset = False  # there was a reset after the last period was positioned
         self._resets = 0
         self._doubt_until_ns = -1  # a broker crashed: until then commits may be lost
@@ -75,15 +59,12 @@ class QueueHistory:
         """Take an `acquired` record: a lock was granted and a period begins."""
         period = self._period(record, time_ns, clock)
         period.granted = True
-        lowest = self._shared.grants[self.group]
-        client = period.client_id
-        lowest[client] = min(period.number, lowest.get(client, period.number))
 
     def positioned(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `positioned` record: the broker answered the first offset of a period."""
         period = self._period(record, time_ns, clock)
         self._position(period, record, time_ns)
-        if self.group not in self._shared.unordered:
+        if not self._is_unordered:
             self._ownership.positioned(period, record)
         elif period.position is None:
             period.position = record
@@ -109,15 +90,12 @@ class QueueHistory:
         offset, ordering = record["offset"], record.get("ordering") or "queue"
         begin, stale, failed = record.get("begin_mono_ns"), False, record["status"] in FAILED
         if self.attempted.add(offset):
-            if ordering != "none":
-                self._check_key_order(period, record, offset)
-            self._shared.across.first_handled(self._topic, self._seen, record, offset, ordering)
+            self._take_first(period, record, offset, ordering)
         elif ordering == "queue":
             stale = self._explain_repeat(period, record, offset)
         else:
             self._explain_lane_repeat(period, record, offset, ordering)
         if ordering == "none":
-            self._shared.unordered.add(self.group)
             if not failed:
                 period.own_done.add(offset)
             if begin is not None:
@@ -152,13 +130,13 @@ class QueueHistory:
     def _went_back(self, period: Period, record: Record, last: Record) -> None:
         same = last["event"] == "committed" and same_period(record, last)
         stale = period is not self._owner or (last["event"] == "committed" and not same)
-        if stale and self.group in self._shared.unordered:
+        if stale and self._is_unordered:
             return  # a concurrent group uses no locks: a queue may have two owners for a moment
         kind, sure = (
             (Kind.STALE_COMMIT, self._came_after(last, record)) if stale else (Kind.COMMIT_REGRESS, Confidence.CERTAIN)
         )
         if sure is not None:
-            self._findings.violation(
+            self.findings.violation(
                 kind,
                 f"{name_of(record)} moved the commit of {self.queue} back from {last['offset']} to {record['offset']}",
                 last,
@@ -170,7 +148,7 @@ class QueueHistory:
     def stored(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `stored` record: the broker, or a client with the broker's answer, reports a stored commit."""
         is_sure = time_ns > self._doubt_until_ns  # else it may have been stored before the broker crashed
-        self._rule_d.stored(record, clock, is_judged=is_sure and self.group not in self._shared.unordered)
+        self._rule_d.stored(record, clock, is_judged=is_sure and not self._is_unordered)
         if is_sure:
             self._commits.stored(record)
         if "epoch" in record:
@@ -181,7 +159,7 @@ class QueueHistory:
         offset = record["offset"]
         self._resets += 1
         if "client_id" not in record and "mono_ns" not in record:
-            self._doubt_until_ns = time_ns + 2 * self._shared.clocks.skew_ns
+            self._doubt_until_ns = time_ns + 2 * self._facts.clocks.skew_ns
         passed = self._last_commit["offset"] if self._last_commit else max(self.start, 0)
         self.skipped.cut(offset)  # what an earlier reset skipped is consumed after all
         self.skipped.add_range(passed, offset)
@@ -192,41 +170,46 @@ class QueueHistory:
         self._last_commit = record
         self._reset = True
 
+    @property
+    def highest_commit(self) -> int:
+        """The highest commit or stored offset; 0 without one."""
+        return self._rule_d.highest
+
     def lost_below_commit(self, exists: OffsetSet | None) -> OffsetSet:
         """Rule (d): report and return the offsets between the start and the highest commit that were not handled."""
         return self._rule_d.lost(self.start, exists)
 
-    def finish(self, end: int | None, *, knows_grants: bool) -> None:
+    def finish(self, end: int | None) -> None:
         """Report the findings that need the whole history. Call it after `lost_below_commit`.
 
         Args:
             end: The end of the queue by the traces of producers; None if there is no such trace.
-            knows_grants: Whether the group's traces have any record of a grant.
         """
         self._rule_d.finish(self.start, end)
-        self._rewinds.finish(self._last_seen_ns)
+        self._rewinds.finish(self._facts.activity)
         self._unless_reset.finish()
-        if self.group not in self._shared.unordered:
-            granted = self._shared.grants[self.group].get
-            self._ownership.finish(list(self._periods.values()), granted, knows_grants=knows_grants)
+        if not self._is_unordered:
+            granted = self._facts.grants.get(self.group, {})
+            self._ownership.finish(list(self.periods.values()), granted.get, knows_grants=bool(granted))
 
     def _period(self, record: Record, time_ns: int, clock: int) -> Period:
         """The period of a record; a new one is created."""
         name = (record["client_id"], record.get("period", 0))
-        period = self._periods.get(name)
+        period = self.periods.get(name)
         if period is None:
-            period = self._periods[name] = Period(*name, last_time_ns=time_ns, born_ns=time_ns, clock=clock)
+            period = self.periods[name] = Period(*name, last_time_ns=time_ns, born_ns=time_ns, clock=clock)
             self._ownership.began(period, record, self._newest)
             self._newest = period
         elif not period.ended:
             period.last_time_ns = time_ns
+        period.until_ns = time_ns
         if "epoch" in record:
             self._ownership.epoch(record, clock)
         return period
 
     def _position(self, period: Period, record: Record, time_ns: int) -> None:
         offset = record["offset"]
-        self._commits.settle(self._last_seen_ns, self._shared.closed)
+        self._commits.settle(self._facts.activity, time_ns)
         period.floor, period.floor_record = self._commits.floor, self._commits.record
         period.may_have_missed = self._commits.may_stand_at(offset)
         period.begin(offset, self.attempted.end, Cause.RESET if self._reset else Cause.TAKEOVER)
@@ -242,15 +225,26 @@ class QueueHistory:
         if previous is not None and previous.client_id != period.client_id:
             alive = previous.last_time_ns
             if not previous.ended:
-                alive = max(alive, self._last_seen_ns.get(previous.client_id, 0))
+                alive = max(alive, self._facts.activity.seen_ns(previous.client_id, time_ns))
             waited_ms = max(0, time_ns - alive) / 1e6
-            self._findings.handovers.append(
+            self.findings.handovers.append(
                 Handover(self.group, self.queue, previous.client_id, period.client_id, waited_ms, time_ns)
             )
 
-    def _check_key_order(self, period: Period, record: Record, offset: int) -> None:
-        key = record.get("key")
-        last = self.last_of_key.get(key)
+    def _take_first(self, period: Period, record: Record, offset: int, ordering: str) -> None:
+        last = self.last_of_key.get(key := record.get("key"))
+        if ordering != "none":
+            self._check_key_order(period, record, offset, key, last)
+        self._seen.last_new_wall_ms = record["wall_ms"]
+        msg_id = record.get("msg_id")
+        if msg_id is not None:
+            self._sent.handled(self.group, record, offset, digest(msg_id))
+        if msg_id is not None or key is not None:
+            self._first_handled(record, offset, ordering, last if key is not None else None)
+
+    def _check_key_order(
+        self, period: Period, record: Record, offset: int, key: str | None, last: Record | None
+    ) -> None:  # fmt: skip
         if last is None or offset >= last["offset"]:
             self.last_of_key[key] = record
             return
@@ -262,7 +256,7 @@ class QueueHistory:
         sure = Confidence.CERTAIN if same_period(last, record) else self._came_after(last, record)
         if sure is not None:
             whose = f"of key {key!r}" if key is not None else "without a key"
-            self._findings.violation(
+            self.findings.violation(
                 Kind.NONMONOTONIC_POLL,
                 f"{name_of(record)} first handled offset {offset} {whose} of {self.queue} "
                 f"after offset {last['offset']}",
@@ -277,13 +271,13 @@ class QueueHistory:
         one, other = self._clock_of(last), self._clock_of(record)
         if one == other:
             return Confidence.CERTAIN
-        least, most = self._shared.clocks.gap_ns(one, stamp_ns(last), other, stamp_ns(record))
+        least, most = self._facts.clocks.gap_ns(one, stamp_ns(last), other, stamp_ns(record))
         if most < 0:
             return None
         return Confidence.CERTAIN if least >= 0 else Confidence.UNDECIDED
 
     def _clock_of(self, record: Record) -> int:
-        period = self._periods.get((record.get("client_id", ""), record.get("period", 0)))
+        period = self.periods.get((record.get("client_id", ""), record.get("period", 0)))
         return period.clock if period is not None else -1
 
     def _explain_repeat(self, period: Period, record: Record, offset: int) -> bool:
@@ -293,7 +287,7 @@ class QueueHistory:
         expected = period.next_offset
         if not period.started and offset < period.floor:
             kind, evidence = Kind.REWIND_BELOW_COMMIT, period.floor_record
-            sure, sentence = self._rewinds.judge(period, self._periods, record)
+            sure, sentence = self._rewinds.judge(period, self.periods, record)
             self._again(
                 period,
                 period.known_before,
@@ -323,7 +317,7 @@ class QueueHistory:
             size = abs(expected - offset)
             text = f"{name_of(record)} {sentence}, in {self.queue}"
             self._report(period, kind, text, evidence, record, sure, size)
-        self._findings.duplicates[period.repeat_cause(offset) if kind is not Kind.POLL_SKIP else Cause.UNEXPLAINED] += 1
+        self.findings.duplicates[period.repeat_cause(offset) if kind is not Kind.POLL_SKIP else Cause.UNEXPLAINED] += 1
         if kind is Kind.STALE_REPEAT:
             period.stale_until = period.again_until
         return offset < period.stale_until
@@ -338,7 +332,7 @@ class QueueHistory:
         sure: Confidence,
         size: int,
     ) -> None:
-        finding = partial(self._findings.violation, kind, text, evidence, record, confidence=sure, size=size)
+        finding = partial(self.findings.violation, kind, text, evidence, record, confidence=sure, size=size)
         if kind is Kind.REWIND_BELOW_COMMIT and period.position is not None:
             self._unless_reset.report(period.position, period.clock, finding)
         else:
@@ -349,12 +343,12 @@ class QueueHistory:
         after = period.next
         if after is None or after.grant is None or after.clock == period.clock:
             return True
-        return self._shared.clocks.gap_ns(after.clock, stamp_ns(after.grant), period.clock, stamp_ns(record))[0] > 0
+        return self._facts.clocks.gap_ns(after.clock, stamp_ns(after.grant), period.clock, stamp_ns(record))[0] > 0
 
     def _explain_lane_repeat(self, period: Period, record: Record, offset: int, ordering: str) -> None:
         """Rule (b) for calls that keep the order of a key only, or no order: see repeats.py."""
         if period.lanes.is_second_attempt(record, offset):
-            self._findings.duplicates[Cause.SUSPEND] += 1
+            self.findings.duplicates[Cause.SUSPEND] += 1
             return
         stands_at = period.lanes.stands_at(record, offset)
         kind, evidence, sentence, sure = Kind.UNEXPLAINED_REPEAT, period.last_handled, "", Confidence.CERTAIN
@@ -362,7 +356,7 @@ class QueueHistory:
             kind, evidence = Kind.REWIND_BELOW_COMMIT, period.floor_record
             sure, sentence = Confidence.UNDECIDED, ""
             if not period.rewound_told:
-                sure, sentence = self._rewinds.judge(period, self._periods, record)
+                sure, sentence = self._rewinds.judge(period, self.periods, record)
                 period.rewound_told = sure is Confidence.UNDECIDED
         elif offset in period.own_done if ordering == "none" else offset < stands_at:
             sentence = f"went back from offset {max(stands_at, offset + 1)} to {offset} though no attempt had failed"
@@ -370,7 +364,7 @@ class QueueHistory:
             text = f"{name_of(record)} {sentence}, in {self.queue}"
             self._report(period, kind, text, evidence, record, sure, max(stands_at - offset, 1))
         unexplained = sentence and sure is not Confidence.UNDECIDED
-        self._findings.duplicates[Cause.UNEXPLAINED if unexplained else period.cause] += 1
+        self.findings.duplicates[Cause.UNEXPLAINED if unexplained else period.cause] += 1
 
     @staticmethod
     def _again(period: Period, until: int, cause: Cause) -> None:

@@ -1,6 +1,7 @@
 """Which processes consumed in each group, from when to when, and which of them ended in an orderly shutdown."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lockstep.order.clocks import Clocks
@@ -28,38 +29,29 @@ class Member:
 
 
 class Members:
-    """The consumers of all groups."""
+    """The consumers of all groups, in the order of their first records."""
 
-    def __init__(self, clocks: Clocks) -> None:
+    def __init__(self, clocks: Clocks, members: Iterable[Member] = ()) -> None:
         self._clocks = clocks
-        self._by_name: dict[tuple[str, str, int, int], Member] = {}  # client id, group, clock, source
-        self._of_source: dict[int, Member] = {}  # the one that wrote last
+        self._members = sorted(members, key=lambda one: (self._axis_ns(one.clock, one.first_ns), one.source))
 
-    def note(self, record: Record, client_id: str, source: int, clock: int) -> None:
-        """Take a consumer's record about a queue."""
-        member, now_ns = self._of_source.get(source), stamp_ns(record)
-        group = record["group"]
-        if member is None or member.client_id != client_id or member.clock != clock or member.group != group:
-            name = client_id, group, clock, source
-            member = self._by_name.get(name)
-            if member is None:
-                member = self._by_name[name] = Member(client_id, group, clock, source, record, now_ns, now_ns)
-            self._of_source[source] = member
-        member.last_ns = now_ns
+    def _axis_ns(self, clock: int, time_ns: int) -> int:
+        return self._clocks.axis_ns[clock] + time_ns
 
-    def closed(self, record: Record, source: int, clock: int) -> None:
-        """Take a `closed` record. Producers write it too, with another group."""
-        for member in self._by_name.values():
-            if member.client_id == record.get("client_id") and member.group == record.get("group", member.group):
+    def closed(self, client_id: str, group: str | None, source: int, clock: int, time_ns: int) -> None:
+        """Take a `closed` record, in the order of time. Producers write it too, with another group."""
+        for member in self._members:
+            began = self._axis_ns(member.clock, member.first_ns) <= self._axis_ns(clock, time_ns)
+            if began and member.client_id == client_id and group in (None, member.group):
                 member.closed = True
                 if member.source == source and member.clock == clock:
-                    member.last_ns = stamp_ns(record)
+                    member.last_ns = max(member.last_ns, time_ns)
 
     def was_idle(self, group: str, record: Record, clock: int) -> bool:
         """Whether every consumer of the group that began surely before a record had closed its trace by then."""
         now_ns = stamp_ns(record)
         began, ended = set[str](), set[str]()
-        for member in self._by_name.values():
+        for member in self._members:
             if member.group == group and self._clocks.gap_ns(member.clock, member.first_ns, clock, now_ns)[0] > 0:
                 began.add(member.client_id)
                 if member.closed and self._clocks.gap_ns(member.clock, member.last_ns, clock, now_ns)[1] > 0:
@@ -68,19 +60,22 @@ class Members:
 
     def unclosed(self) -> list[str]:
         """The clients whose traces could have a `closed` record, and have none."""
-        able = {member.client_id for member in self._by_name.values() if member.first.get("v", 1) >= 2}
-        return sorted(able - {member.client_id for member in self._by_name.values() if member.closed})
+        able = {member.client_id for member in self._members if member.first.get("v", 1) >= 2}
+        return sorted(able - {member.client_id for member in self._members if member.closed})
 
-    def finish(self, findings: Findings) -> None:
-        """Report client ids that two processes used at the same time."""
+    def finish(self) -> Findings:
+        """Find client ids that two processes used at the same time."""
+        findings = Findings()
+        findings.at_the_end()
         by_client: defaultdict[tuple[str, str], list[Member]] = defaultdict(list)
-        for member in self._by_name.values():
+        for member in self._members:
             by_client[member.client_id, member.group].append(member)
         for traces in by_client.values():
             for place, one in enumerate(traces):
                 for other in traces[:place]:
                     if one.source != other.source:
                         self._compare(one, other, findings)
+        return findings
 
     def _compare(self, one: Member, other: Member, findings: Findings) -> None:
         before = self._clocks.gap_ns(one.clock, one.first_ns, other.clock, other.last_ns)

@@ -3,10 +3,11 @@
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
-from lockstep.order.clocks import Clocks, Stretches, survey
+from lockstep.order.clocks import Clocks, Stretches
 from lockstep.order.reader import Record
+from lockstep.order.survey import survey
 
-__all__ = ["TimedRecord", "merge_traces"]
+__all__ = ["TimedRecord", "merge_traces", "timed"]
 
 TimedRecord = tuple[int, int, int, Record]
 """(time_ns, source, clock, record): the time on the common axis, and the numbers of the trace and the clock."""
@@ -17,17 +18,17 @@ def merge_traces(traces: Sequence[Iterable[Record]], clocks: Clocks | None = Non
 
     Args:
         traces: Each must be readable twice, like a `TraceFile` or a list.
-        clocks: The result of `survey` for these traces. None: `survey` is called here.
+        clocks: Those of `survey` for these traces. None: `survey` is called here.
 
     Raises:
         OSError: A file cannot be read.
     """
-    found = survey(traces) if clocks is None else clocks
-    timed = [_timed(source, trace, found) for source, trace in enumerate(traces)]
-    return timed[0] if len(timed) == 1 else heapq.merge(*timed)
+    found = survey(traces).clocks if clocks is None else clocks
+    each = [timed(source, trace, found) for source, trace in enumerate(traces)]
+    return each[0] if len(each) == 1 else heapq.merge(*each)
 
 
-def _timed(source: int, trace: Iterable[Record], clocks: Clocks) -> Iterator[TimedRecord]:
+def timed(source: int, trace: Iterable[Record], clocks: Clocks) -> Iterator[TimedRecord]:
     """Yield one trace with times that never decrease. A record without a monotonic clock gets its wall-clock time.
 
     A broker's `reset` with only a wall clock gets the earliest possible time; `QueueHistory` distrusts commits near it.

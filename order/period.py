@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from lockstep.order.activity import Activity
 from lockstep.order.kinds import Cause
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.reader import Record
@@ -27,7 +28,11 @@ class Period:
 
     client_id: str
     number: int
-    last_time_ns: int
+    last_time_ns: int  # of its last record before its end
+    until_ns: int = 0  # of its last record of all
+    attempts: int = 0
+    first_offset: int = -1  # the lowest and the highest one that it handled
+    last_offset: int = -1
     born_ns: int = 0
     clock: int = 0
     ended: bool = False
@@ -75,6 +80,11 @@ class Period:
 
     def note_attempt(self, record: Record, offset: int) -> None:
         """Move past a handled message. A failed attempt allows a rewind to where RocketMQ redelivers from."""
+        self.attempts += 1
+        if offset > self.last_offset:
+            self.last_offset = offset
+        if offset < self.first_offset or self.first_offset < 0:
+            self.first_offset = offset
         begin = record.get("begin_mono_ns")
         if begin is None or begin != self.call_begin:
             self.call_begin = begin
@@ -141,12 +151,12 @@ class StoredCommits:
         self._base = self.floor = record["offset"]
         self.record = record
 
-    def settle(self, last_seen_ns: dict[str, int], closed: set[str]) -> None:
+    def settle(self, activity: Activity, now_ns: int) -> None:
         """Count as stored the newest commit whose client lived on for GRACE_NS, or ended in an orderly shutdown."""
         for place in range(len(self._pending) - 1, -1, -1):
             time_ns, record = self._pending[place]
             client_id = record["client_id"]
-            if client_id in closed or last_seen_ns.get(client_id, 0) >= time_ns + GRACE_NS:
+            if activity.had_closed(client_id, now_ns) or activity.seen_ns(client_id, now_ns) >= time_ns + GRACE_NS:
                 passed = [self.floor, *(one["offset"] for _, one in self._pending[:place])]
                 self._earlier = (self._earlier + passed)[-256:]
                 self.floor = record["offset"]

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -62,24 +62,55 @@ class Handover(NamedTuple):
     at_ns: int = 0  # on the common time axis
 
 
+class _Found(NamedTuple):
+    """A finding, and the time and trace of the record at which it was found."""
+
+    at_ns: int
+    source: int
+    violation: Violation
+
+
 @dataclass(slots=True)
 class _Kept:
     """The findings of one kind that keep their evidence: the first ones, the worst and the last."""
 
-    first: list[Violation] = field(default_factory=list)
-    worst: Violation | None = None
-    last: Violation | None = None
+    first: list[_Found] = field(default_factory=list)
+    worst: _Found | None = None
+    last: _Found | None = None
+
+    def add(self, found: _Found) -> None:
+        """Take a finding. Of several that are equally bad the first one counts as the worst."""
+        self.last = found
+        if self.worst is None or found.violation.size > self.worst.violation.size:
+            self.worst = found
+        if len(self.first) < VIOLATIONS_KEPT:
+            self.first.append(found)
+
+    def all(self) -> list[_Found]:
+        """The first ones; the last one and, before it, the worst replace the end of them if they are not among them."""
+        shown = self.first
+        if self.last is not None and self.last is not shown[-1]:
+            shown = [*shown[:-1], self.last]
+            if not any(one is self.worst for one in shown) and self.worst is not None:
+                shown[-2] = self.worst
+        return shown
 
 
 @dataclass(slots=True)
 class Findings:
-    """Collects findings. It counts all of them, and keeps the evidence of some of each kind."""
+    """Collects findings. It counts all of them, and keeps the evidence of some of each kind.
+
+    Attributes:
+        at_ns: The time of the record that is judged now, on the common axis.
+        source: The number of its trace.
+    """
 
     violation_counts: Counter[Kind] = field(default_factory=Counter)
     undecided_counts: Counter[Kind] = field(default_factory=Counter)
     duplicates: Counter[Cause] = field(default_factory=Counter)
     handovers: list[Handover] = field(default_factory=list)
-    events: Counter[str] = field(default_factory=Counter)
+    at_ns: int = 0
+    source: int = 0
     _kept: dict[tuple[Kind, bool], _Kept] = field(default_factory=dict)
 
     def violation(
@@ -95,27 +126,39 @@ class Findings:
         undecided = confidence is Confidence.UNDECIDED
         (self.undecided_counts if undecided else self.violation_counts)[kind] += 1
         found = Violation(kind, tuple(record for record in evidence if record), sentence, confidence, size, around)
-        kept = self._kept.get((kind, undecided))
-        if kept is None:
-            kept = self._kept[kind, undecided] = _Kept()
-        kept.last = found
-        if kept.worst is None or size > kept.worst.size:
-            kept.worst = found
-        if len(kept.first) < VIOLATIONS_KEPT:
-            kept.first.append(found)
+        self._kept.setdefault((kind, undecided), _Kept()).add(_Found(self.at_ns, self.source, found))
+
+    def at_the_end(self) -> None:
+        """Findings from now on need the whole history: they come after all others."""
+        self.at_ns = 1 << 63
+
+    @classmethod
+    def joined(cls, parts: "Iterable[Findings]") -> "Findings":
+        """The findings of several parts of a history, in the order of time; at one time in the order of the parts."""
+        whole, found = cls(), list[tuple[tuple[Kind, bool], _Found]]()
+        for part in parts:
+            whole.violation_counts += part.violation_counts
+            whole.undecided_counts += part.undecided_counts
+            whole.duplicates += part.duplicates
+            whole.handovers += part.handovers
+            found += part.found()
+        whole.handovers.sort(key=lambda handover: handover.at_ns)
+        for name, one in sorted(found, key=lambda named: named[1][:2]):
+            whole._kept.setdefault(name, _Kept()).add(one)
+        return whole
+
+    def found(self) -> "list[tuple[tuple[Kind, bool], _Found]]":
+        """The findings with evidence, with the time at which they were found."""
+        return [(name, one) for name, kept in self._kept.items() for one in kept.all()]
 
     def kept(self, *, undecided: bool) -> tuple[Violation, ...]:
-        """The findings with evidence, grouped by kind: the first ones, then the worst and the last."""
-        found: list[Violation] = []
-        for (_, is_undecided), kept in self._kept.items():
-            if is_undecided == undecided:
-                shown = kept.first
-                if kept.last is not None and kept.last is not shown[-1]:
-                    shown = [*shown[:-1], kept.last]
-                    if not any(one is kept.worst for one in shown) and kept.worst is not None:
-                        shown[-2] = kept.worst
-                found += shown
-        return tuple(found)
+        """The findings with evidence, grouped by kind."""
+        return tuple(
+            found.violation
+            for (_, is_undecided), kept in self._kept.items()
+            if is_undecided == undecided
+            for found in kept.all()
+        )
 
 
 @dataclass(frozen=True, slots=True)

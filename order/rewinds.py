@@ -7,6 +7,7 @@ without releasing it, there was a partition and no violation. If it died meanwhi
 
 from collections.abc import Mapping
 
+from lockstep.order.activity import Activity
 from lockstep.order.clocks import Clocks
 from lockstep.order.kinds import Confidence, Kind
 from lockstep.order.members import Members
@@ -58,10 +59,10 @@ class Rewinds:
             self._doubted.append((period, before, record))
         return Confidence.UNDECIDED, ""
 
-    def finish(self, last_seen_ns: Mapping[str, int]) -> None:
+    def finish(self, activity: Activity) -> None:
         """Report the undecided rewinds, except those that a partition surely explains."""
         for period, before, record in self._doubted:
-            lived = last_seen_ns.get(before.client_id, 0) > period.born_ns
+            lived = activity.last_ns(before.client_id) > period.born_ns
             end = before.ended_record
             gave_up = end is not None and before.gave_up and self._before(before, end, period) > 0
             refused = end is not None and not before.gave_up

@@ -4,14 +4,15 @@ The digest of each sent id is kept (eight bytes a message). A handled message wa
 """
 
 from array import array
-from typing import Final
+from collections.abc import Container
+from typing import Final, NamedTuple
 
 from lockstep.order.kinds import Confidence, Kind
 from lockstep.order.offset_set import OffsetSet
 from lockstep.order.reader import Record
 from lockstep.order.report import Findings
 
-__all__ = ["SentQueue", "digest"]
+__all__ = ["SentQueue", "Strangers", "digest"]
 
 _WAITING_MAX: Final = 1000  # handled messages of one queue that wait for their `sent` record
 _KEPT_MAX: Final = 100
@@ -108,26 +109,20 @@ class SentQueue:
         if len(self._wrong) < _KEPT_MAX:
             self._wrong.append((record, offset))
 
-    def unnamed(self) -> set[int]:
-        """The digests of handled ids whose offsets have no `sent` record."""
-        return {digest(record["msg_id"]) for (_, offset), record in self._waiting.items() if offset not in self.offsets}
-
     def sent_of(self, wanted: set[int]) -> set[int]:
         """The digests of `wanted` that were sent to this queue, at any offset."""
         found = wanted.intersection(self._digests) | wanted.intersection(self._strays.values())
         return found | (wanted & self.displaced)
 
-    def finish(self, findings: Findings, explained: set[int], unseen: list[str], *, all_closed: bool) -> None:
-        """Report handled messages with a wrong id, and handled messages that no producer sent.
+    def finish(self, findings: Findings, unseen: list[str]) -> "Strangers | None":
+        """Report handled messages with a wrong id. Returns those that no producer sent, if there are any.
 
         Args:
             findings: Receives the violations.
-            explained: Digests of ids that may be stored without an answer: of failed sends, and of repeated ids.
             unseen: Receives sentences about what these traces cannot show.
-            all_closed: Whether every producer closed its trace in an orderly shutdown: then no send is missing.
         """
         if not self.offsets:
-            return
+            return None
         if self._wrong_count > max(3, _OFTEN * self._compared):
             record = self._wrong[0][0]
             unseen.append(
@@ -138,29 +133,50 @@ class SentQueue:
             for record, offset in self._wrong:
                 text = f"offset {offset} of {_queue(record)} was handled as {record['msg_id']}: not what was sent there"
                 findings.violation(Kind.WRONG_MESSAGE, text, record)
-        self._never_sent(findings, explained, unseen, all_closed)
+        records = [
+            record
+            for (_, offset), record in self._waiting.items()
+            if offset >= self.offsets.start and offset not in self.offsets
+        ]
+        if not records and not self._gave_up:
+            return None
+        return Strangers(records, len(self.offsets), self.offsets.end, self._gave_up)
 
-    def _never_sent(self, findings: Findings, explained: set[int], unseen: list[str], all_closed: bool) -> None:
-        strangers = {
-            name: record
-            for name, record in self._waiting.items()
-            if name[1] >= self.offsets.start
-            and name[1] not in self.offsets
-            and digest(record["msg_id"]) not in explained
-        }
-        if not strangers and not self._gave_up:
+
+class Strangers(NamedTuple):
+    """The handled messages of one queue and store whose offsets no `sent` record names. `gave_up`: too many to keep."""
+
+    records: list[Record]
+    sent_count: int
+    sent_end: int
+    gave_up: bool
+
+    def judge(
+        self, explained: Container[str], findings: Findings, unseen: list[str], *, all_closed: bool
+    ) -> None:  # fmt: skip
+        """Report those that no producer sent.
+
+        Args:
+            explained: The ids that may be stored without an answer: of failed sends, of repeated messages, and of
+                delayed messages, whose `sent` records name another offset.
+            findings: Receives the violations.
+            unseen: Receives sentences about what these traces cannot show.
+            all_closed: Whether every producer closed its trace in an orderly shutdown: then no send is missing.
+        """
+        strangers = [record for record in self.records if record["msg_id"] not in explained]
+        if not strangers and not self.gave_up:
             return
-        if self._gave_up or len(strangers) > max(3, _STRANGERS * len(self.offsets)):
-            record = next(iter(strangers.values()), None)
-            queue = f"{_queue(record)}: " if record else ""
+        if self.gave_up or len(strangers) > max(3, _STRANGERS * self.sent_count):
+            queue = f"{_queue(strangers[0])}: " if strangers else ""
             unseen.append(f"{queue}many messages were handled that no producer trace names: those traces are not whole")
             return
-        tail = self.offsets.end
-        for _, offset in sorted(strangers, key=lambda name: name[1]):
-            if offset == tail:
+        tail = self.sent_end
+        for record in sorted(strangers, key=lambda one: one["offset"]):
+            if record["offset"] == tail:
                 tail += 1  # a killed producer may have sent the messages directly after the last answered send
-        for (_, offset), record in strangers.items():
-            doubtful = self.offsets.end <= offset < tail and not all_closed
+        for record in strangers:
+            offset = record["offset"]
+            doubtful = self.sent_end <= offset < tail and not all_closed
             text = "; a producer that was killed may have sent it" if doubtful else ""
             findings.violation(
                 Kind.NEVER_SENT,

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lockstep.order.clocks import WALL_SKEW_MS, survey
+from lockstep.order.clocks import WALL_SKEW_MS
 from lockstep.order.merge import merge_traces
 from lockstep.order.reader import Record, TraceFile
+from lockstep.order.survey import survey
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Moment", "StoryOf", "story"]
@@ -83,7 +84,7 @@ def story(paths: Sequence[Path | str], wanted: StoryOf, wall_skew_ms: int = WALL
     files = [TraceFile(path) for path in dict.fromkeys(Path(path) for path in paths)]
     waiting: list[Moment] = []  # records of owners since the last selected record
     until_ns: int | None = None
-    for time_ns, _, _, record in merge_traces(files, survey(files, wall_skew_ms)):
+    for time_ns, _, _, record in merge_traces(files, survey(files, wall_skew_ms).clocks):
         if not wanted.has(record):
             continue
         moment = Moment(time_ns, record)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from lockstep.order.clocks import survey
 from lockstep.order.merge import merge_traces
 from lockstep.order.page import JudgedRun
 from lockstep.order.page.timeline import Timeline
 from lockstep.order.rules import OrderChecker
+from lockstep.order.survey import survey
 
 __all__ = ["EPOCH_MS", "Record", "judged", "records", "shared"]
 
@@ -49,7 +49,7 @@ def shared(clients: int, queues: int, span_ms: float) -> dict[str, list[Record]]
 def judged(traces: dict[str, list[Record]], files: tuple[str, ...] = ("a.jsonl",)) -> JudgedRun:
     """The run that a page shows."""
     lists = list(traces.values())
-    clocks = survey(lists)
-    timeline, checker = Timeline(), OrderChecker(clocks)
-    checker.feed_all(timeline.watch(merge_traces(lists, clocks), clocks))
+    facts = survey(lists)
+    timeline, checker = Timeline(), OrderChecker(facts)
+    checker.feed_all(timeline.watch(merge_traces(lists, facts.clocks), facts.clocks))
     return timeline.run("", checker.report(), files)
