@@ -9,7 +9,7 @@ from lockstep.remoting.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from lockstep.client.admin.client import AdminClient, NotLockstepError
-    from lockstep.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+    from lockstep.client.config import ClientConfig, ConsumerConfig, Fenced, ProducerConfig
     from lockstep.client.consumer.listener import (
         ConcurrentListener,
         ConsumeConcurrentlyContext,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ConsumerError,
         DuplicateConsumerGroupError,
         DuplicateGroupError,
+        LockLostError,
         NoRouteError,
         RequestTimeoutError,
         SendError,
@@ -114,12 +115,14 @@ __all__ = [
     "DuplicateGroupError",
     "EndTransactionContext",
     "EndTransactionHook",
+    "Fenced",
     "FilterMessageContext",
     "FilterMessageHook",
     "HalfMessage",
     "LitePullConsumer",
     "LitePullConsumerConfig",
     "LocalTransactionState",
+    "LockLostError",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -171,10 +174,10 @@ EXPORTS = {
     ),
     "lockstep.client.consumer.ownership.allocation.consistent_hash": "AllocateByConsistentHash",
     "lockstep.client.consumer.ownership.allocation.machine_room": "AllocateByMachineRoom AllocateMachineRoomNearby",
-    "lockstep.client.config": "ClientConfig ConsumerConfig ProducerConfig",
+    "lockstep.client.config": "ClientConfig ConsumerConfig Fenced ProducerConfig",
     "lockstep.client.errors": (
-        "ClientError ConsumerError DuplicateConsumerGroupError DuplicateGroupError NoRouteError RequestTimeoutError"
-        " SendError SendForbiddenError SendOutcome TopicNotFoundError"
+        "ClientError ConsumerError DuplicateConsumerGroupError DuplicateGroupError LockLostError NoRouteError"
+        " RequestTimeoutError SendError SendForbiddenError SendOutcome TopicNotFoundError"
     ),
     "lockstep.client.hooks": (
         "CheckForbiddenHook CommunicationMode ConsumeMessageContext ConsumeMessageHook ConsumeReturnType"

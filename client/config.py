@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from lockstep.client.setting_units import LOCAL_TIME, MIB, MINUTES
@@ -17,6 +18,7 @@ __all__ = [
     "LAST_OFFSET",
     "ClientConfig",
     "ConsumerConfig",
+    "Fenced",
     "ProducerConfig",
     "check_pull_times",
 ]
@@ -132,6 +134,14 @@ class ProducerConfig(ClientConfig):
             raise SettingError(f"compress_level must be from {low} to {high} for {kind}, not {self.compress_level}")
 
 
+class Fenced(Enum):
+    """Whether a consumer wants fenced locks. REQUIRED: brokers without them are not used."""
+
+    NO = False
+    REQUIRED = True
+    IF_THE_BROKER_CAN = "if the broker can"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
     """The settings of a push consumer. Times in milliseconds.
@@ -191,6 +201,8 @@ class ConsumerConfig(ClientConfig):
     consume_continuously_max_ms: int = setting(60_000, name="rocketmq.client.maxTimeConsumeContinuously")
     persist_consumer_offset_interval_ms: int = setting(5_000, name="persistConsumerOffsetInterval")
     persist_consumer_offset_first_ms: int = 10_000
+    fenced: Fenced = Fenced.NO  # for a PushConsumer that is constructed without one (docs/fencing.md)
+    on_lock_lost: str = "cancel"  # what happens to a running call of an `async def` listener; or "finish"
     # The folder for the offsets of a broadcasting consumer; each client id has a folder in it.
     local_offset_folder: str = setting("~/.rocketmq_offsets", name="rocketmq.client.localOffsetStoreDir")
 
@@ -220,6 +232,8 @@ class ConsumerConfig(ClientConfig):
                 f"consume_thread_min ({self.consume_thread_min}) must not be over consume_thread_count "
                 f"({self.consume_thread_count}, consumeThreadMax)"
             )
+        if self.on_lock_lost not in ("cancel", "finish"):
+            raise SettingError(f"on_lock_lost must be 'cancel' or 'finish', not {self.on_lock_lost!r}")
         self._check_lock_times()
         check_pull_times(self.pull_suspend_ms, self.pull_timeout_ms)
         if self.pull_timeout_ms >= self.pull_max_idle_ms:

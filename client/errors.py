@@ -8,7 +8,8 @@
     ├── RequestTimeoutError  a request message was sent, and no reply came in time
     ├── DuplicateGroupError  another client of this process with the same client id is in the group
     │   └── DuplicateConsumerGroupError   the same, and a ConsumerError
-    └── ConsumerError        a consumer cannot start, or is used in the wrong state
+    ├── ConsumerError        a consumer cannot start, or is used in the wrong state
+    └── LockLostError        a listener asks, and its fenced lock is lost: what it does now may come too late
 
 The errors of one request to one broker are RequestRefused, RequestTimeout and ConnectionLost of
 `lockstep.remoting.errors`.
@@ -21,6 +22,7 @@ __all__ = [
     "ConsumerError",
     "DuplicateConsumerGroupError",
     "DuplicateGroupError",
+    "LockLostError",
     "NoRouteError",
     "RequestTimeoutError",
     "SendError",
@@ -49,6 +51,10 @@ class TopicNotFoundError(NoRouteError):
 
 
 class ConsumerError(ClientError):
+    pass
+
+
+class LockLostError(ClientError):
     pass
 
 

@@ -5,9 +5,9 @@ So a `handled` record is in the file before its offset is committed. A killed pr
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from lockstep.order.format import VERSION
 from lockstep.protocol.message import MessageExt
@@ -17,6 +17,7 @@ from lockstep.remoting.runtime import Runtime
 
 __all__ = ["TraceWriter"]
 
+_NO_FENCE: Final[Mapping[str, Any]] = {}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -48,6 +49,7 @@ class TraceWriter:
         messages: Sequence[MessageExt],
         status: str,
         begin: tuple[int, int],
+        fence: Mapping[str, Any] = _NO_FENCE,
         *,
         ordering: str | None = None,
         key_of: KeyOf = SHARDING_KEY_OF,
@@ -56,10 +58,11 @@ class TraceWriter:
 
         Args:
             begin: (wall_ms, mono_ns) before the call.
+            fence: Fields of a fenced lock: `epoch`, and `outlived_ms` of a call that ran beyond its lease.
             ordering: What the call keeps in order: "key", "none", or None for the whole queue.
             key_of: Returns the key of a message.
         """
-        head = {**self._head("handled"), **_queue(queue), "period": period, "status": status}
+        head = {**self._head("handled"), **_queue(queue), "period": period, "status": status, **fence}
         if ordering is not None:
             head["ordering"] = ordering
         head["begin_wall_ms"], head["begin_mono_ns"] = begin

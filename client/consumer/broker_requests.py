@@ -12,6 +12,7 @@ from lockstep.client.instance.client import BrokerCall
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.heartbeat import ConsumeType, SubscriptionData
+from lockstep.protocol.bodies.locks import LocksReleasedBody
 from lockstep.protocol.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -42,12 +43,14 @@ class Listening:
         consume_thread_count: of its listener; it may change while the consumer runs.
         directly: calls the listener with one message.
         reset: begins a reset of the offsets of a topic.
+        released: called with queues of which a broker says that they have no owner any more.
     """
 
     orderly: bool
     consume_thread_count: int
     directly: ConsumeDirectly
     reset: Callable[[str, Mapping[MessageQueue, int]], None]
+    released: Callable[[tuple[MessageQueue, ...]], None] = lambda _queues: None
 
 
 class BrokerCalls:
@@ -83,6 +86,7 @@ class BrokerCalls:
             _R.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offset,
             _R.GET_CONSUMER_STATUS_FROM_CLIENT: self._consumer_status,
             _R.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
+            _R.LOCKS_RELEASED: self._locks_released,
         }
 
     def _refusal(self, command: RemotingCommand, group: str) -> RemotingCommand | None:
@@ -124,6 +128,8 @@ class BrokerCalls:
                 "messageModel": self._member.message_model.name,
                 "listenerLongestWaitMs": str(self._stats.longest_wait_ms),
                 "listenerCallsNotBegun": str(self._stats.calls_not_begun),
+                "listenerCallsOutlived": str(self._stats.calls_outlived),
+                "listenerCallsCancelled": str(self._stats.calls_cancelled),
             }
         return properties
 
@@ -148,6 +154,12 @@ class BrokerCalls:
         )
         if header.group == self._member.group and self._listening is not None:
             self._listening.reset(header.topic, body.offset_table)
+        return None
+
+    def _locks_released(self, _endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+        body = decode_body(LocksReleasedBody, command.body, command.serialize_type)
+        if body.consumer_group == self._member.group and self._listening is not None:
+            self._listening.released(body.queues)
         return None
 
     # One message ---------------------------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lockstep.client.config import ConsumerConfig
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import LockLostError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import ConsumeReturnType
+from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.namespace import NamesOfTenant
@@ -60,6 +63,31 @@ class ConsumeOrderlyContext:
     message_queue: MessageQueue
     auto_commit: bool = True
     suspend_current_queue_time_ms: int = -1
+    _period: ProcessQueue | None = field(default=None, repr=False, compare=False)
+    _now_ms: Callable[[], int] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def lock_epoch(self) -> int:
+        """The epoch of the fenced lock, for a fence in the user's own database (docs/fencing.md); 0: no fenced lock."""
+        return 0 if self._period is None else self._period.epoch
+
+    @property
+    def lease_remaining_ms(self) -> int:
+        """How long the lease of the fenced lock still lasts, by this machine's clock; 0: it has ended, or is none."""
+        period = self._period
+        if period is None or self._now_ms is None or not period.epoch or period.lost or period.dropped:
+            return 0
+        return max(period.lease_end_ms - self._now_ms(), 0)
+
+    def check(self) -> None:
+        """Raise LockLostError when the fenced lock is lost or its lease has ended; without one, do nothing.
+
+        Any thread may call it. What passes the check may still be late: only a fence in the database that gets the
+        effect is sure (docs/fencing.md).
+        """
+        period = self._period
+        if period is not None and period.epoch and not self.lease_remaining_ms:
+            raise LockLostError(f"the lock of {self.message_queue} under epoch {epoch_text(period.epoch)} is lost")
 
 
 class ConsumeConcurrentlyStatus(Enum):
@@ -157,6 +185,10 @@ class Outcome(NamedTuple, Generic[S]):
 class Start(Protocol):
     """Asked once, right before the listener is called and on its thread, whether the call may still begin."""
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call, and not its task, is being cancelled, because its fenced lock was lost."""
+
     def may_begin(self) -> bool: ...
 
 
@@ -209,8 +241,13 @@ class ListenerCall(Generic[S]):
             else:
                 return self._not_begun
         except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _being_cancelled():
-                raise  # the consume task is cancelled, not the listener
+            if isinstance(error, asyncio.CancelledError):
+                if start.cancelled:
+                    queue = str(context.message_queue)
+                    self._log.warning("listener_cancelled", queue=queue, offset=first_offset, why="its lock was lost")
+                    return Outcome(contract.failure, "cancelled: its lock was lost", raised=True)
+                if _being_cancelled():
+                    raise  # the consume task is cancelled, not the listener
             reason = f"{type(error).__name__}: {error}"
             log_exception(
                 self._log,
@@ -255,6 +292,10 @@ class _Timed:
         self._start = start
         self._runtime = runtime
         self.began_ms = runtime.now_ms()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._start.cancelled
 
     def may_begin(self) -> bool:
         self.began_ms = self._runtime.now_ms()

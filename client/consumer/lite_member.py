@@ -98,7 +98,7 @@ class LiteMember(GroupMember):
         self.lite_queues.add(process_queue)
         self._pulls.start(process_queue)
 
-    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+    def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
         lite_queue = self.lite_queues.remove(process_queue.queue)
         if lite_queue is not None and self._user_config.auto_commit:
             self._update_handled([lite_queue])
@@ -118,6 +118,9 @@ class LiteMember(GroupMember):
         config = self._user_config
         known = process_queue.positioned
         return config.pull_delay_when_exception_ms if known else config.pull_delay_when_offset_unknown_ms
+
+    def refused(self, process_queue: ProcessQueue, error: Exception) -> bool:
+        return False  # it has no locks
 
     def subscription(self, topic: str) -> SubscriptionData:
         table = self._subscriptions if self.balances else self._expressions

@@ -18,7 +18,7 @@ from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
 from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
-from lockstep.client.consumer.ownership.locks import Locks, NoLocks
+from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.hook_calls import ConsumeHooks
@@ -105,6 +105,7 @@ class GroupMember(ABC):
                 instance_name=config.instance_name if settings.broadcasting else None,
                 on_ids_changed=lambda _group: self.rebalance_soon(),
                 on_broker_connected=self._broker_connected,
+                on_connection_ended=self._connection_ended,
             ),
         )
         self._claim = claim_group(self.instance, "consumer", settings.group)
@@ -147,7 +148,7 @@ class GroupMember(ABC):
         """A queue is in the table now."""
 
     @abstractmethod
-    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+    def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
         """A queue is given up; its offset in memory is stored after this call."""
 
     def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
@@ -158,6 +159,12 @@ class GroupMember(ABC):
 
     async def _broker_connected(self, address: str, endpoint: Endpoint) -> None:  # noqa: B027 - most do nothing
         """A new connection has sent its heartbeat and is not in general use yet."""
+
+    def _connection_ended(self, address: str) -> None:  # noqa: B027
+        """A connection ended, to a broker or a name server."""
+
+    async def _check_brokers(self) -> None:  # noqa: B027
+        """Raise ConsumerError when a broker cannot do what this consumer needs."""
 
     async def _end_consumption(self) -> list[ProcessQueue]:
         """Pull and handle nothing more. Returns the queues whose listener still runs."""
@@ -181,6 +188,7 @@ class GroupMember(ABC):
                 await self.instance.routes.fetch(topic)
             await check_at_brokers(self.instance, settings.group, list(subscriptions.values()))
             await self.instance.heartbeat_all()
+            await self._check_brokers()
         except BaseException:
             await self.stop()
             raise
@@ -206,8 +214,8 @@ class GroupMember(ABC):
         stuck = await self._end_consumption()
         held = [queue for queue, process_queue in self.table.items() if process_queue not in stuck]
         try:
-            await self._persist_all()
-            for process_queue in self.table.values():
+            await self._persist_last()
+            for process_queue in list(self.table.values()):
                 self._rebalance.drop(process_queue, "shutdown")
         except OSError as error:  # of the trace: offsets without a record are not stored, but locks are released
             self.log.error("trace_not_written", error=str(error))
@@ -260,6 +268,12 @@ class GroupMember(ABC):
             if self.balances and not self._stopping:
                 await self._rebalance.run()
 
+    async def take_released(self, queues: Iterable[MessageQueue]) -> None:
+        """Ask for queues that a broker says have no owner any more."""
+        async with self._round:
+            if self.balances and not self._stopping:
+                await self._rebalance.take_released(queues)
+
     async def _rebalance_forever(self) -> None:
         """At the start, every 20 s, and at once when the members of the group change."""
         while not self._stopping:
@@ -304,7 +318,14 @@ class GroupMember(ABC):
     async def _persist_all(self) -> None:
         """Store the offsets of owned queues. One whose lock may be lost is left out: its new owner stores them."""
         owned = [pq for pq in self.table.values() if not pq.dropped and self.membership.holds_lock(pq)]
+        self._persist(owned)
+
+    def _persist(self, owned: list[ProcessQueue]) -> None:
         self._rebalance.persist(owned)
+
+    async def _persist_last(self) -> None:
+        """Store the offsets before the queues are dropped at the shutdown."""
+        await self._persist_all()
 
     async def _sample(self) -> None:
         self.stats.sample(self.runtime.now_ms())

@@ -45,7 +45,7 @@ class Membership:
     def record(self, event: str, process_queue: ProcessQueue, **fields: Any) -> None:
         """Write an event of a queue to the trace, if there is one."""
         if self.trace is not None:
-            self.trace.queue_event(event, process_queue.queue, period=process_queue.period, **fields)
+            self.trace.queue_event(event, process_queue.queue, **process_queue.trace_fields, **fields)
 
     def holds_lock(self, process_queue: ProcessQueue) -> bool:
         """Return whether this member may still trust the lock of the queue."""

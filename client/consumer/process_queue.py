@@ -3,10 +3,14 @@
 Three facts are independent: the lock (`locked`, `last_lock_ms`), consumption (`consuming`, `listener_running`) and
 `dropped`. Each ownership period has a new ProcessQueue. A dropped one is never used again and commits nothing. One that
 outlived its lock is dropped too, because another client may have owned the queue meanwhile.
+
+Under a fenced lock a period has an epoch and a lease. It ends in two steps: first it is `draining`, and nothing is
+taken any more; when its calls have ended and its offset is stored, it is `dropped`.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from sortedcontainers import SortedDict
 
@@ -15,6 +19,8 @@ from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["ProcessQueue"]
+
+_MARGIN_PARTS: Final = 20  # no call begins in the last twentieth of a lease
 
 
 class ProcessQueue:
@@ -37,12 +43,19 @@ class ProcessQueue:
     ) -> None:
         self.queue = queue
         self.period = period
+        self.epoch = 0  # of the fenced lock; 0: its broker has none
+        self.lease_ms = 0  # the life of that lock, from `last_lock_ms` on
+        self.trace_fields: dict[str, Any] = {"period": period}
+        self.on_locked: Callable[[], object] | None = None  # called once, when the fenced lock is trusted again
+        self.draining = False  # nothing is taken any more; the offset of handled messages may still be stored
+        self.lost = False  # the fenced lock is lost, or its lease has ended
         self.dropped = False
         self.resetting = False  # an offset reset removes it from the table
         self.outlived_lock = False  # the lock was lost, or may have been, and was granted again
         self.needs_lock = needs_lock
         self.locked = locked_ms is not None and needs_lock
         self.last_lock_ms = now_ms if locked_ms is None else locked_ms
+        self._trusted_ms = 0  # of a fenced lock, from `last_lock_ms` on; 0: the consumer's setting counts
         self.last_pull_ms = now_ms
         self.last_consume_ms = now_ms
         self.consuming = False  # a consume task is running or due
@@ -187,14 +200,40 @@ class ProcessQueue:
 
     # State ---------------------------------------------------------------------------------------------------
 
-    def granted(self, asked_ms: int) -> None:
-        """The broker granted the lock that was requested at `asked_ms`."""
+    def granted(self, asked_ms: int, lease_ms: int = 0) -> None:
+        """The broker granted the lock that was requested at `asked_ms`; `lease_ms`: its life if it is fenced."""
         self.locked = True
         self.last_lock_ms = max(self.last_lock_ms, asked_ms)
+        if lease_ms:
+            self.lease_ms = lease_ms
+            self._trusted_ms = lease_ms - lease_ms // _MARGIN_PARTS
+            if self.on_locked is not None:
+                on_locked, self.on_locked = self.on_locked, None
+                on_locked()
+
+    def set_epoch(self, epoch: int, text: str) -> None:
+        """Begin the period under a fenced lock."""
+        self.epoch = epoch
+        self.trace_fields = {"period": self.period, "epoch": text}
+
+    @property
+    def lease_end_ms(self) -> int:
+        """When the lease ends, counted from the time of the request. Only for a fenced lock."""
+        return self.last_lock_ms + self.lease_ms
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no call may begin any more in this period."""
+        return self.dropped or self.draining
 
     def holds_lock(self, now_ms: int, lock_max_live_time_ms: int) -> bool:
-        """Whether this client may still trust its lock: it must stop before the broker gives the queue away."""
-        return not self.needs_lock or (self.locked and now_ms - self.last_lock_ms <= lock_max_live_time_ms)
+        """Whether this client may still trust its lock: it must stop before the broker gives the queue away.
+
+        A fenced lock is trusted for its lease less a margin, and not while its connection is cut.
+        """
+        return not self.needs_lock or (
+            self.locked and now_ms - self.last_lock_ms <= (self._trusted_ms or lock_max_live_time_ms)
+        )
 
     def pull_expired(self, now_ms: int, pull_max_idle_ms: int) -> bool:
         return now_ms - self.last_pull_ms > pull_max_idle_ms

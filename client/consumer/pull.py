@@ -61,7 +61,7 @@ class PullMember(GroupMember):
         if offset is not None:
             self.offsets.update(process_queue.queue, offset)
 
-    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+    def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
         """The rebalance stores its offset after this; later ones are the next owner's."""
         self.updated.pop(process_queue.queue, None)
 

@@ -147,6 +147,9 @@ class PullOwner(Protocol):
     def retry_ms(self, process_queue: ProcessQueue) -> int:
         """Return how long to wait after a failure."""
 
+    def refused(self, process_queue: ProcessQueue, error: Exception) -> bool:
+        """Return whether the error is a refusal under the epoch of the queue's lock; then its period ends."""
+
     def subscription(self, topic: str) -> SubscriptionData | None:
         """Return the present subscription; None: the user unsubscribed."""
 
@@ -211,8 +214,8 @@ class PullLoop:
             self.stop(process_queue)
 
     async def run(self, process_queue: ProcessQueue) -> None:
-        """Pull until the process queue is dropped."""
-        while not process_queue.dropped:
+        """Pull until the period of the process queue is over."""
+        while not (process_queue.dropped or process_queue.draining):
             process_queue.last_pull_ms = self._runtime.now_ms()
             delay_ms = self._owner.pause_ms(process_queue)
             if not delay_ms:
@@ -264,6 +267,8 @@ class PullLoop:
 
     async def _position(self, process_queue: ProcessQueue) -> None:
         offset = await self._owner.first_offset(process_queue)
+        if process_queue.epoch and not self._member.holds_lock(process_queue):
+            raise ClientError(f"the lock of {process_queue.queue} ended while its first offset was read")
         self._member.record("positioned", process_queue, offset=offset)
         process_queue.next_offset = offset
         process_queue.positioned = True
@@ -299,6 +304,7 @@ class PullLoop:
             0 if lite else subscription.sub_version,
             config.pull_suspend_ms,
             config.pull_timeout_ms,
+            process_queue.epoch,
         )
         if commits:
             self._member.record("committed", process_queue, offset=commit_offset)
@@ -307,7 +313,7 @@ class PullLoop:
     async def _take(self, process_queue: ProcessQueue, result: PullResult) -> None:
         if self._dead_letters is not None:
             result = await self._without_unreadable(self._dead_letters, process_queue, result)
-        if process_queue.dropped:
+        if process_queue.dropped or process_queue.draining:
             return  # these messages belong to the next owner
         self._check_offsets(process_queue, result)
         process_queue.next_offset = result.next_begin_offset
@@ -365,7 +371,7 @@ class PullLoop:
 
     def _failed(self, process_queue: ProcessQueue, error: Exception) -> int:
         """Log a failure. Returns how long to wait, in ms."""
-        if process_queue.dropped:
+        if process_queue.dropped or self._owner.refused(process_queue, error):
             return 0
         event, queue = "pull_failed", str(process_queue.queue)
         if isinstance(error, RemotingError | ClientError):

@@ -68,6 +68,7 @@ class PullRequest(NamedTuple):
         sub_version: the version of the subscription in the last heartbeat; 0 where the request has its text.
         suspend_ms: how long the broker may hold the request.
         timeout_ms: how long this client waits for the answer.
+        epoch: of the fenced lock; 0: none.
     """
 
     queue: MessageQueue
@@ -79,6 +80,7 @@ class PullRequest(NamedTuple):
     sub_version: int = 0
     suspend_ms: int = 15_000
     timeout_ms: int = 30_000
+    epoch: int = 0
 
     @property
     def commits(self) -> bool:
@@ -150,6 +152,7 @@ class PullCalls:
     async def _ask(self, request: PullRequest, endpoint: Endpoint) -> RemotingCommand:
         queue, subscription = request.queue, request.subscription
         with_text = bool(request.sys_flag & _SUBSCRIPTION)
+        fence = (request.epoch, self._instance.client_id) if request.epoch and endpoint.agreed else ()
         header = PullMessageRequestHeader(
             self._group,
             queue.topic,
@@ -162,6 +165,7 @@ class PullCalls:
             request.sub_version,
             subscription.sub_string if with_text else None,
             subscription.expression_type if with_text else None,
+            *fence,
         )
         command = RemotingCommand(RequestCode.PULL_MESSAGE, header)
         try:

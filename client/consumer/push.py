@@ -1,9 +1,12 @@
 """PushConsumer: pulls messages and hands them to a listener, in order or without (wire.md 12.2)."""
 
-from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig
+from typing import Literal
+
+from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig, Fenced
 from lockstep.client.consumer.consumer import GroupConsumer
 from lockstep.client.consumer.dispatch.key_queues import MessageKey, key_function
 from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
+from lockstep.client.consumer.fencing import OnAcquired, OnLost
 from lockstep.client.consumer.listener import AnyListener
 from lockstep.client.consumer.member import MemberSettings
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
@@ -18,6 +21,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.settings import SettingError
 
 __all__ = ["PushConsumer"]
 
@@ -35,11 +39,18 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         key: with ordering "key", the sharding key of a message: a function of the message, or the name of a property,
             such as "KEYS".
         message_model: in BROADCASTING every consumer of the group gets every message; None: the setting's.
+        fenced: True: queues are owned under fenced locks, and brokers without them are refused; "if the broker can":
+            those are used with RocketMQ's locks; None: the setting's (docs/fencing.md). With ordering "queue" or "key".
+        on_acquired: with fenced locks, `on_acquired(queue, epoch)` is called, and awaited, before the first call of the
+            listener in a period of ownership; when it raises, it is called again. A plain function runs on a thread.
+        on_lost: with fenced locks, `on_lost(queue, epoch, why)` is called once when a period ends: after the last call
+            if the queue is given away, and at once if the lock is lost.
         trace: a file that gets a JSON line for each event that matters to order.
 
     Raises:
         ConsumerError: an argument is not allowed.
-        LocalProtocolError, SettingError: see GroupConsumer.
+        LocalProtocolError: see GroupConsumer.
+        SettingError: see GroupConsumer; or fenced locks are asked for without an order that needs locks.
     """
 
     _config_class = ConsumerConfig
@@ -56,6 +67,9 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         key: MessageKey | None = None,
         message_model: MessageModel | None = None,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
+        fenced: bool | Literal["if the broker can"] | None = None,
+        on_acquired: OnAcquired | None = None,
+        on_lost: OnLost | None = None,
         trace: str | None = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
@@ -76,9 +90,22 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             log=log,
         )
         self.ordering = ordering
+        self.fenced = config.fenced if fenced is None else _fenced_of(fenced)
+        self._check_fenced(on_acquired is not None or on_lost is not None)
+        self._on_acquired = on_acquired
+        self._on_lost = on_lost
         self._listener = listener
         self._key_of = key_function(key, self._log)
         self._trace_path = trace
+
+    def _check_fenced(self, has_functions: bool) -> None:
+        if self.fenced is Fenced.NO:
+            if has_functions:
+                raise SettingError("on_acquired and on_lost are for fenced=True")
+        elif not ORDERINGS[self.ordering].needs_lock:
+            raise SettingError(f"fenced is for ordering='queue' or 'key', which need locks, not {self.ordering!r}")
+        elif self.message_model is MessageModel.BROADCASTING:
+            raise SettingError("fenced is not for BROADCASTING: each consumer owns all queues, without a lock")
 
     # Subscriptions -------------------------------------------------------------------------------------------
 
@@ -132,7 +159,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
 
     def _new_member(self, settings: MemberSettings) -> PushMember:
         assert self._listener is not None
-        consumption = Consumption(self._listener, ORDERINGS[self.ordering], self._key_of, self._trace_path)
+        ordering, functions = ORDERINGS[self.ordering], (self._on_acquired, self._on_lost)
+        consumption = Consumption(self._listener, ordering, self._key_of, self._trace_path, self.fenced, *functions)
         return PushMember(settings, self._subscriptions, consumption)
 
     # While it runs -------------------------------------------------------------------------------------------
@@ -170,3 +198,11 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         """The first offset that is not handled yet, of each queue of `assigned_queues` that is being pulled."""
         bare = self._tenant.bare_queue
         return {bare(held.queue): held.position for held in self._owned if held.positioned}
+
+
+def _fenced_of(value: object) -> Fenced:
+    """Raises SettingError."""
+    try:
+        return Fenced(value)
+    except ValueError:
+        raise SettingError(f'fenced must be True, False or "if the broker can", not {value!r}') from None

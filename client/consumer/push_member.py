@@ -2,14 +2,19 @@
 
 from typing import Any, Final, NamedTuple
 
+from lockstep.client.config import Fenced
 from lockstep.client.consumer.broker_requests import Listening
 from lockstep.client.consumer.dispatch.base import ServiceParts
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.table import OrderingRow
+from lockstep.client.consumer.fencing import Fencing, FencingParts, OnAcquired, OnLost
 from lockstep.client.consumer.listener import AnyListener, AroundListener, ListenerCall
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.offsets.initial import FirstOffset
-from lockstep.client.consumer.ownership.locks import Locks, NoLocks, QueueLocks
+from lockstep.client.consumer.ownership.fenced_locks import FencedLocks
+from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
+from lockstep.client.consumer.ownership.locks import QueueLocks
+from lockstep.client.consumer.ownership.period_end import PeriodEnds
 from lockstep.client.consumer.ownership.reset import OffsetReset
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.pull_loop import FlowControl, PullLoop
@@ -39,6 +44,9 @@ class Consumption(NamedTuple):
     ordering: OrderingRow
     key_of: KeyOf
     trace_path: str | None
+    fenced: Fenced = Fenced.NO
+    on_acquired: OnAcquired | None = None
+    on_lost: OnLost | None = None
 
 
 class PushMember(GroupMember):
@@ -49,6 +57,7 @@ class PushMember(GroupMember):
     def __init__(
         self, settings: MemberSettings, subscriptions: dict[str, SubscriptionData], consumption: Consumption
     ) -> None:
+        self._consumption = consumption
         self._ordering = ordering = consumption.ordering
         super().__init__(settings, subscriptions, consumption.trace_path)
         config, member = self.config, self.membership
@@ -65,7 +74,26 @@ class PushMember(GroupMember):
         self.first_offset = FirstOffset(self.instance, config, self.offsets)
         self._reset = OffsetReset(member, self._locks, self._rebalance, done=self.rebalance_soon)
         directly = ConsumeDirectly(self.runtime, settings.group, call, self.service.between_runs)
-        self._listening: Listening = Listening(ordering.needs_lock, config.consume_threads, directly, self._reset.start)
+        self._listening: Listening = Listening(
+            ordering.needs_lock, config.consume_threads, directly, self._reset.start, self._released
+        )
+        self._fencing = self._new_fencing()
+
+    def _new_fencing(self) -> Fencing | None:
+        if not isinstance(self._locks, FencedLocks):
+            return None
+        parts = FencingParts(
+            member=self.membership,
+            locks=self._locks,
+            rebalance=self._rebalance,
+            service=self.service,
+            pool=self._pool,
+            tenant=self._settings.tenant,
+            rebalance_soon=self.rebalance_soon,
+            on_acquired=self._consumption.on_acquired,
+            on_lost=self._consumption.on_lost,
+        )
+        return Fencing(parts)
 
     def _new_dead_letters(self) -> DeadLetters | None:
         """For messages that cannot be read; a broadcasting consumer sends nothing back."""
@@ -75,6 +103,13 @@ class PushMember(GroupMember):
 
     def _new_locks(self) -> Locks:
         """A broadcasting consumer shares its queues with no other member: it needs no lock, in any order."""
+        if self._consumption.fenced is not Fenced.NO:
+            return FencedLocks(
+                self.membership,
+                required=self._consumption.fenced is Fenced.REQUIRED,
+                on_reacquired=self._lock_reacquired,
+                ends=lambda process_queue, cause, why: self._periods.begin(process_queue, cause, why),
+            )
         if self._ordering.needs_lock and not self._settings.broadcasting:
             return QueueLocks(self.membership, on_reacquired=self._lock_reacquired)
         return NoLocks(self.runtime)
@@ -85,7 +120,9 @@ class PushMember(GroupMember):
         await super().start()
         config, locks = self.config, self._locks
         self.service.start()
-        if locks.needed:
+        if self._fencing is not None:
+            self._fencing.start()
+        elif locks.needed:
             interval_ms, first_ms = config.lock_interval_ms, config.lock_first_delay_ms
             self.instance.schedule.every(interval_ms, locks.lock_all, first_ms=first_ms, name="lock all")
 
@@ -96,6 +133,8 @@ class PushMember(GroupMember):
         """
         self._reset.stop()
         stuck = await super().stop()
+        if self._fencing is not None:
+            await self._fencing.stop()
         self._pool.close()
         if self.membership.trace is not None and not stuck:  # a stuck listener that returns later is still recorded
             self.membership.trace.close()
@@ -110,6 +149,8 @@ class PushMember(GroupMember):
                 "listener_stuck", queue=str(process_queue.queue), waited_ms=timeout_ms, consequence=consequence
             )
         self._pulls.stop_all()
+        if self._fencing is not None:
+            await self._fencing.stop()
         return stuck
 
     # Calls of the user ---------------------------------------------------------------------------------------
@@ -131,10 +172,15 @@ class PushMember(GroupMember):
         return self._make_process_queue(queue, period, now_ms, **lock)
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
-        self._pulls.start(process_queue)
+        if self._fencing is not None:
+            self._fencing.acquired(process_queue, self._pulls.start)
+        else:
+            self._pulls.start(process_queue)
 
-    def queue_dropped(self, process_queue: ProcessQueue) -> None:
-        pass  # the consume service sets the offset after each listener call
+    def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
+        """The consume service sets the offset after each listener call."""
+        if self._fencing is not None and process_queue.epoch:
+            self._fencing.ends.tell_lost(process_queue, why)
 
     async def queues_changed(self, topic: str) -> None:
         self._flow.share_out(topic, [queue for queue, process_queue in self.table.items() if not process_queue.dropped])
@@ -146,9 +192,39 @@ class PushMember(GroupMember):
             await self._locks.lock_all_over(address, endpoint)
             self.rebalance_soon()
 
+    def _connection_ended(self, address: str) -> None:
+        if self._fencing is not None:
+            self._fencing.locks.connection_ended(address)
+
+    async def _check_brokers(self) -> None:
+        if self._fencing is not None and self._consumption.fenced is Fenced.REQUIRED:
+            await self._fencing.check_brokers()
+
+    @property
+    def _periods(self) -> PeriodEnds:
+        assert self._fencing is not None
+        return self._fencing.ends
+
+    def _released(self, queues: tuple[MessageQueue, ...]) -> None:
+        self.runtime.create_task(self.take_released(queues), name="take released locks")
+
     def _lock_reacquired(self, process_queue: ProcessQueue) -> None:
         self._rebalance.drop(process_queue, "its lock had run out: it begins anew")
         self.rebalance_soon()
+
+    # Offsets -------------------------------------------------------------------------------------------------
+
+    def _persist(self, owned: list[ProcessQueue]) -> None:
+        super()._persist(owned if self._fencing is None else self._fencing.commit(owned))
+
+    async def _persist_last(self) -> None:
+        """A fenced lock is given up when the broker has answered that the offset is stored."""
+        if self._fencing is None:
+            await super()._persist_last()
+            return
+        owned = [pq for pq in self.table.values() if not pq.dropped]
+        await self._fencing.store_all([pq for pq in owned if pq.epoch])
+        super()._persist([pq for pq in owned if not pq.epoch and self.membership.holds_lock(pq)])
 
     # Pulls (PullOwner) ---------------------------------------------------------------------------------------
 
@@ -161,6 +237,9 @@ class PushMember(GroupMember):
 
     def retry_ms(self, process_queue: ProcessQueue) -> int:
         return self.config.pull_delay_when_exception_ms
+
+    def refused(self, process_queue: ProcessQueue, error: Exception) -> bool:
+        return self._locks.refused(process_queue, error)
 
     def subscription(self, topic: str) -> SubscriptionData | None:
         return self._subscriptions.get(topic)

@@ -5,7 +5,7 @@ from typing import Final
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError, SendError
-from lockstep.client.producer.retries import InnerProducer
+from lockstep.client.producer.retries import Fence, InnerProducer
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.headers.admin import SendMessageBackRequestHeader
 from lockstep.protocol.message import MessageExt
@@ -86,7 +86,12 @@ class DeadLetters:
     async def send(self, process_queue: ProcessQueue, message: MessageExt, limit: int) -> None:
         """Raises SendError when the broker did not take it; the message then stays in its queue."""
         outgoing = self._producer.retry(message, message.reconsume_times, limit)
-        await self._producer.send_to(process_queue.queue.broker_name, outgoing)
+        begun = {}
+        fence = None
+        if process_queue.epoch:
+            begun["begin_mono_ns"] = self._member.runtime.monotonic_ns()
+            fence = Fence(process_queue.epoch, self._member.instance.client_id, process_queue.queue)
+        await self._producer.send_to(process_queue.queue.broker_name, outgoing, fence)
         self._member.log.warning(
             "dead_lettered",
             queue=str(process_queue.queue),
@@ -94,8 +99,9 @@ class DeadLetters:
             msg_id=message.msg_id,
             reconsume_times=message.reconsume_times,
         )
-        _record(self._member, "dead_lettered", process_queue, message)
+        _record(self._member, "dead_lettered", process_queue, message, **begun)
 
 
-def _record(member: Membership, event: str, process_queue: ProcessQueue, message: MessageExt) -> None:
-    member.record(event, process_queue, offset=message.queue_offset, key=message.sharding_key, msg_id=message.msg_id)
+def _record(member: Membership, event: str, process_queue: ProcessQueue, message: MessageExt, **begun: int) -> None:
+    offset, key, msg_id = message.queue_offset, message.sharding_key, message.msg_id
+    member.record(event, process_queue, offset=offset, key=key, msg_id=msg_id, **begun)

@@ -69,6 +69,7 @@ class ClientRole(NamedTuple):
         on_ids_changed: `on_ids_changed(group)` is called when a broker notifies of changed members.
         on_broker_connected: `on_broker_connected(address, endpoint)` is awaited on each new connection to a broker,
             after its heartbeat and before any other caller may use the connection.
+        on_connection_ended: `on_connection_ended(address)` is called for every connection that ends.
     """
 
     producer_group: str | None = None
@@ -76,6 +77,7 @@ class ClientRole(NamedTuple):
     instance_name: str | None = None
     on_ids_changed: Callable[[str], None] | None = None
     on_broker_connected: Callable[[str, Endpoint], Awaitable[None]] | None = None
+    on_connection_ended: Callable[[str], None] | None = None
 
 
 _ADMINISTRATOR: Final = ClientRole()
@@ -113,7 +115,8 @@ class MQClientInstance:
         self._in_group = bool(role.producer_group or role.consumer_data)
         self._broker_calls: Mapping[int, BrokerCall] = {}
         settings = DialerSettings(config.serialize_type, config.connect_timeout_ms, config.idle_close_ms)
-        self.dialer = Dialer(runtime, DialerCallbacks(self._on_request, self._greet), log, settings)
+        callbacks = DialerCallbacks(self._on_request, self._greet, role.on_connection_ended)
+        self.dialer = Dialer(runtime, callbacks, log, settings)
         self.name_servers = NameServers(runtime, name_servers, config, self.dialer, log)
         self.routes = Routes(self.name_servers, log)
         self.schedule = Schedule(runtime, log)

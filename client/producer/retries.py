@@ -1,6 +1,6 @@
 """InnerProducer: a consumer's sends to the retry topic of its group, for another attempt or as dead letters."""
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from lockstep.client.config import ClientConfig, ProducerConfig
 from lockstep.client.errors import NoRouteError, SendError, SendOutcome
@@ -17,7 +17,7 @@ from lockstep.protocol.names import retry_topic
 from lockstep.protocol.properties import encode_properties
 from lockstep.remoting.errors import RemotingError
 
-__all__ = ["InnerProducer"]
+__all__ = ["Fence", "InnerProducer"]
 
 _PACKED: Final = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
 _GROUP: Final = "CLIENT_INNER_PRODUCER"  # Java's name for it
@@ -31,6 +31,23 @@ _TAKEN_OUT: Final = (
     names.MIN_OFFSET,
     names.MAX_OFFSET,
 )
+
+
+class Fence(NamedTuple):
+    """The fenced lock under which a consumer has a message, for the requests that say so."""
+
+    epoch: int
+    client_id: str
+    queue: MessageQueue
+
+    def put_into(self, header: Any) -> Any:
+        """Return a header with the four `lock_` fields filled in."""
+        return header._replace(
+            lock_epoch=self.epoch,
+            lock_client_id=self.client_id,
+            lock_topic=self.queue.topic,
+            lock_queue_id=self.queue.queue_id,
+        )
 
 
 class InnerProducer:
@@ -83,12 +100,15 @@ class InnerProducer:
         except NoRouteError as error:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
 
-    async def send_to(self, broker_name: str, outgoing: Outgoing) -> None:
+    async def send_to(self, broker_name: str, outgoing: Outgoing, fence: Fence | None = None) -> None:
         """Send to one broker. Raises SendError when it did not store the message."""
         queue = MessageQueue(self._topic, broker_name, 0)
+        command = self._requests.command(queue, outgoing)
         try:
             endpoint = await self._instance.sender(broker_name)
-            reply = await endpoint.request(self._requests.command(queue, outgoing), self._timeout_ms)
+            if fence is not None and endpoint.agreed:
+                command.header = fence.put_into(command.header)
+            reply = await endpoint.request(command, self._timeout_ms)
         except NoRouteError as error:
             raise SendError(str(error), SendOutcome.NOT_SENT, msg_id=outgoing.msg_id) from None
         except RemotingError as error:

@@ -15,7 +15,7 @@ from lockstep.client import (
 from lockstep.client.consumer.dispatch.concurrent import ConsumeMessageConcurrentlyService
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import CONCURRENT
-from lockstep.client.consumer.ownership.locks import NoLocks
+from lockstep.client.consumer.ownership.lock_port import NoLocks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import SendBack
 from lockstep.order.trace import TraceWriter

@@ -47,6 +47,10 @@ class Budget(NamedTuple):
     losses: int = 1
     failures: int = 0
     rivals: int = 1
+    fences: int = 0
+
+
+EPOCH = 7  # of all grants; with a budget for fences
 
 
 class World(NamedTuple):
@@ -122,6 +126,8 @@ def is_settled(world: World) -> bool:
 def moves(world: World) -> Iterator[Move]:
     """All that may happen next."""
     yield from _client_moves(world)
+    if world.budget.fences:
+        yield from _fence_moves(world)
     for request in dict.fromkeys(world.requests):
         yield from _request_moves(world, request)
     for call in world.calls:
@@ -133,6 +139,29 @@ def moves(world: World) -> Iterator[Move]:
         elif owner == NOBODY and world.budget.rivals:
             taken = _pay(world, "rivals")
             yield Move("rival locks", taken._replace(owners=_put(world.owners, queue, RIVAL)), False)
+
+
+def _fence_moves(world: World) -> Iterator[Move]:
+    """A lease ends, first by the client's clock; then the broker refuses a request under its epoch."""
+    for queue, lock in enumerate(world.locks):
+        if world.owners[queue] == ME:
+            if _is_being_granted(world, queue):
+                continue  # whoever takes a grant looks at its lease first
+            gone = _pay(world, "fences")._replace(
+                owners=_put(world.owners, queue, NOBODY), believes=_put(world.believes, queue, False)
+            )
+            yield Move(f"lease {queue} ends", gone, False)
+        elif lock.epoch:
+            over = _pay(world, "fences")._replace(
+                table=_put(world.table, queue, False), believes=_put(world.believes, queue, False)
+            )
+            yield Move(f"fenced {queue}", _do(over, queue, lock.fenced(lock.epoch)), False)
+
+
+def _is_being_granted(world: World, queue: int) -> bool:
+    answers = [answer for call in world.calls for asked, answer in call.answers if asked == queue]
+    stages = [request.stage for request in world.requests if request.is_lock and request.queue == queue]
+    return Outcome.GRANTED in answers or Stage.GRANTED in stages
 
 
 def _client_moves(world: World) -> Iterator[Move]:
@@ -246,7 +275,9 @@ def _answered(world: World, request: Request) -> World:
         return _do(world, queue, lock.unlock_failed(lapsed=False))
     granted = request.stage is Stage.GRANTED
     if request.call < 0:
-        return _do(world, queue, lock.end_doubt(perhaps_granted=granted))
+        return _do(world, queue, lock.end_doubt(perhaps_granted=granted, epoch=EPOCH if world.budget.fences else 0))
     if not granted:  # a renewal that is refused: the lock is lost
         world = world._replace(believes=_put(world.believes, queue, False))
+    elif world.budget.fences:
+        world = _do(world, queue, lock.granted(EPOCH))
     return _answer(world, request.call, queue, Outcome.GRANTED if granted else Outcome.REFUSED)

@@ -67,7 +67,7 @@ class Rebalancing:
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
         self.added.append(process_queue)
 
-    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+    def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
         pass
 
     async def queues_changed(self, topic: str) -> None:

@@ -18,6 +18,8 @@ QUEUE = MessageQueue("T", "broker-a", 3)
 
 
 class AtOnce:
+    cancelled = False
+
     def may_begin(self) -> bool:
         return True
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 
 import pytest
 
+from lockstep.client.consumer.ownership.lock_port import Grant
 from lockstep.protocol.codes import ResponseCode
 from tests.client.locks_stage import GROUP, LIVE_MS, LOCK, UNLOCK, UNLOCK_DELAY_MS, answer, body_of, grant, locks_on
 from tests.client.stage import Stage, on_stage, queue_at
@@ -40,7 +41,7 @@ async def test_a_lock_counts_from_when_it_was_asked_for(stage: Stage) -> None:
     stage.world.hold("broker-a", "client")
     stage.world.loop.call_later(0.5, stage.world.release, "broker-a", "client")
     granted = await locks.locks.lock([queue_at(0)])
-    assert granted == {queue_at(0): asked_ms}
+    assert granted == {queue_at(0): Grant(asked_ms)}
     assert stage.client.now_ms() >= asked_ms + 500
     held = locks.add(queue_at(1))
     stage.world.hold("broker-a", "client")

@@ -40,10 +40,11 @@ CONSUMING: Final = (
         "handled-before-offset",
         "The offset may be committed before the trace says that the message was handled.",
         "client/consumer/dispatch/orderly.py",
-        "            self._trace.handled(queue, process_queue.period, messages, status.name, start.begin)\n"
+        "            self._trace.handled(queue, process_queue.period, messages, status.name, start.begin, fence)\n"
         "        if context.auto_commit and status is _Status.SUCCESS:",
         "            self._runtime.call_later_ms(\n"
-        "                0, self._trace.handled, queue, process_queue.period, messages, status.name, start.begin\n"
+        "                0, self._trace.handled, queue, process_queue.period, messages, status.name, start.begin,\n"
+        "                fence,\n"
         "            )\n"
         "        if context.auto_commit and status is _Status.SUCCESS:",
         OWNERSHIP,
@@ -87,9 +88,9 @@ CONSUMING: Final = (
         "offsets-before-unlock",
         "A shutdown frees the queues before it stores their offsets.",
         "client/consumer/member.py",
-        "            await self._persist_all()\n            for process_queue in self.table.values():\n",
+        "            await self._persist_last()\n            for process_queue in list(self.table.values()):\n",
         "            await self._locks.unlock_all(held)\n"
-        "            await self._persist_all()\n            for process_queue in self.table.values():\n",
+        "            await self._persist_last()\n            for process_queue in list(self.table.values()):\n",
         ("tests/scenarios/test_shutdown.py",),
     ),
     Protection(

@@ -31,7 +31,7 @@ LATE: Final = (
         "ownership-on-thread",
         "A call that waited for a thread begins though its queue was given away meanwhile.",
         "client/consumer/dispatch/call_start.py",
-        "        elif process_queue.dropped:",
+        "        elif process_queue.dropped or process_queue.draining:",
         "        elif False:",
         WAITED,
     ),

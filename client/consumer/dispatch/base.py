@@ -11,7 +11,7 @@ from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ListenerCall
 from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.ownership.locks import Locks
+from lockstep.client.consumer.ownership.lock_port import Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.send_back import DeadLetters
 from lockstep.client.errors import SendError
@@ -59,6 +59,11 @@ class ConsumeService(ABC):
         self._starts = CallStarts(
             member.runtime, member.log, member.config, parts.stats, traced=member.trace is not None
         )
+        self._starts.cancels = parts.call.is_async and member.config.on_lock_lost == "cancel"
+
+    def cancel_calls(self, process_queue: ProcessQueue) -> None:
+        """Cancel the running calls of an `async def` listener: the fenced lock of the queue is lost."""
+        self._starts.cancel(process_queue)
 
     def start(self) -> None:  # noqa: B027 - only one service has periodic work
         """Start periodic work. Nothing is submitted yet."""
@@ -136,6 +141,8 @@ class OrderedService(ConsumeService, Generic[P, T]):
         Returns:
             The messages that are dead letters now. The others get another attempt.
         """
+        if process_queue.lost:
+            return []
         limit = self._config.max_reconsume_times
         limit = _UNLIMITED if limit < 0 else limit
         dead = []
@@ -147,17 +154,25 @@ class OrderedService(ConsumeService, Generic[P, T]):
                     continue
                 except SendError as error:
                     self._log.warning("dead_letter_not_sent", queue=str(process_queue.queue), error=str(error))
+                    if process_queue.epoch:
+                        self._locks.refused(process_queue, error)
             message.reconsume_times += 1
         return dead
 
     # The broker's lock ---------------------------------------------------------------------------------------
 
     def _lock_later(self, process_queue: P, delay_ms: int) -> None:
-        """Ask for the lock after `delay_ms`, then resume the process queue."""
+        """Ask for the lock after `delay_ms`, then resume the process queue.
+
+        A fenced lock is asked for by its LeaseWatch.
+        """
+        if process_queue.epoch:
+            process_queue.on_locked = lambda: self._resume(process_queue)
+            return
         self._runtime.call_later_ms(delay_ms, self._try_lock, process_queue)
 
     def _try_lock(self, process_queue: P) -> None:
-        if not self._starts.stopped and not process_queue.dropped:
+        if not self._starts.stopped and not process_queue.is_over:
             self._runtime.create_task(self._lock(process_queue), name=f"re-lock {process_queue.queue}")
 
     async def _lock(self, process_queue: P) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lockstep.client.consumer.dispatch.base import YIELD_AFTER, OrderedService, ServiceParts, restore_topics
-from lockstep.client.consumer.dispatch.call_start import CallStart
+from lockstep.client.consumer.dispatch.call_start import CallStart, fence_fields
 from lockstep.client.consumer.dispatch.key_queues import KeyedProcessQueue, KeyQueue
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
@@ -63,7 +63,7 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
         assert isinstance(process_queue, KeyedProcessQueue)
-        if self._starts.stopped or process_queue.dropped:
+        if self._starts.stopped or process_queue.is_over:
             return
         state = self._states.get(process_queue)
         if state is None:
@@ -81,7 +81,7 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
             self._workers.start(key_queue)
 
     def _new_state(self, process_queue: KeyedProcessQueue) -> _QueueState:
-        for old in [old for old in self._states if old.dropped and old not in self._running]:
+        for old in [old for old in self._states if old.is_over and old not in self._running]:
             del self._states[old]
         mutex = self._mutex(process_queue.queue)
         state = self._states[process_queue] = _QueueState(process_queue, mutex, self._stats)
@@ -120,19 +120,22 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
         now_ms = runtime.now_ms()
         while self._may_start(key_queue, state, now_ms):
             messages = self._take(key_queue, state, now_ms)
-            context = ConsumeOrderlyContext(state.queue)
+            context = ConsumeOrderlyContext(state.queue, True, -1, state.process_queue, runtime.now_ms)
             start.asked(state.process_queue, now_ms)
             outcome = await self._call(messages.copy(), context, start)  # a listener may empty its list
             now_ms, status = runtime.now_ms(), outcome.status
             if start.notable:
                 self._starts.ended(start, state.process_queue, messages[0].queue_offset)
-            if not outcome.begun:
+            begun = outcome.begun
+            if state.process_queue.epoch and self._starts.fenced_call_ended(start, state.process_queue, now_ms):
+                begun = False
+            if not begun:
                 state.key_queues.give_back(key_queue)
                 self._call_ended(state)
                 continue
             state.totals.consumed(len(messages), now_ms - start.began_ms, status is _SUSPEND)
             if self._trace is not None:
-                self._record(key_queue, status, start)
+                self._record(key_queue, status, start, now_ms)
             if status is _SUCCESS and context.auto_commit:
                 has_more = state.key_queues.handled(key_queue)
             else:
@@ -148,18 +151,19 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
                 workers.start(key_queue)
                 return
 
-    def _record(self, key_queue: KeyQueue, status: ConsumeOrderlyStatus, start: CallStart) -> None:
+    def _record(self, key_queue: KeyQueue, status: ConsumeOrderlyStatus, start: CallStart, now_ms: int) -> None:
         assert self._trace is not None
         state: _QueueState = key_queue.state
         period, messages, key = state.process_queue.period, key_queue.taken, key_queue.key
+        fence = fence_fields(state.process_queue, now_ms)
         self._trace.handled(
-            state.queue, period, messages, status.name, start.begin, ordering="key", key_of=lambda _: key
+            state.queue, period, messages, status.name, start.begin, fence, ordering="key", key_of=lambda _: key
         )
 
     def _may_start(self, key_queue: KeyQueue, state: _QueueState, now_ms: int) -> bool:
         """Return whether a call may be made. Without the lock or the mutex the key queue waits for it."""
         process_queue = state.process_queue
-        if process_queue.dropped or self._starts.stopped:
+        if process_queue.dropped or process_queue.draining or self._starts.stopped:
             if process_queue not in self._running:
                 self._states.pop(process_queue, None)  # its messages belong to the next owner
             return False
@@ -208,7 +212,7 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
                 self._log_if_unblocked(state)
         if not key_queues.running:
             del self._running[process_queue]
-            if process_queue.dropped:
+            if process_queue.is_over:
                 self._states.pop(process_queue, None)
             process_queue.listener_returned()
             state.mutex.release()

@@ -5,7 +5,8 @@ another member, or the consumer may stop. So each call asks `may_begin` right be
 thread. If the answer is no, the listener is not called, and the messages go back.
 """
 
-from typing import Final
+import asyncio
+from typing import Any, Final
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
@@ -13,10 +14,24 @@ from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
 
-__all__ = ["LONG_WAIT_MS", "CallStart", "CallStarts"]
+__all__ = ["LONG_WAIT_MS", "CallStart", "CallStarts", "fence_fields", "outlived_ms"]
 
 LONG_WAIT_MS: Final = 1000  # a call that waits this long is counted and logged
 _LOG_INTERVAL_MS: Final = 60_000
+
+
+def outlived_ms(process_queue: ProcessQueue, now_ms: int) -> int:
+    """Return how long a call that ends now ran beyond its lease, at least 1 after its lock was lost; 0: it did not."""
+    return max(now_ms - process_queue.lease_end_ms, int(process_queue.lost), 0)
+
+
+def fence_fields(process_queue: ProcessQueue, now_ms: int) -> dict[str, Any]:
+    """Return the fields of a trace record of a call that ends now; none without a fenced lock."""
+    if not process_queue.epoch:
+        return {}
+    fields = {"epoch": process_queue.trace_fields["epoch"]}
+    outlived = outlived_ms(process_queue, now_ms)
+    return {**fields, "outlived_ms": outlived} if outlived else fields
 
 
 class CallStart:
@@ -25,7 +40,9 @@ class CallStart:
     `began_ms` is the time at which the last call began, `begin` the same for a trace (wall ms, monotonic ns).
     """
 
-    __slots__ = ("_marks", "_of", "_process_queue", "asked_ms", "began_ms", "begin", "notable", "refusal")
+    __slots__ = (
+        "_marks", "_of", "_process_queue", "asked_ms", "began_ms", "begin", "cancelled", "notable", "refusal", "task",
+    )  # fmt: skip
 
     def __init__(self, of: "CallStarts", *, marks_running: bool) -> None:
         """`marks_running`: set `listener_running` of the process queue when a call begins."""
@@ -35,6 +52,8 @@ class CallStart:
         self.begin = (0, 0)
         self.notable = False  # it waited long, or was refused: `CallStarts.ended` must be called
         self.refusal: str | None = None
+        self.task: asyncio.Task[Any] | None = None  # of a call that is cancelled when its fenced lock is lost
+        self.cancelled = False
 
     def asked(self, process_queue: ProcessQueue, now_ms: int) -> None:
         self._process_queue = process_queue
@@ -60,13 +79,15 @@ class CallStart:
             self.begin = (now_ms, of.runtime.monotonic_ns())
         if of.stopped:
             self.refusal = "the consumer stops"
-        elif process_queue.dropped:
+        elif process_queue.dropped or process_queue.draining:
             self.refusal = "the queue was given up"
         elif not process_queue.holds_lock(now_ms, of.lock_live_ms):
             self.refusal = "its lock had expired"
         else:
             process_queue.last_consume_ms = now_ms
             self.notable = now_ms - self.asked_ms >= LONG_WAIT_MS
+            if process_queue.epoch and of.cancels:
+                of.watch(self, process_queue)
             return True
         if self._marks:
             process_queue.listener_running = False
@@ -84,6 +105,8 @@ class CallStarts:
         self.lock_live_ms = config.lock_max_live_time_ms
         self.traced = traced
         self.stopped = False  # if True, no call may begin
+        self.cancels = False  # calls run on the event loop, and are cancelled when their fenced lock is lost
+        self._running: dict[ProcessQueue, dict[CallStart, None]] = {}  # those that may be cancelled
         self._log = log
         self._stats = stats
         self._logged_ms: int | None = None
@@ -91,6 +114,38 @@ class CallStarts:
     def new(self, *, marks_running: bool = False) -> CallStart:
         """Return a CallStart."""
         return CallStart(self, marks_running=marks_running)
+
+    # Calls under a fenced lock -------------------------------------------------------------------------------
+
+    def watch(self, start: CallStart, process_queue: ProcessQueue) -> None:
+        start.task = asyncio.current_task()
+        self._running.setdefault(process_queue, {})[start] = None
+
+    def cancel(self, process_queue: ProcessQueue) -> None:
+        """Cancel the running calls of a process queue, if their listener is an `async def`."""
+        for start in self._running.get(process_queue, {}):
+            if start.task is not None and not start.cancelled:
+                start.cancelled = True
+                start.task.cancel("its lock was lost")
+
+    def fenced_call_ended(self, start: CallStart, process_queue: ProcessQueue, now_ms: int) -> bool:
+        """Count a call that was cancelled or outlived its lease. Returns whether it was cancelled."""
+        cancelled, start.cancelled = start.cancelled, False
+        if start.task is not None:
+            if cancelled:
+                start.task.uncancel()
+            running = self._running[process_queue]
+            del running[start]
+            if not running:
+                del self._running[process_queue]
+            start.task = None
+        if cancelled:
+            self._stats.calls_cancelled += 1
+        elif outlived_ms(process_queue, now_ms):
+            self._stats.calls_outlived += 1
+        return cancelled
+
+    # Notable calls -------------------------------------------------------------------------------------------
 
     def ended(self, start: CallStart, process_queue: ProcessQueue, offset: int) -> None:
         """Count a notable call, and log a long wait once a minute. Must be called on the event loop.

@@ -35,6 +35,8 @@ _RESULTS: Final[Mapping[Any, CMResult]] = {
 class _Start:
     """The broker waits 10 s for the answer, so a call that would begin later is not made."""
 
+    cancelled = False
+
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.asked_ms = self.began_ms = runtime.now_ms()

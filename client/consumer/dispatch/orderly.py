@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from lockstep.client.consumer.dispatch.base import YIELD_AFTER, OrderedService, ServiceParts, restore_topics
-from lockstep.client.consumer.dispatch.call_start import CallStart
+from lockstep.client.consumer.dispatch.call_start import CallStart, fence_fields
 from lockstep.client.consumer.dispatch.queue_mutex import QueueMutex
 from lockstep.client.consumer.dispatch.stats import TopicTotals
 from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
@@ -64,7 +64,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         try:
             if not mutex.is_free_for(process_queue):
                 mutex.waiting.append(process_queue)
-            elif not process_queue.dropped:
+            elif not process_queue.is_over:
                 mutex.user = process_queue
                 await self._consume_run(process_queue, mutex)
         except Exception as error:  # for example, the trace cannot be written
@@ -84,7 +84,7 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         lock_ms, totals = self._config.lock_max_live_time_ms, self._stats.of(process_queue.queue.topic)
         now_ms = began_ms = runtime.now_ms()
         start, calls = self._starts.new(marks_running=True), 0
-        while not (process_queue.dropped or self._starts.stopped):
+        while not (process_queue.dropped or process_queue.draining or self._starts.stopped):
             if not process_queue.holds_lock(now_ms, lock_ms):
                 self._lock_later(process_queue, _RESUBMIT_MS if calls else _LOCK_RETRY_MS)
                 return
@@ -118,13 +118,15 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         queue = process_queue.queue
         if is_retry_topic(queue.topic):
             restore_topics(messages)
-        context = ConsumeOrderlyContext(queue)
+        context = ConsumeOrderlyContext(queue, True, -1, process_queue, self._runtime.now_ms)
         first_offset = messages[0].queue_offset
         status, _, _, _, begun = await self._call(messages.copy(), context, start)  # a listener may empty its list
         process_queue.listener_returned()
         now_ms = self._runtime.now_ms()
         if start.notable:
             self._starts.ended(start, process_queue, first_offset)
+        if process_queue.epoch and self._starts.fenced_call_ended(start, process_queue, now_ms):
+            begun = False
         if not begun:
             process_queue.make_messages_to_consume_again(messages)
             return now_ms
@@ -134,7 +136,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         else:
             totals.consumed_partly(0, 0, took_ms)
         if self._trace is not None:
-            self._trace.handled(queue, process_queue.period, messages, status.name, start.begin)
+            fence = fence_fields(process_queue, now_ms)
+            self._trace.handled(queue, process_queue.period, messages, status.name, start.begin, fence)
         if context.auto_commit and status is _Status.SUCCESS:  # the common case needs no other coroutine
             self._store_offset(process_queue, process_queue.commit())
             return now_ms

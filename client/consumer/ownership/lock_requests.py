@@ -1,14 +1,14 @@
 """LockRequests: lock and unlock requests on the wire (wire.md 7.1), tracked until they cannot be handled any more."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.errors import NoRouteError
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.bodies.codec import decode_body, encode_body
-from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody
+from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockOkBody, LockRefusal
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -17,11 +17,30 @@ from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused, RequestTimeout
 from lockstep.remoting.runtime import TimerHandle
 
-__all__ = ["LockListener", "LockRequests", "Queues", "by_broker"]
+__all__ = ["LockListener", "LockReply", "LockRequests", "Queues", "by_broker"]
 
 _LATE_LOG_INTERVAL_MS: Final = 60_000
+_NO_GRANT: Final = LockGrant(0, 0)
 Queues = Sequence[MessageQueue]
 Replies = asyncio.Future[RemotingCommand]
+
+
+class LockReply(NamedTuple):
+    """The answer to a lock request.
+
+    Args:
+        grants: by granted queue; epoch 0 of a broker without fenced locks.
+        refusals: the reasons that a broker with fenced locks gives.
+        fences: the broker has fenced locks.
+        presented: the epochs of the request; 0 for a queue that was claimed anew.
+        endpoint: the connection.
+    """
+
+    grants: Mapping[MessageQueue, LockGrant]
+    refusals: Mapping[MessageQueue, LockRefusal]
+    fences: bool
+    presented: Mapping[MessageQueue, int]
+    endpoint: Endpoint
 
 
 class LockListener(Protocol):
@@ -30,8 +49,8 @@ class LockListener(Protocol):
     def unanswered(self, queues: Queues) -> None:
         """A lock request was not answered in time. `settled` follows once."""
 
-    def settled(self, queues: Queues, perhaps_granted: set[MessageQueue]) -> None:
-        """That request was answered late, or cannot be handled any more."""
+    def settled(self, queues: Queues, perhaps_granted: Mapping[MessageQueue, int]) -> None:
+        """That request was answered late, or cannot be handled any more. `perhaps_granted`: with the known epochs."""
 
     def unlocked(self, queues: Queues) -> None: ...
 
@@ -44,9 +63,20 @@ class LockRequests:
 
     A request that was sent is tracked until its answer comes. It counts as handled or lost `lock_settle_ms` after its
     connection ended, or when it is so old that its lock would have expired.
+
+    Args:
+        epoch_of: the epoch that a request presents for a queue, to brokers that agreed; None: requests have no epochs.
     """
 
-    def __init__(self, instance: MQClientInstance, group: str, config: ConsumerConfig, listener: LockListener) -> None:
+    def __init__(
+        self,
+        instance: MQClientInstance,
+        group: str,
+        config: ConsumerConfig,
+        listener: LockListener,
+        epoch_of: Callable[[MessageQueue], int] | None = None,
+    ) -> None:
+        self._epoch_of = epoch_of
         self._instance = instance
         self._group = group
         self._config = config
@@ -55,18 +85,19 @@ class LockRequests:
         self._late_logged: dict[str, tuple[int, int]] = {}  # by broker: time of the last line, answers since
         self._closed = False
 
-    async def lock(self, broker_name: str, queues: Queues, over: Endpoint | None = None) -> set[MessageQueue] | None:
+    async def lock(self, broker_name: str, queues: Queues, over: Endpoint | None = None) -> LockReply | None:
         """Ask one broker for queues.
 
         Args:
             over: a connection that no other request uses yet.
 
         Returns:
-            The granted queues; None without an answer within `lock_timeout_ms`, and after an error answer.
+            None without an answer within `lock_timeout_ms`, and after an error answer.
         """
         try:
             endpoint = over or await self._instance.dialer.endpoint(self._instance.address_of(broker_name))
-            reply = self._send(RequestCode.LOCK_BATCH_MQ, endpoint, queues)
+            epochs = self._epochs(endpoint, queues)
+            reply = self._send(RequestCode.LOCK_BATCH_MQ, endpoint, queues, epochs)
         except (RemotingError, NoRouteError) as error:  # the request was not sent
             self._log_failure("lock_request_failed", broker_name, error)
             return None
@@ -80,33 +111,50 @@ class LockRequests:
             self._listener.unanswered(queues)
             reply.add_done_callback(lambda ended: self._late(broker_name, queues, ended, asked_ms))
             return None
-        return self._read(broker_name, answer)
+        body = self._read(broker_name, answer)
+        if body is None:
+            return None
+        grants = dict(zip(body.lock_ok_mq_set, body.grants or [_NO_GRANT] * len(body.lock_ok_mq_set), strict=True))
+        refusals = {refusal.queue: refusal for refusal in body.refusals or ()}
+        presented = dict(zip(queues, epochs or [0] * len(queues), strict=True))
+        return LockReply(grants, refusals, body.grants is not None, presented, endpoint)
 
-    def _send(self, code: RequestCode, endpoint: Endpoint, queues: Queues) -> Replies:
-        body = encode_body(LockBatchBody(self._group, self._instance.client_id, tuple(queues)), endpoint.serialize_type)
+    async def has_fenced_locks(self, broker_name: str) -> bool | None:
+        """Ask a broker, with a request for no queue; None: it does not answer."""
+        reply = await self.lock(broker_name, ())
+        return None if reply is None else reply.fences
+
+    def _epochs(self, endpoint: Endpoint, queues: Queues) -> tuple[int, ...] | None:
+        return tuple(map(self._epoch_of, queues)) if self._epoch_of is not None and endpoint.agreed else None
+
+    def _send(self, code: RequestCode, endpoint: Endpoint, queues: Queues, epochs: tuple[int, ...] | None) -> Replies:
+        request = LockBatchBody(self._group, self._instance.client_id, tuple(queues), epochs)
+        body = encode_body(request, endpoint.serialize_type)
         longest_ms = self._config.broker_lock_life_ms + self._config.lock_settle_ms
         return endpoint.request_nowait(RemotingCommand(code, body=body), longest_ms)
 
-    def _read(self, broker_name: str, reply: RemotingCommand) -> set[MessageQueue] | None:
+    def _read(self, broker_name: str, reply: RemotingCommand) -> LockOkBody | None:
         try:
             if reply.code != ResponseCode.SUCCESS:
                 raise RequestRefused(broker_name, "LOCK_BATCH_MQ", reply.code, reply.remark)
-            return set(decode_body(LockOkBody, reply.body, reply.serialize_type).lock_ok_mq_set)
+            return decode_body(LockOkBody, reply.body, reply.serialize_type)
         except (RemotingError, BodyError) as error:
             self._log_failure("lock_request_failed", broker_name, error)
             return None
 
     def _late(self, broker_name: str, queues: Queues, reply: Replies, asked_ms: int) -> None:
         if isinstance(reply.exception(), ConnectionLost):
-            self._settle_later(lambda: self._listener.settled(queues, set(queues)))
+            self._settle_later(lambda: self._listener.settled(queues, dict.fromkeys(queues, 0)))
         elif self._closed:
             pass
         elif reply.exception() is not None:
-            self._listener.settled(queues, set(queues))
+            self._listener.settled(queues, dict.fromkeys(queues, 0))
         else:
-            granted = self._read(broker_name, reply.result())
+            body = self._read(broker_name, reply.result())
             self._log_late(broker_name, asked_ms)
-            self._listener.settled(queues, set(queues) if granted is None else granted)
+            granted = queues if body is None else body.lock_ok_mq_set
+            epochs = [grant.epoch for grant in body.grants] if body and body.grants else [0] * len(granted)
+            self._listener.settled(queues, dict(zip(granted, epochs, strict=True)))
 
     def _log_late(self, broker_name: str, asked_ms: int) -> None:
         """Log once a minute for each broker: after a network partition many late answers may come together."""
@@ -134,7 +182,7 @@ class LockRequests:
                 self._listener.unlock_failed(batch, lapsed=False)
                 continue
             try:
-                reply = self._send(RequestCode.UNLOCK_BATCH_MQ, endpoint, batch)
+                reply = self._send(RequestCode.UNLOCK_BATCH_MQ, endpoint, batch, self._epochs(endpoint, batch))
             except RemotingError as error:
                 self._unlock_failed(broker_name, batch, error)
                 continue

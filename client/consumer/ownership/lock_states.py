@@ -58,6 +58,7 @@ class LockEvent(Enum):
     LATE_GRANT = "a lock request without an answer was granted late, or lapsed and may have been granted"
     DOUBTS_ENDED = "the last lock request without an answer was refused late"
     DOUBTS_LEFT = "the queue would be free, but lock requests without an answer may still be handled"
+    FENCED = "a broker with fenced locks refused a request under the epoch of this lock"
 
 
 class LockAction(Enum):
@@ -99,6 +100,7 @@ TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.ASKING, _E.UNLOCK): _T(_S.ASKING_UNWANTED),
     (_S.ASKING, _E.UNLOCK_LATER): _T(_S.ASKING),  # LEFT will start the timer
     (_S.ASKING, _E.LATE_GRANT): _T(_S.ASKING),
+    (_S.ASKING, _E.FENCED): _T(_S.ASKING),  # the call decides
     (_S.ASKING_UNWANTED, _E.ASK): _T(_S.ASKING),
     (_S.ASKING_UNWANTED, _E.KEPT): _T(_S.UNLOCKING, _SEND),
     (_S.ASKING_UNWANTED, _E.LEFT): _T(_S.UNLOCKING, _SEND),
@@ -106,16 +108,19 @@ TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.ASKING_UNWANTED, _E.UNLOCK): _T(_S.ASKING_UNWANTED),
     (_S.ASKING_UNWANTED, _E.UNLOCK_LATER): _T(_S.ASKING_UNWANTED),
     (_S.ASKING_UNWANTED, _E.LATE_GRANT): _T(_S.ASKING_UNWANTED),
+    (_S.ASKING_UNWANTED, _E.FENCED): _T(_S.ASKING_UNWANTED),
     (_S.HELD, _E.ASK): _T(_S.ASKING),
     (_S.HELD, _E.UNLOCK): _T(_S.UNLOCKING, _SEND),
     (_S.HELD, _E.UNLOCK_LATER): _T(_S.UNLOCK_DUE, _START),
     (_S.HELD, _E.LATE_GRANT): _T(_S.HELD),
+    (_S.HELD, _E.FENCED): _T(_S.FREE),
     (_S.UNLOCK_DUE, _E.ASK): _T(_S.ASKING, _STOP),
     (_S.UNLOCK_DUE, _E.UNLOCK): _T(_S.UNLOCKING, _STOP + _SEND),
     (_S.UNLOCK_DUE, _E.UNLOCK_LATER): _T(_S.UNLOCK_DUE, _START),
     (_S.UNLOCK_DUE, _E.TIMER): _T(_S.UNLOCKING, _SEND),
     (_S.UNLOCK_DUE, _E.TIMER_KEPT): _T(_S.HELD),
     (_S.UNLOCK_DUE, _E.LATE_GRANT): _T(_S.UNLOCK_DUE),
+    (_S.UNLOCK_DUE, _E.FENCED): _T(_S.FREE, _STOP),
     (_S.UNLOCKING, _E.UNLOCK): _T(_S.UNLOCKING),
     (_S.UNLOCKING, _E.UNLOCK_LATER): _T(_S.UNLOCKING),
     (_S.UNLOCKING, _E.UNLOCKED): _T(_S.FREE),
@@ -123,6 +128,7 @@ TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.UNLOCKING, _E.UNLOCK_FAILED): _T(_S.UNLOCK_DUE, _SETTLE),
     (_S.UNLOCKING, _E.UNLOCK_GIVEN_UP): _T(_S.FREE, _LOG),
     (_S.UNLOCKING, _E.LATE_GRANT): _T(_S.UNLOCKING_AGAIN),
+    (_S.UNLOCKING, _E.FENCED): _T(_S.UNLOCKING),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK): _T(_S.UNLOCKING_AGAIN),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_LATER): _T(_S.UNLOCKING_AGAIN),
     (_S.UNLOCKING_AGAIN, _E.UNLOCKED): _T(_S.UNLOCKING, _SEND),
@@ -130,6 +136,7 @@ TRANSITIONS: Final[Mapping[tuple[LockState, LockEvent], Transition]] = {
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_FAILED): _T(_S.UNLOCK_DUE, _SETTLE),
     (_S.UNLOCKING_AGAIN, _E.UNLOCK_GIVEN_UP): _T(_S.FREE, _LOG),
     (_S.UNLOCKING_AGAIN, _E.LATE_GRANT): _T(_S.UNLOCKING_AGAIN),
+    (_S.UNLOCKING_AGAIN, _E.FENCED): _T(_S.UNLOCKING_AGAIN),
     (_S.IN_DOUBT, _E.ASK): _T(_S.ASKING, _STOP),
     (_S.IN_DOUBT, _E.UNLOCK): _T(_S.UNLOCKING, _STOP + _SEND),
     (_S.IN_DOUBT, _E.UNLOCK_LATER): _T(_S.IN_DOUBT),
@@ -148,6 +155,7 @@ class QueueLock(NamedTuple):
         perhaps_held: one of these calls was not refused.
         doubts: number of lock requests that got no answer in time and may still be handled.
         unlock_failures: number of unlocks in a row that failed.
+        epoch: of the last grant of a broker with fenced locks, and what the next request presents; 0: none.
     """
 
     state: LockState = LockState.FREE
@@ -155,6 +163,7 @@ class QueueLock(NamedTuple):
     perhaps_held: bool = False
     doubts: int = 0
     unlock_failures: int = 0
+    epoch: int = 0
 
     @property
     def may_ask(self) -> bool:
@@ -172,6 +181,14 @@ class QueueLock(NamedTuple):
         began = self._replace(calls=self.calls + 1, perhaps_held=perhaps_held, unlock_failures=0)
         return _on(began, LockEvent.ASK)
 
+    def granted(self, epoch: int) -> "LockStep":
+        """A broker with fenced locks granted or renewed the lock."""
+        return LockStep(self._replace(epoch=epoch))
+
+    def fenced(self, epoch: int) -> "LockStep":
+        """Such a broker refused a request under `epoch`. A later epoch of this client is not touched."""
+        return _on(self._replace(epoch=0), LockEvent.FENCED) if epoch and epoch == self.epoch else LockStep(self)
+
     def end(self, outcome: Outcome, *, in_table: bool) -> "LockStep":
         """A lock call ended. The last one decides the next state."""
         perhaps_held = self.perhaps_held or outcome is not Outcome.REFUSED
@@ -186,9 +203,9 @@ class QueueLock(NamedTuple):
         """A lock request got no answer in time."""
         return LockStep(self._replace(doubts=self.doubts + 1))
 
-    def end_doubt(self, *, perhaps_granted: bool) -> "LockStep":
+    def end_doubt(self, *, perhaps_granted: bool, epoch: int = 0) -> "LockStep":
         """A lock request without an answer was answered late, or cannot be handled any more."""
-        less = self._replace(doubts=self.doubts - 1)
+        less = self._replace(doubts=self.doubts - 1, epoch=max(epoch, self.epoch))
         if perhaps_granted:
             return _on(less._replace(perhaps_held=True), LockEvent.LATE_GRANT)
         if less.state is LockState.IN_DOUBT and not less.doubts:
@@ -228,7 +245,8 @@ def _on(lock: QueueLock, event: LockEvent) -> LockStep:
     if state is LockState.FREE and lock.doubts:
         state, more = TRANSITIONS[state, LockEvent.DOUBTS_LEFT]
         actions += more
-    return LockStep(lock._replace(state=state), actions)
+    epoch = 0 if state in (LockState.FREE, LockState.IN_DOUBT) else lock.epoch
+    return LockStep(lock._replace(state=state, epoch=epoch), actions)
 
 
 NO_LOCK: Final = QueueLock()

@@ -4,12 +4,13 @@
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.ownership.lock_requests import LockRequests, Queues, by_broker
+from lockstep.client.consumer.ownership.lock_port import Grant, Unfenced
+from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, Queues, by_broker
 from lockstep.client.consumer.ownership.lock_states import (
     NO_LOCK,
     UNLOCK_FAILURES_MAX,
@@ -24,66 +25,23 @@ from lockstep.client.errors import NoRouteError
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import Runtime, TimerHandle
+from lockstep.remoting.runtime import TimerHandle
 
-__all__ = ["Locks", "NoLocks", "QueueLocks"]
+__all__ = ["LockCall", "QueueLocks"]
 
 _ASKING: Final = (LockState.ASKING, LockState.ASKING_UNWANTED)
 _UNLOCKING: Final = (LockState.UNLOCKING, LockState.UNLOCKING_AGAIN)
 
 
-class Locks(Protocol):
-    """The locks on the brokers, for a rebalance and a consume service."""
-
-    @property
-    def needed(self) -> bool:
-        """Whether a queue is consumed only while its lock is held."""
-
-    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]: ...
-    async def lock_all(self) -> None: ...
-    async def lock_all_over(self, address: str, endpoint: Endpoint) -> None: ...
-    def unlock(self, queue: MessageQueue) -> None: ...
-    def unlock_later(self, queue: MessageQueue) -> None: ...
-    async def unlock_all(self, queues: Iterable[MessageQueue]) -> None: ...
-
-
-class NoLocks:
-    """For consumption without order and for broadcasting: grants all, without a request (wire.md 12.3)."""
-
-    needed = False
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-
-    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
-        now_ms = self._runtime.now_ms()
-        return dict.fromkeys(queues, now_ms)
-
-    async def lock_all(self) -> None:
-        pass
-
-    async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
-        pass
-
-    def unlock(self, queue: MessageQueue) -> None:
-        pass
-
-    def unlock_later(self, queue: MessageQueue) -> None:
-        pass
-
-    async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
-        pass
-
-
 @dataclass(slots=True)
-class _LockCall:
-    """Queues that are asked for together: the outcome of each, and the time in ms from which a grant counts."""
+class LockCall:
+    """Queues that are asked for together: the outcome of each, and the grants."""
 
     outcomes: dict[MessageQueue, Outcome] = field(default_factory=dict)
-    granted: dict[MessageQueue, int] = field(default_factory=dict)
+    granted: dict[MessageQueue, Grant] = field(default_factory=dict)
 
 
-class QueueLocks:
+class QueueLocks(Unfenced):
     """The locks of one consumer.
 
     Args:
@@ -103,15 +61,18 @@ class QueueLocks:
         self._config = member.config
         self._table = member.table
         self._on_reacquired = on_reacquired
-        self._requests = LockRequests(member.instance, member.group, member.config, self)
+        self._requests = self._new_requests()
         self._locks: dict[MessageQueue, QueueLock] = {}  # all that are not FREE
         self._timers: dict[MessageQueue, TimerHandle] = {}  # one for each lock whose state has a timer
         self._progress = asyncio.Event()
         self._closing = False
 
+    def _new_requests(self) -> LockRequests:
+        return LockRequests(self._instance, self._group, self._config, self)
+
     # Lock calls ----------------------------------------------------------------------------------------------
 
-    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]:
         """Ask for these queues, with one request to each broker. Process queues in the table are renewed.
 
         A broker that does not answer grants nothing. A queue whose unlock is not answered within `lock_timeout_ms` is
@@ -119,14 +80,13 @@ class QueueLocks:
         unlocked.
 
         Returns:
-            The granted queues, and the time in ms from which each lock counts. It is the time of the request, because
-            the broker's own time for the lock starts later, however late the answer is read.
+            The granted queues.
         """
-        call = _LockCall()
+        call = LockCall()
         blocked = [queue for queue in dict.fromkeys(queues) if not self._begin(call, queue)]
         return await self._execute(call, self._lock(call, blocked))
 
-    async def _lock(self, call: _LockCall, blocked: list[MessageQueue]) -> None:
+    async def _lock(self, call: LockCall, blocked: list[MessageQueue]) -> None:
         if blocked and not self._closing:
             await self._wait_until(lambda: all(self._of(q).may_ask for q in blocked), self._config.lock_timeout_ms)
             for queue in blocked:
@@ -160,12 +120,12 @@ class QueueLocks:
         return [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
 
     async def _renew(self, broker_name: str, queues: list[MessageQueue], over: Endpoint | None = None) -> None:
-        call = _LockCall()
+        call = LockCall()
         asked = [queue for queue in queues if self._begin(call, queue)]
         if asked:
             await self._execute(call, self._lock_batch(call, broker_name, asked, over, renewal=True))
 
-    def _begin(self, call: _LockCall, queue: MessageQueue) -> bool:
+    def _begin(self, call: LockCall, queue: MessageQueue) -> bool:
         lock = self._of(queue)
         if self._closing or not lock.may_ask:
             return False
@@ -173,7 +133,7 @@ class QueueLocks:
         self._take([(queue, lock.ask())])
         return True
 
-    async def _execute(self, call: _LockCall, work: Coroutine[Any, Any, None]) -> dict[MessageQueue, int]:
+    async def _execute(self, call: LockCall, work: Coroutine[Any, Any, None]) -> dict[MessageQueue, Grant]:
         """End the call when its requests have ended, before the caller continues; also if the caller is cancelled."""
         task = self._runtime.create_task(work, name="lock")
         try:
@@ -185,7 +145,7 @@ class QueueLocks:
                 task.add_done_callback(lambda _: self._end(call))
         return call.granted
 
-    def _end(self, call: _LockCall) -> None:
+    def _end(self, call: LockCall) -> None:
         steps = []
         for queue, outcome in call.outcomes.items():
             lock = self._of(queue)
@@ -196,7 +156,7 @@ class QueueLocks:
 
     async def _lock_batch(
         self,
-        call: _LockCall,
+        call: LockCall,
         broker_name: str,
         queues: list[MessageQueue],
         over: Endpoint | None = None,
@@ -205,26 +165,32 @@ class QueueLocks:
     ) -> None:
         held = {queue: process_queue for queue in queues if (process_queue := self._table.get(queue)) is not None}
         asked_ms = self._runtime.now_ms()
-        won = await self._requests.lock(broker_name, queues, over)
-        if won is None:
+        reply = await self._requests.lock(broker_name, queues, over)
+        if reply is None:
             return
         for queue in queues:
-            if queue in won:
-                call.outcomes[queue], call.granted[queue] = Outcome.GRANTED, asked_ms
-                self._granted(held.get(queue), asked_ms)
+            if queue in reply.grants:
+                grant = Grant(asked_ms, *reply.grants[queue])
+                call.outcomes[queue], call.granted[queue] = Outcome.GRANTED, grant
+                self._granted(queue, held.get(queue), grant, reply)
             else:
                 call.outcomes[queue] = Outcome.REFUSED
-                if renewal and queue in held:
-                    self._lost(held[queue])
+                self._refused(queue, held.get(queue), reply, renewal=renewal)
 
-    def _granted(self, process_queue: ProcessQueue | None, asked_ms: int) -> None:
+    def _granted(self, queue: MessageQueue, process_queue: ProcessQueue | None, grant: Grant, reply: LockReply) -> None:
         if process_queue is None:
             return
         if process_queue.holds_lock(self._runtime.now_ms(), self._config.lock_surely_held_ms):
-            process_queue.granted(asked_ms)
+            process_queue.granted(grant.asked_ms)
         elif not process_queue.dropped:
             process_queue.outlived_lock = True
             self._on_reacquired(process_queue)
+
+    def _refused(
+        self, queue: MessageQueue, process_queue: ProcessQueue | None, reply: LockReply, *, renewal: bool
+    ) -> None:
+        if renewal and process_queue is not None:
+            self._lost(process_queue)
 
     def _lost(self, process_queue: ProcessQueue) -> None:
         if process_queue.locked:
@@ -295,8 +261,12 @@ class QueueLocks:
     def unanswered(self, queues: Queues) -> None:
         self._take([(queue, self._of(queue).doubt()) for queue in queues])
 
-    def settled(self, queues: Queues, perhaps_granted: set[MessageQueue]) -> None:
-        self._take([(queue, self._of(queue).end_doubt(perhaps_granted=queue in perhaps_granted)) for queue in queues])
+    def settled(self, queues: Queues, perhaps_granted: Mapping[MessageQueue, int]) -> None:
+        steps = []
+        for queue in queues:
+            granted, epoch = queue in perhaps_granted, perhaps_granted.get(queue, 0)
+            steps.append((queue, self._of(queue).end_doubt(perhaps_granted=granted, epoch=epoch)))
+        self._take(steps)
 
     def unlocked(self, queues: Queues) -> None:
         self._take([(queue, self._of(queue).unlocked()) for queue in queues])

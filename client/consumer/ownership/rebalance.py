@@ -5,12 +5,13 @@ from typing import Protocol
 
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
-from lockstep.client.consumer.ownership.locks import Locks
+from lockstep.client.consumer.ownership.lock_port import Grant, Locks
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, NoRouteError
 from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
 from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import is_retry_topic
@@ -36,7 +37,7 @@ class QueueOwner(Protocol):
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
         """Start to pull."""
 
-    def queue_dropped(self, process_queue: ProcessQueue) -> None:
+    def queue_dropped(self, process_queue: ProcessQueue, why: str) -> None:
         """Set the last offset, if it is not set yet: it is stored after this call."""
 
     async def queues_changed(self, topic: str) -> None:
@@ -63,6 +64,7 @@ class Rebalance:
         self._owner = owner
         self._strategy = strategy
         self._periods = 0
+        self._refused: set[MessageQueue] = set()  # queues of this member that it has no lock of
 
     async def run(self) -> None:
         """Run one round over every subscribed topic."""
@@ -147,22 +149,37 @@ class Rebalance:
             if why:
                 changed |= await self._remove(queue, process_queue, why, stays=queue in mine)
         wanted = [queue for queue in dict.fromkeys(mine) if queue not in self._table]
+        self._refused = {queue for queue in self._refused if queue.topic != topic}
+        return await self._acquire(wanted) or changed
+
+    async def _acquire(self, wanted: list[MessageQueue]) -> bool:
         granted = await self._locks.lock(wanted) if wanted else {}
         for queue in wanted:
             if queue in granted:
                 self._add(queue, granted[queue])
-                changed = True
             else:
+                self._refused.add(queue)
                 self._log.info("lock_refused", queue=str(queue), consequence="asked again at the next rebalance")
-        return changed
+        return bool(granted)
 
-    def _add(self, queue: MessageQueue, locked_ms: int) -> None:
+    async def take_released(self, released: Iterable[MessageQueue]) -> None:
+        """Ask for queues that were refused and are released now, if they are still this member's share."""
+        wanted = [queue for queue in released if queue in self._refused and queue not in self._table]
+        self._refused.difference_update(wanted)
+        if await self._acquire(wanted):
+            for topic in dict.fromkeys(queue.topic for queue in wanted):
+                await self._owner.queues_changed(topic)
+
+    def _add(self, queue: MessageQueue, grant: Grant) -> None:
         """Begin an ownership period. The first pull reads the first offset, under this lock."""
         self._offsets.forget(queue)
         self._periods += 1
         process_queue = self._owner.new_process_queue(
-            queue, self._periods, self._runtime.now_ms(), locked_ms=locked_ms, needs_lock=self._locks.needed
+            queue, self._periods, self._runtime.now_ms(), locked_ms=grant.asked_ms, needs_lock=self._locks.needed
         )
+        if grant.epoch:
+            process_queue.set_epoch(grant.epoch, epoch_text(grant.epoch))
+            process_queue.granted(grant.asked_ms, grant.lease_ms)
         self._table[queue] = process_queue
         self._log.info("queue_acquired", queue=str(queue), period=process_queue.period)
         self._member.record("acquired", process_queue)
@@ -179,7 +196,7 @@ class Rebalance:
             False if the next round must try again, because the listener still runs.
         """
         # The reset removes its queue itself: the offset of handled messages must not replace the chosen offset.
-        if process_queue.resetting:
+        if process_queue.resetting or self._locks.hands_over(process_queue, why):
             return False
         self.drop(process_queue, why)
         if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
@@ -216,4 +233,4 @@ class Rebalance:
             process_queue.dropped = True
             self._log.info("queue_dropped", queue=str(process_queue.queue), why=why, period=process_queue.period)
             self._member.record("dropped", process_queue, why=why)
-            self._owner.queue_dropped(process_queue)
+            self._owner.queue_dropped(process_queue, why)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.ownership.locks import Locks
+from lockstep.client.consumer.ownership.lock_port import Locks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.protocol.model import MessageQueue
@@ -97,6 +97,9 @@ class OffsetReset:
         # Their locks were not renewed meanwhile, and only the owner of a queue may reset it.
         left = [pq for pq in process_queues if not self._stopped and self._table.get(pq.queue) is pq]
         try:
+            for process_queue in [pq for pq in left if pq.epoch]:
+                await self._reset_fenced(process_queue)
+            left = [pq for pq in left if not pq.epoch]
             owned = await self._locks.lock([process_queue.queue for process_queue in left]) if left else {}
             for process_queue in left:
                 if not self._stopped and self._table.get(process_queue.queue) is process_queue:
@@ -109,6 +112,19 @@ class OffsetReset:
                 del self._wanted[process_queue]
                 process_queue.resetting = False
         self._done()
+
+    async def _reset_fenced(self, process_queue: ProcessQueue) -> None:
+        """Move the offset with a request under the epoch. The lock goes on under a new epoch, with a new period."""
+        queue, offset = process_queue.queue, self._wanted[process_queue]
+        self._member.record("reset", process_queue, offset=offset)
+        done = await self._locks.reset_offset(process_queue, offset)
+        if self._table.get(queue) is process_queue:
+            self._member.offsets.forget(queue)
+            del self._table[queue]
+            if done and not self._stopped:
+                self._locks.unlock_later(queue)  # unless the next rebalance asks for it
+            else:
+                self._locks.unlock(queue)
 
     def _leave_table(self, process_queue: ProcessQueue, *, owned: bool) -> None:
         queue, offset = process_queue.queue, self._wanted[process_queue]

@@ -1,0 +1,102 @@
+"""FencedCommits: stores offsets under the epoch of a fenced lock, and takes notice of each answer (docs/fencing.md)."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import ClientError
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.headers.messaging import UpdateConsumerOffsetRequestHeader
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.errors import ConnectFailed, RemotingError, RequestRefused
+
+__all__ = ["FencedCommits"]
+
+_CODE: Final = RequestCode.UPDATE_CONSUMER_OFFSET
+_LAST_ATTEMPTS: Final = 2
+
+
+class FencedCommits:
+    """The commits of one consumer. Unlike those without a fence they want an answer.
+
+    Args:
+        refused: called with a process queue and the error of its commit; returns whether that ends its period.
+    """
+
+    def __init__(self, member: Membership, refused: Callable[[ProcessQueue, Exception], bool]) -> None:
+        self._member = member
+        self._instance = member.instance
+        self._refused = refused
+
+    def send(self, process_queue: ProcessQueue) -> None:
+        """Send the offset of handled messages. A broker without a connection is skipped until the next round."""
+        queue = process_queue.queue
+        offset = self._member.offsets.in_memory(queue)
+        address = self._instance.routes.master_address(queue.broker_name)
+        endpoint = self._instance.dialer.open_endpoint(address) if address else None
+        if offset < 0 or endpoint is None or not endpoint.agreed:
+            return
+        self._member.record("committed", process_queue, offset=offset)
+        command = self._command(process_queue, offset)
+        endpoint.request_then(command, self._member.config.request_timeout_ms, partial(self._answered, process_queue))
+
+    async def store_last(self, process_queue: ProcessQueue) -> None:
+        """Store the offset of handled messages and wait for the answer: the next owner begins there."""
+        queue = process_queue.queue
+        offset = self._member.offsets.in_memory(queue)
+        for attempt in range(_LAST_ATTEMPTS if offset >= 0 else 0):
+            try:
+                await self._store(process_queue, offset)
+            except RequestRefused as error:
+                self._refused(process_queue, error)
+                self._log(process_queue, error)
+                return
+            except (RemotingError, ClientError) as error:
+                if attempt + 1 == _LAST_ATTEMPTS:
+                    self._log(process_queue, error)
+            else:
+                return
+
+    async def _store(self, process_queue: ProcessQueue, offset: int) -> None:
+        """Raises RequestRefused for any code but SUCCESS; RemotingError, NoRouteError."""
+        runtime = self._member.runtime
+        endpoint = await self._endpoint(process_queue)
+        begun = {"begin_mono_ns": runtime.monotonic_ns()}
+        sure = self._member.holds_lock(process_queue)
+        if sure:
+            self._member.record("committed", process_queue, offset=offset)
+        reply = await endpoint.request(self._command(process_queue, offset), self._member.config.request_timeout_ms)
+        self._check(endpoint, reply)
+        if not sure:  # the lease has ended: the broker alone knows whether another client has had the queue
+            self._member.record("committed", process_queue, offset=offset, **begun)
+
+    async def _endpoint(self, process_queue: ProcessQueue) -> Endpoint:
+        address = self._instance.address_of(process_queue.queue.broker_name)
+        endpoint = await self._instance.dialer.endpoint(address)
+        if not endpoint.agreed:
+            raise ConnectFailed(address, "the broker has no fenced locks any more")
+        return endpoint
+
+    def _command(self, process_queue: ProcessQueue, offset: int) -> RemotingCommand:
+        queue, epoch = process_queue.queue, process_queue.epoch
+        header = UpdateConsumerOffsetRequestHeader(
+            self._member.group, queue.topic, queue.queue_id, offset, epoch, self._instance.client_id
+        )
+        return RemotingCommand(_CODE, header)
+
+    def _check(self, endpoint: Endpoint, reply: RemotingCommand) -> None:
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(endpoint.address, request_name(_CODE), reply.code, reply.remark)
+
+    def _answered(self, process_queue: ProcessQueue, reply: RemotingCommand | RemotingError) -> None:
+        if isinstance(reply, RemotingCommand) and reply.code != ResponseCode.SUCCESS:
+            broker_name = process_queue.queue.broker_name
+            error = RequestRefused(broker_name, request_name(_CODE), reply.code, reply.remark)
+            if not self._refused(process_queue, error):
+                self._log(process_queue, error)
+
+    def _log(self, process_queue: ProcessQueue, error: Exception) -> None:
+        self._member.log.warning("offset_not_stored", queue=str(process_queue.queue), error=str(error))

@@ -1,0 +1,176 @@
+"""FencedLocks: the locks of a consumer with `fenced=`, which have an epoch and a lease (docs/fencing.md).
+
+The grant of a broker brings both. The epoch goes with every later request about the queue, and the lease says until
+when calls may begin. Brokers without fenced locks give faithful ones, which the consumer accepts or not by its setting.
+"""
+
+from collections.abc import Callable, Iterable
+
+from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.ownership.lease_watch import LeaseWatch
+from lockstep.client.consumer.ownership.lock_port import Grant
+from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, by_broker
+from lockstep.client.consumer.ownership.locks import QueueLocks
+from lockstep.client.consumer.ownership.period_end import ANSWERS, EndCause
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.client.errors import NoRouteError, SendError
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.headers.messaging import ResetOwnOffsetRequestHeader, ResetOwnOffsetResponseHeader
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RemotingError, RequestRefused
+
+__all__ = ["FencedLocks"]
+
+_BY_NAME = {cause.name: cause for cause in ANSWERS.values()}
+
+
+class FencedLocks(QueueLocks):
+    """The locks of one consumer.
+
+    Args:
+        required: False: a broker without fenced locks is used as usual. True: its queues are not consumed.
+        on_reacquired: for its queues, see QueueLocks.
+        ends: called with a process queue, the cause and the reason when its period must end.
+    """
+
+    def __init__(
+        self,
+        member: Membership,
+        *,
+        required: bool,
+        on_reacquired: Callable[[ProcessQueue], None],
+        ends: Callable[[ProcessQueue, EndCause, str], None],
+    ) -> None:
+        super().__init__(member, on_reacquired)
+        self._required = required
+        self._ends = ends
+        self._unfenced_logged: set[str] = set()
+        self.watch = LeaseWatch(member, self._renew_broker, self._lease_ended)
+
+    def _new_requests(self) -> LockRequests:
+        return LockRequests(
+            self._instance, self._group, self._config, self, epoch_of=lambda queue: self._of(queue).epoch
+        )
+
+    # Brokers -------------------------------------------------------------------------------------------------
+
+    async def without_fenced_locks(self, broker_names: Iterable[str]) -> list[str]:
+        """Return those of these brokers that answer and have no fenced locks."""
+        return [name for name in broker_names if await self._requests.has_fenced_locks(name) is False]
+
+    def _may_use(self, broker_name: str, reply: LockReply) -> bool:
+        """Whether this consumer uses the broker; logs once for each broker without fenced locks."""
+        if reply.fences:
+            self._unfenced_logged.discard(broker_name)
+        elif broker_name not in self._unfenced_logged:
+            self._unfenced_logged.add(broker_name)
+            log = self._instance.log
+            write = log.error if self._required else log.warning
+            consequence = "its queues are not consumed" if self._required else "its locks are RocketMQ's, without fence"
+            write("fencing_not_supported", broker=broker_name, group=self._group, consequence=consequence)
+        return reply.fences or not self._required
+
+    # Grants --------------------------------------------------------------------------------------------------
+
+    def _kept(self) -> list[MessageQueue]:
+        """A fenced period is renewed until it leaves the table, also while its last call runs."""
+        return [queue for queue, pq in self._table.items() if not (pq.lost or (pq.dropped and not pq.resetting))]
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]:
+        granted = await super().lock(queues)
+        return {queue: grant for queue, grant in granted.items() if self._is_usable(queue, grant)}
+
+    def _is_usable(self, queue: MessageQueue, grant: Grant) -> bool:
+        """Whether a new period may begin: its connection may have ended while other brokers were asked."""
+        if not grant.epoch:
+            return not self._required
+        address = self._instance.routes.master_address(queue.broker_name)
+        connected = address is not None and self._instance.dialer.open_endpoint(address) is not None
+        return connected and self._runtime.now_ms() < grant.asked_ms + grant.lease_ms
+
+    def _granted(self, queue: MessageQueue, process_queue: ProcessQueue | None, grant: Grant, reply: LockReply) -> None:
+        if not self._may_use(queue.broker_name, reply) or not reply.fences:
+            self._granted_without_fence(queue, process_queue, grant, reply)
+            return
+        self._take([(queue, self._of(queue).granted(grant.epoch))])
+        if process_queue is None or process_queue.lost:
+            return
+        if process_queue.epoch != grant.epoch:
+            self._ends(process_queue, EndCause.NEW_EPOCH, EndCause.NEW_EPOCH.value)
+        elif reply.endpoint.is_open:  # the answer of a connection that has ended proves nothing any more
+            process_queue.granted(grant.asked_ms, grant.lease_ms)
+
+    def _granted_without_fence(
+        self, queue: MessageQueue, process_queue: ProcessQueue | None, grant: Grant, reply: LockReply
+    ) -> None:
+        if process_queue is not None and process_queue.epoch:
+            self._take([(queue, self._of(queue).fenced(process_queue.epoch))])
+            self._ends(process_queue, EndCause.NO_FENCING, EndCause.NO_FENCING.value)
+        else:
+            super()._granted(queue, process_queue, grant, reply)
+
+    def _refused(
+        self, queue: MessageQueue, process_queue: ProcessQueue | None, reply: LockReply, *, renewal: bool
+    ) -> None:
+        self._may_use(queue.broker_name, reply)
+        presented, refusal = reply.presented.get(queue, 0), reply.refusals.get(queue)
+        if not presented:
+            if process_queue is None or not process_queue.epoch:
+                super()._refused(queue, process_queue, reply, renewal=renewal)
+            return
+        self._take([(queue, self._of(queue).fenced(presented))])
+        if process_queue is not None and process_queue.epoch == presented:
+            cause = _BY_NAME.get(refusal.answer, EndCause.FENCED) if refusal is not None else EndCause.FENCED
+            owner = f" ({refusal.owner})" if refusal is not None and refusal.owner else ""
+            self._ends(process_queue, cause, cause.value + owner)
+
+    # Other requests under an epoch ---------------------------------------------------------------------------
+
+    def refused(self, process_queue: ProcessQueue, error: Exception) -> bool:
+        code = error.code if isinstance(error, RequestRefused | SendError) else None
+        cause = ANSWERS.get(code) if code is not None else None
+        if cause is None or not process_queue.epoch:
+            return False
+        self._take([(process_queue.queue, self._of(process_queue.queue).fenced(process_queue.epoch))])
+        self._ends(process_queue, cause, f"{cause.value}; {error}")
+        return True
+
+    async def reset_offset(self, process_queue: ProcessQueue, offset: int) -> bool:
+        """Without an answer it is not known whether the offset was moved; the period ends in any case."""
+        queue, code = process_queue.queue, RequestCode.RESET_OWN_OFFSET
+        header = ResetOwnOffsetRequestHeader(
+            self._group, queue.topic, queue.queue_id, offset, process_queue.epoch, self._instance.client_id
+        )
+        try:
+            reply = await self._instance.call(queue.broker_name, code, header)
+            if reply.code != ResponseCode.SUCCESS:
+                raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
+        except (RemotingError, NoRouteError) as error:
+            self._instance.log.warning("offset_reset_refused", queue=str(queue), offset=offset, why=str(error))
+            self.refused(process_queue, error)
+            return False
+        grant = reply.decode_header(ResetOwnOffsetResponseHeader)
+        self._take([(queue, self._of(queue).granted(grant.lock_epoch))])
+        return True
+
+    def hands_over(self, process_queue: ProcessQueue, why: str) -> bool:
+        if not process_queue.epoch:
+            return False
+        if not process_queue.is_over:
+            self._ends(process_queue, EndCause.HANDOVER, why)
+        return True
+
+    # Leases and connections ----------------------------------------------------------------------------------
+
+    async def _renew_broker(self, broker_name: str) -> None:
+        await self._renew(broker_name, by_broker(self._kept()).get(broker_name, []))
+
+    def _lease_ended(self, process_queue: ProcessQueue) -> None:
+        self._ends(process_queue, EndCause.LEASE_ENDED, EndCause.LEASE_ENDED.value)
+
+    def connection_ended(self, address: str) -> None:
+        """Begin no call of this broker's queues until a renewal is answered over a new connection."""
+        for queue, process_queue in self._table.items():
+            if process_queue.epoch and self._instance.routes.master_address(queue.broker_name) == address:
+                process_queue.locked = False
+        self.watch.look()

@@ -1,0 +1,90 @@
+"""Locks: what a rebalance and a consume service ask of the locks on the brokers, and the answer without locks."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.remoting.runtime import Runtime
+
+__all__ = ["Grant", "Locks", "NoLocks", "Unfenced"]
+
+
+class Grant(NamedTuple):
+    """A lock that was granted.
+
+    Args:
+        asked_ms: the time of the request. The lock counts from then on, because the broker's own time for the lock
+            starts later, however late the answer is read.
+        epoch: of a fenced lock; 0: of a broker that has none.
+        lease_ms: the life of a fenced lock.
+    """
+
+    asked_ms: int
+    epoch: int = 0
+    lease_ms: int = 0
+
+
+class Locks(Protocol):
+    """The locks on the brokers, for a rebalance and a consume service."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether a queue is consumed only while its lock is held."""
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]: ...
+    async def lock_all(self) -> None: ...
+    async def lock_all_over(self, address: str, endpoint: Endpoint) -> None: ...
+    def unlock(self, queue: MessageQueue) -> None: ...
+    def unlock_later(self, queue: MessageQueue) -> None: ...
+    async def unlock_all(self, queues: Iterable[MessageQueue]) -> None: ...
+
+    def hands_over(self, process_queue: ProcessQueue, why: str) -> bool:
+        """Begin to end the period of a fenced lock, which then leaves the table. Returns False for other locks."""
+
+    def refused(self, process_queue: ProcessQueue, error: Exception) -> bool:
+        """Return whether a broker refused a request under the epoch of this period; then the period ends."""
+
+    async def reset_offset(self, process_queue: ProcessQueue, offset: int) -> bool:
+        """Move the offset of a queue under its fenced lock. Returns whether the broker did it."""
+
+
+class Unfenced:
+    """What a lock without a fence answers."""
+
+    def hands_over(self, process_queue: ProcessQueue, why: str) -> bool:
+        return False
+
+    def refused(self, process_queue: ProcessQueue, error: Exception) -> bool:
+        return False
+
+    async def reset_offset(self, process_queue: ProcessQueue, offset: int) -> bool:
+        raise AssertionError("this lock has no epoch")
+
+
+class NoLocks(Unfenced):
+    """For consumption without order and for broadcasting: grants all, without a request (wire.md 12.3)."""
+
+    needed = False
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]:
+        return dict.fromkeys(queues, Grant(self._runtime.now_ms()))
+
+    async def lock_all(self) -> None:
+        pass
+
+    async def lock_all_over(self, address: str, endpoint: Endpoint) -> None:
+        pass
+
+    def unlock(self, queue: MessageQueue) -> None:
+        pass
+
+    def unlock_later(self, queue: MessageQueue) -> None:
+        pass
+
+    async def unlock_all(self, queues: Iterable[MessageQueue]) -> None:
+        pass
