@@ -53,7 +53,7 @@ class QueueHistory:
         self._rewinds = Rewinds(seen.group, seen.queue, findings, facts.clocks, facts.members)
         self._reset = False  # there was a reset after the last period was positioned
         self._resets = 0
-        self._doubt_until_ns = -1  # a broker crashed: until then commits may be lost
+        self._crash: tuple[Record, int] | None = None  # a broker's last `reset` after a crash, and its clock
 
     def acquired(self, record: Record, time_ns: int, clock: int) -> None:
         """Take an `acquired` record: a lock was granted and a period begins."""
@@ -119,10 +119,10 @@ class QueueHistory:
         period = self._period(record, time_ns, clock)
         offset = record["offset"]
         last = self._last_commit
-        if last is not None and offset < last["offset"] and time_ns > self._doubt_until_ns:
+        if last is not None and offset < last["offset"] and not self._may_be_lost(record, clock):
             self._went_back(period, record, last)
         self._last_commit = record
-        if time_ns > self._doubt_until_ns:
+        if not self._may_be_lost(record, clock):
             self._commits.sent(record, time_ns)
         period.note_commit(offset)
         self._rule_d.committed(record, period.start)
@@ -147,7 +147,7 @@ class QueueHistory:
 
     def stored(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `stored` record: the broker, or a client with the broker's answer, reports a stored commit."""
-        is_sure = time_ns > self._doubt_until_ns  # else it may have been stored before the broker crashed
+        is_sure = not self._may_be_lost(record, clock)
         self._rule_d.stored(record, clock, is_judged=is_sure and not self._is_unordered)
         if is_sure:
             self._commits.stored(record)
@@ -158,12 +158,13 @@ class QueueHistory:
         """Take a `reset` record: a user moved the offset, or the broker corrected an illegal one."""
         offset = record["offset"]
         self._resets += 1
-        if "client_id" not in record and "mono_ns" not in record:
-            self._doubt_until_ns = time_ns + 2 * self._facts.clocks.skew_ns
         passed = self._last_commit["offset"] if self._last_commit else max(self.start, 0)
         self.skipped.cut(offset)  # what an earlier reset skipped is consumed after all
-        self.skipped.add_range(passed, offset)
-        self._passed_over.add_range(passed, offset)
+        if "client_id" in record:
+            self.skipped.add_range(passed, offset)
+            self._passed_over.add_range(passed, offset)
+        else:
+            self._crash = (record, clock)  # nothing is skipped: it says which commits are left
         self._rule_d.reset(record, passed)
         self._unless_reset.reset(record, clock)
         self._commits.known(record)
@@ -191,6 +192,13 @@ class QueueHistory:
         if not self._is_unordered:
             granted = self._facts.grants.get(self.group, {})
             self._ownership.finish(list(self.periods.values()), granted.get, knows_grants=bool(granted))
+
+    def _may_be_lost(self, record: Record, clock: int) -> bool:
+        """Whether a commit may have come before the last crash of the broker, and the crash may have undone it."""
+        if self._crash is None:
+            return False
+        crash, crash_clock = self._crash
+        return self._facts.clocks.gap_ns(clock, stamp_ns(record), crash_clock, stamp_ns(crash))[1] >= 0
 
     def _period(self, record: Record, time_ns: int, clock: int) -> Period:
         """The period of a record; a new one is created."""

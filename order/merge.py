@@ -31,14 +31,18 @@ def merge_traces(traces: Sequence[Iterable[Record]], clocks: Clocks | None = Non
 def timed(source: int, trace: Iterable[Record], clocks: Clocks) -> Iterator[TimedRecord]:
     """Yield one trace with times that never decrease. A record without a monotonic clock gets its wall-clock time.
 
-    A broker's `reset` with only a wall clock gets the earliest possible time; `QueueHistory` distrusts commits near it.
+    A broker's `reset` after a crash gets the earliest possible time, so no commit after it is taken for one before it.
+    `QueueHistory` distrusts commits that may have come before it.
     """
     latest = -(1 << 63)
     if clocks.is_one(source):
         clock = clocks.of(source, 0)
         axis = clocks.axis_ns[clock]
+        several = len(clocks) > 1
         for record in trace:
             time_ns = record["mono_ns"] + axis
+            if several and record["event"] == "reset" and "client_id" not in record:
+                time_ns -= clocks.skew_ns
             if time_ns > latest:
                 latest = time_ns
             yield latest, source, clock, record
@@ -51,8 +55,8 @@ def timed(source: int, trace: Iterable[Record], clocks: Clocks) -> Iterator[Time
             time_ns = mono + clocks.axis_ns[clock]
         else:
             time_ns = record["wall_ms"] * 1_000_000 + clocks.axis_ns[clock]
-            if record["event"] == "reset" and "client_id" not in record:
-                time_ns -= clocks.skew_ns
+        if record["event"] == "reset" and "client_id" not in record:
+            time_ns -= clocks.skew_ns
         if time_ns > latest:
             latest = time_ns
         yield latest, source, clock, record

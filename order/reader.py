@@ -1,16 +1,22 @@
 """Reads traces from files: checks records against the format, counts broken lines, and allows a torn last line."""
 
 import errno
+import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lockstep.order.format import why_broken
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
 
 __all__ = ["BrokenLine", "Record", "TraceFile", "checked"]
 
 Record = Mapping[str, Any]
+_READ_BYTES: Final = 1 << 18
 BROKEN_KEPT: Final = 10  # lines of each file that are kept with their reasons; all are counted
 _loads = json.JSONDecoder().decode
 _scan = json.JSONDecoder().raw_decode  # faster than json.loads: it skips no white space around the value
@@ -24,8 +30,35 @@ class BrokenLine(NamedTuple):
     why: str
 
 
+class _Part(io.RawIOBase):
+    """The first bytes of a file."""
+
+    def __init__(self, path: Path, size: int | None) -> None:
+        self._file = path.open("rb", buffering=0)
+        if not self._file.seekable():
+            self._file.close()
+            raise OSError(errno.ESPIPE, "it is read twice, and a pipe cannot be; write a file", str(path))
+        self.size = os.fstat(self._file.fileno()).st_size if size is None else size
+        self._left = self.size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "Buffer", /) -> int:
+        with memoryview(buffer) as view:
+            count = self._file.readinto(view[: self._left]) or 0
+        self._left -= count
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 class TraceFile:
     """The records of one file, streamed; it may be read more than once. The counts are those of the last full pass.
+
+    Every pass reads as many bytes as the file had at the first one, though its process may still write.
 
     A killed process may tear its last line (`torn_lines`). If another process appends to the same file, its first
     record follows on that line: the record is read, and the line counts as torn. Every other invalid line counts in
@@ -38,6 +71,7 @@ class TraceFile:
         self.broken_lines = 0
         self.broken: list[BrokenLine] = []
         self._no_json = 0  # number of the last line that was not JSON
+        self._size: int | None = None
 
     def __iter__(self) -> Iterator[Record]:
         """Yield every record. Raises OSError."""
@@ -49,9 +83,9 @@ class TraceFile:
         self.broken = []
         self._no_json = 0
         scan, why_not, number = _scan, why_broken, 0
-        with self.path.open("rb") as lines:
-            if not lines.seekable():
-                raise OSError(errno.ESPIPE, "it is read twice, and a pipe cannot be; write a file", str(self.path))
+        part = _Part(self.path, self._size)
+        self._size = part.size
+        with io.BufferedReader(part, _READ_BYTES) as lines:
             for number, line in enumerate(lines, 1):
                 if wanted is not None and not wanted(line):
                     continue

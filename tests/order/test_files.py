@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.order import Kind, Verdict, check_files
+from lockstep.order import Kind, TraceFile, Verdict, check_files
 from lockstep.order.story import StoryOf, story
 from tests.order.stories import Story, kinds
 
@@ -90,6 +90,19 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
         assert caught.value.filename == f"/dev/fd/{pipe}"
     finally:
         os.close(pipe)
+
+
+def test_a_file_that_grows_is_read_up_to_its_first_size(tmp_path: Path) -> None:
+    """A process writes on between two passes: both see the same records, and no half of one."""
+    path = tmp_path / "a.jsonl"
+    lines = [written(record) for record in whole()]
+    path.write_bytes(b"".join(lines[:-1]))
+    trace = TraceFile(path)
+    assert len(list(trace)) == len(lines) - 1
+    with path.open("ab") as file:
+        file.write(lines[-1] + lines[-1][:20])
+    assert (len(list(trace)), trace.torn_lines, trace.broken_lines) == (len(lines) - 1, 0, 0)
+    assert len(list(TraceFile(path))) == len(lines)
 
 
 def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
