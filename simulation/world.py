@@ -214,6 +214,16 @@ class World:
     def release(self, source: str, target: str) -> None:
         self._block("release", source, target, held=False)
 
+    def set_latency(self, source: str, target: str, low_us: int | None = None, high_us: int | None = None) -> None:
+        """Change the latency of what leaves from now on, one way; without numbers to that of the options."""
+        options = self.options
+        low_us = options.latency_us_min if low_us is None else low_us
+        high_us = options.latency_us_max if high_us is None else high_us
+        assert 0 <= low_us <= high_us
+        self.trace.add("latency", f"{source} {target} {low_us} {high_us}")
+        link = self.network.link(self.network.address_of(source), self.network.address_of(target))
+        link.latency_ns = (low_us * 1000, high_us * 1000)
+
     def _block(
         self, verb: str, one: str, other: str, *, partitioned: bool | None = None, held: bool | None = None
     ) -> None:

@@ -36,6 +36,7 @@ class Calls:
     lease_end_ms: Callable[[str, MessageQueue, int], int]
     running: list[_Call] = field(default_factory=list)
     succeeded: set[str] = field(default_factory=set)  # texts
+    done: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)  # (queue, epoch) -> the offset behind them
 
     def listener(self, runtime: SimRuntime, *, plain: bool) -> Any:
         return self._plain(runtime) if plain else self._async(runtime)
@@ -108,6 +109,7 @@ class Calls:
             if not self.database.write(call.queue, message, call.epoch, call.process):
                 return False
         self.succeeded.update(message.body.decode() for message in messages)
+        self.done[call.queue, call.epoch] = messages[-1].queue_offset + 1
         return True
 
     def _end(self, call: _Call) -> None:

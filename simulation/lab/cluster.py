@@ -167,7 +167,7 @@ class Cluster:
         consumer = PushConsumer(
             self.consumer_group,
             name_server=self.name_server,
-            config=ConsumerConfig(serialize_type=self.serialize_type, **arguments),
+            config=ConsumerConfig(**{"serialize_type": self.serialize_type, **arguments}),
             listener=listener,
             trace=TRACE,
             runtime=runtime,

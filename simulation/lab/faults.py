@@ -59,10 +59,11 @@ class Faults:
 
     async def start_member(self, name: str) -> None:
         plan, runtime = self.plan, self.cluster.world.host(name)
+        fenced = self.fenced and not plan.unmodified[MEMBERS.index(name)]
         self.states[name] = "changes"
         listener = self.calls.listener(runtime, plain=plan.plain[MEMBERS.index(name)])
-        arguments: dict[str, Any] = member_settings(plan, name, fenced=self.fenced)
-        if self.fenced:
+        arguments: dict[str, Any] = member_settings(plan, name, fenced=fenced)
+        if fenced:
             arguments["on_acquired"] = self._raise_fence
         try:
             await self.cluster.consumer(name, listener=listener, **arguments)
@@ -136,6 +137,12 @@ class Faults:
             await world.sleep_ms(event.duration_ms)
             world.release(source, target)
 
+    async def slow_answers(self, event: Event) -> None:
+        world, late_us = self.cluster.world, 600 * self.plan.lock_timeout_ms
+        world.set_latency(BROKER, event.member, late_us, late_us * 5 // 4)
+        await world.sleep_ms(2 * event.duration_ms)
+        world.set_latency(BROKER, event.member)
+
     # The broker ----------------------------------------------------------------------------------------------
 
     async def restart_broker(self, event: Event) -> None:
@@ -206,5 +213,6 @@ _ACTIONS: Final[dict[Fault, Callable[[Faults, Event], Awaitable[None]]]] = {
     **dict.fromkeys(
         (Fault.BROKER_STOP, Fault.BROKER_KILL, Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK), Faults.restart_broker
     ),
+    Fault.SLOW_ANSWERS: Faults.slow_answers,
     Fault.RESET: Faults.reset,
 }

@@ -20,6 +20,11 @@ class Wrong(StrEnum):
     WITHOUT_EPOCH = "without-epoch"  # the broker took a request of a fenced client that had no epoch
     SHARED_EPOCH = "shared-epoch"  # two clients were granted a queue under one epoch
     EPOCH_BACK = "epoch-back"
+    EPOCH_OF_RENEWAL = "epoch-of-renewal"  # a renewal in time began a new epoch
+    GRANTED_EARLY = "granted-early"  # before the last period was over, by lease, unlock or lock delay
+    UNLOCKED_UNDER_CALL = "unlocked-under-call"  # a planned handover while a call ran
+    NOT_DRAINED = "not-drained"  # a planned handover before all that was handled was committed
+    RESET_UNDONE = "reset-undone"  # a commit was stored over an administrator's reset
     LATE_CALL = "late-call"  # a call began after its lease had ended
     OVERLAP = "overlap"  # calls of two processes ran at once on one queue
     EFFECT_OUT_OF_ORDER = "effect-out-of-order"

@@ -30,6 +30,7 @@ class Fault(StrEnum):
     PARTITION = "partition"
     TO_BROKER_HELD = "hold to the broker"
     TO_MEMBER_HELD = "hold to the member"
+    SLOW_ANSWERS = "slow answers"  # late by some hundred milliseconds
     CLOCK = "clock"  # set, and the process starts again
     BROKER_STALL = "broker stall"
     BROKER_STOP = "broker stop"  # a clean stop, and a start
@@ -83,6 +84,7 @@ class Plan:
     cancel: bool  # an async listener is cancelled when its lock is lost
     failures: bool
     poison: bool
+    unmodified: tuple[bool, ...]  # in a fenced world: a member as of another make, without epochs, by member
     latency_us_max: int
     sync_ms: int
     sends: tuple[tuple[int, int], ...]
@@ -90,6 +92,18 @@ class Plan:
 
     def is_poison(self, text: str) -> bool:
         return self.poison and int(text) % _POISON_EACH == 0
+
+    @property
+    def lock_timeout_ms(self) -> int:
+        return min(1000, self.lease_ms // 8)
+
+    @property
+    def lock_delay_ms(self) -> int:
+        return min(3000, self.lease_ms // 3)
+
+    @property
+    def lock_delay_legacy_ms(self) -> int:
+        return self.lease_ms // 2 + 1000
 
     @property
     def settle_ms(self) -> int:
@@ -107,7 +121,7 @@ def draw_plan(seed: int) -> Plan:
     rng = random.Random(f"{seed}/plan")
     lease_ms = rng.choices(list(_LIVES), (5, 3, 2))[0]
     life_ms = _LIVES[lease_ms]
-    poison = rng.random() < 0.2
+    poison, mixed = rng.random() < 0.2, rng.random() < 0.2
     store = rng.choice((Store.MEMORY, Store.ASYNC, Store.SYNC))
     faults = [fault for fault in Fault if store is not Store.MEMORY or fault not in _FILES_ONLY]
     faults = [fault for fault in faults if rng.random() < 0.4] or [rng.choice(faults)]
@@ -128,6 +142,7 @@ def draw_plan(seed: int) -> Plan:
         cancel=rng.random() < 0.5,
         failures=rng.random() < 0.3,
         poison=poison,
+        unmodified=tuple(mixed and rng.random() < 0.5 for _ in MEMBERS),
         latency_us_max=rng.choice((2_000, 2_000, 30_000)),
         sync_ms=rng.choice((0, 3, 25)),
         sends=_draw_sends(rng, life_ms),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lockstep.client import ClientError, Message, Producer
+from lockstep.client import ClientError, Message, MessageQueue, Producer
 from lockstep.order import Kind
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.calls import Calls
@@ -31,11 +31,12 @@ class RandomWorld:
         self.plan = plan
         self.fenced = fenced
         self.findings = Findings(world)
-        self.observer = Observer(self.findings, BROKER, TOPIC, plan.lease_ms, fenced=fenced)
+        self.observer = Observer(self.findings, plan, BROKER, TOPIC, fenced=fenced)
         self.cluster = WatchedCluster(world, self.observer)
         self.database = Database(self.findings)
         self.calls = Calls(plan, self.findings, self.database, self.observer.lease_end_ms)
         self.faults = Faults(plan, self.cluster, self.findings, self.calls, fenced, self._broker_started)
+        self.observer.on_unlock = self._check_handover
         self._acknowledged: dict[str, int] = {}  # text -> queue id
         self._sent = 0
 
@@ -92,6 +93,15 @@ class RandomWorld:
             self.database.log_lost({str(number) for number in range(1, self._sent + 1)} - stored)
             for text in set(self._acknowledged) - stored:
                 del self._acknowledged[text]
+
+    def _check_handover(self, address: str, queue: MessageQueue, epoch: int) -> None:
+        """A member gives a queue away: no call of it runs, and what it has handled is committed."""
+        for call in self.calls.running:
+            if (call.address, call.queue, call.epoch) == (address, queue, epoch):
+                self.findings.add(Wrong.UNLOCKED_UNDER_CALL, f"{queue}: {call.process} under {epoch}")
+        done, committed = self.calls.done.get((queue, epoch), 0), self.cluster.committed(queue.queue_id)
+        if committed < done and not self.plan.by_key and not self.database.resets:
+            self.findings.add(Wrong.NOT_DRAINED, f"{queue}: {done} messages are handled, {committed} committed")
 
     # The end -------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from lockstep.client import AllocateMessageQueueStrategy, MessageQueue
+from lockstep.client import AllocateMessageQueueStrategy, MessageQueue, SerializeType
 from lockstep.client.consumer.ownership.allocation.average import allocate_averagely
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
-from lockstep.simulation.lab.plan import Plan, Store
+from lockstep.simulation.lab.plan import MEMBERS, Plan, Store
 
 __all__ = ["broker_settings", "member_settings"]
 
@@ -25,7 +25,10 @@ def _take_all(_group: str, _client: str, queues: Any, _clients: object) -> list[
 
 def broker_settings(plan: Plan, *, fenced: bool) -> dict[str, Any]:
     files = {} if plan.store is Store.MEMORY else {**_FILES, "flush_sync": plan.store is Store.SYNC}
-    mode = {"lock_mode": "fenced"} if fenced else {}
+    mode: dict[str, Any] = {}
+    if fenced:
+        delays = {"lock_delay_ms": plan.lock_delay_ms, "lock_delay_legacy_ms": plan.lock_delay_legacy_ms}
+        mode = {"lock_mode": "fenced", **delays}
     return {
         "lock_max_live_time_ms": plan.lease_ms,
         "channel_expired_timeout_ms": 2 * plan.lease_ms,
@@ -40,7 +43,9 @@ def member_settings(plan: Plan, name: str, *, fenced: bool) -> dict[str, Any]:
     """Arguments of `Cluster.consumer`."""
     lease_ms = plan.lease_ms
     strategy: AllocateMessageQueueStrategy = _take_all if plan.greedy else allocate_averagely
-    mode = {"fenced": True, "on_lock_lost": "cancel" if plan.cancel else "finish"} if fenced else {}
+    mode: dict[str, Any] = {"fenced": True, "on_lock_lost": "cancel" if plan.cancel else "finish"}
+    if not fenced:
+        mode = {"serialize_type": SerializeType.JSON} if plan.unmodified[MEMBERS.index(name)] else {}
     return {
         "ordering": "key" if plan.by_key else "queue",
         "strategy": strategy,
@@ -58,7 +63,7 @@ def member_settings(plan: Plan, name: str, *, fenced: bool) -> dict[str, Any]:
         "lock_first_delay_ms": min(1000, lease_ms // 12),
         "lock_max_live_time_ms": lease_ms // 2,
         "broker_lock_max_live_time_ms": lease_ms,
-        "lock_timeout_ms": min(1000, lease_ms // 8),
+        "lock_timeout_ms": plan.lock_timeout_ms,
         "lock_settle_ms": lease_ms // 3,
         "unlock_delay_ms": lease_ms // 3,
         "persist_consumer_offset_interval_ms": min(5000, lease_ms // 4),

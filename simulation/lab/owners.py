@@ -1,0 +1,131 @@
+"""Who owned which queue, by the answers that a broker sent, and when it may give a queue to another."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lockstep.client import MessageQueue
+from lockstep.remoting.endpoint import Endpoint
+from lockstep.simulation.lab.asked import Asked
+from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.plan import Plan, Store
+
+__all__ = ["Grant", "Owners"]
+
+
+class Grant(NamedTuple):
+    epoch: int  # 0: the broker named none
+    address: str
+
+
+@dataclass
+class _Queue:
+    """`free_ms`: before it no new period may begin, by lease, unlock and lock delay."""
+
+    grants: list[Grant] = field(default_factory=list)
+    leases: dict[tuple[str, int], int] = field(default_factory=dict)  # (address, epoch) -> its end, in ms
+    client_id: str = ""
+    connection: Endpoint | None = None  # of the last grant or renewal
+    granted_ms: int = 0
+    free_ms: int = 0
+    released: str = ""  # how the last period ended before its lease did
+
+    def follows(self, asked: Asked) -> Grant | None:
+        """A grant that followed the one under which this was asked; None if there is none."""
+        if not self.grants:
+            return None
+        last = self.grants[-1]
+        if asked.epoch is not None:
+            own = [grant for grant in self.grants if grant.epoch == asked.epoch]
+            is_last = own[-1] == last if own else last.epoch <= asked.epoch
+            return None if is_last else last
+        held = any(grant.address == asked.address for grant in self.grants)
+        return last if held and last.address != asked.address else None
+
+
+class Owners:
+    def __init__(self, findings: Findings, plan: Plan, *, fenced: bool) -> None:
+        self._findings = findings
+        self._plan = plan
+        self._fenced = fenced
+        self._queues: dict[MessageQueue, _Queue] = {}
+        self._kept: dict[MessageQueue, Grant] = {}  # who owned what when the broker ended
+
+    def of(self, queue: MessageQueue) -> _Queue:
+        return self._queues.setdefault(queue, _Queue())
+
+    # Grants --------------------------------------------------------------------------------------------------
+
+    def granted(self, asked: Asked, queue: MessageQueue, grant: Grant, lease_ms: int, presented: int | None) -> None:
+        """A grant has left the broker.
+
+        Args:
+            presented: the epoch that the request had, 0: none; None: for a reset of the owner, which begins an epoch.
+        """
+        of = self.of(queue)
+        last = of.grants[-1] if of.grants else None
+        if last is not None:
+            self._check(of, asked, queue, grant, presented)
+            if last.address != grant.address:
+                self._findings.saw("takeovers")
+            if self._kept.pop(queue, None) == grant and grant.epoch:
+                self._findings.saw("reclaims")
+            if grant != last and of.released:
+                self._findings.saw(of.released)
+        if grant != last:
+            of.grants.append(grant)
+        of.client_id = asked.lock.client_id if asked.lock is not None else of.client_id
+        of.connection, of.granted_ms, of.released = asked.endpoint, asked.handled_ms, ""
+        of.free_ms = asked.handled_ms + lease_ms
+        key = (grant.address, grant.epoch)
+        of.leases[key] = max(of.free_ms, of.leases.get(key, 0))
+
+    def _check(self, of: _Queue, asked: Asked, queue: MessageQueue, grant: Grant, presented: int | None) -> None:
+        last, highest = of.grants[-1], max(of.grants)
+        early_ms = of.free_ms - asked.handled_ms
+        if grant.epoch and grant.epoch < highest.epoch:
+            wrong = Wrong.STALE_RENEWAL if presented == grant.epoch else Wrong.EPOCH_BACK
+            self._findings.add(wrong, f"{queue}: {grant} after {highest}")
+        elif grant.epoch and grant.epoch == last.epoch and grant.address != last.address:
+            self._findings.add(Wrong.SHARED_EPOCH, f"{queue}: {grant} and {last}")
+        elif grant != last and presented is not None and early_ms > 0:
+            anew = presented == last.epoch and grant.address == last.address
+            wrong = Wrong.EPOCH_OF_RENEWAL if anew else Wrong.GRANTED_EARLY
+            self._findings.add(wrong, f"{queue}: {grant} {early_ms} ms before {last} was over")
+
+    # Ends ----------------------------------------------------------------------------------------------------
+
+    def unlocked(self, asked: Asked, queue: MessageQueue, epoch: int | None) -> bool:
+        """An unlock arrived. Returns whether it is of the last period."""
+        of = self.of(queue)
+        if not of.grants or Grant(epoch or 0, asked.address) != of.grants[-1]:
+            return False
+        self._released(of, asked.handled_ms, "handovers")
+        return True
+
+    def left(self, client_id: str) -> None:
+        """UNREGISTER_CLIENT."""
+        for of in self._queues.values():
+            if of.client_id == client_id:
+                self._released(of, self._findings.world.now_ms, "handovers")
+
+    def connection_ended(self, connection: Endpoint) -> None:
+        now_ms = self._findings.world.now_ms
+        for of in self._queues.values():
+            if self._fenced and of.connection is connection:
+                delay_ms = self._plan.lock_delay_ms
+                if of.grants[-1].epoch == 0:  # not one of our fenced clients
+                    delay_ms = max(of.granted_ms + self._plan.lock_delay_legacy_ms - now_ms, 0)
+                self._released(of, now_ms + delay_ms, "lock delays")
+
+    @staticmethod
+    def _released(of: _Queue, free_ms: int, how: str) -> None:
+        if free_ms < of.free_ms:
+            of.free_ms, of.released = free_ms, how
+
+    def broker_started(self) -> None:
+        """With a store in memory the broker has forgotten its locks, else they hold for at least what was left."""
+        self._kept = {queue: of.grants[-1] for queue, of in self._queues.items() if of.grants}
+        for of in self._queues.values():
+            of.connection = None
+            if self._plan.store is Store.MEMORY:
+                of.free_ms = 0
