@@ -1,1 +1,1 @@
-"""The checks of a broker with fenced locks: which pulls, commits and send-backs it refuses."""
+"""The fenced lock: which requests a broker refuses, and the parts of the table of locks (docs/fencing.md)."""

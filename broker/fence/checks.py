@@ -141,7 +141,8 @@ class FenceChecks:
     def begin_epoch(self, connection: Connection, claim: Claim, now_ms: int) -> LockGrant | Denial:
         """Begin a new period of the owner that presents its epoch."""
         group, topic, queue_id, epoch, client_id = claim
-        grant = self._tables.locks.begin_epoch(group, topic, queue_id, client_id or "", epoch or 0, now_ms)
+        queue = (topic, queue_id)
+        grant = self._tables.locks.begin_epoch(group, queue, client_id or "", epoch or 0, connection, now_ms)
         return grant if isinstance(grant, LockGrant) else self._refusal(claim, grant)
 
     def are_locked(self, consumer_group: str, topic: str, queue_ids: Iterable[int]) -> bool:

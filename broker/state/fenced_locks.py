@@ -1,51 +1,38 @@
 """Queue locks of `--lock-mode fenced`: each period of ownership has an epoch, which requests are checked against.
 
-docs/fencing.md has the rules and the table of transitions.
+docs/fencing.md has the rules; broker/fence/states.py is the table of transitions of one lock.
 """
 
-from collections.abc import Callable, Hashable, Iterable
-from enum import Enum
-from typing import NamedTuple
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
-from lockstep.broker.state.locks import LockOutcome
+from lockstep.broker.connection import Connection
+from lockstep.broker.fence.answers import FenceAnswer, FencedAnswer, OwnerChange
+from lockstep.broker.fence.due_locks import DueLocks
+from lockstep.broker.fence.epochs import Epochs
+from lockstep.broker.fence.index import LockIndex
+from lockstep.broker.fence.period import FencedLock, KeptLock
+from lockstep.broker.fence.states import TRANSITIONS, Cause, LockEvent, LockState
+from lockstep.broker.fence.waiters import LockWaiters, QueueKey, Woken
+from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["Cause", "FenceAnswer", "FenceSettings", "FencedAnswer", "FencedLock", "FencedLocks", "OwnerChange", "Woken"]
+__all__ = [
+    "Cause",
+    "FenceAnswer",
+    "FenceSettings",
+    "FencedAnswer",
+    "FencedLock",
+    "FencedLocks",
+    "KeptLock",
+    "OwnerChange",
+    "Woken",
+]
 
-
-class FenceAnswer(Enum):
-    """The answer to a request under an epoch; the names are those of the response codes."""
-
-    OK = "ok"
-    FENCED = "fenced"  # another client has the queue, or had it since
-    NOT_HELD = "not held"  # no client has it
-    STALE = "stale"  # the same client has a newer epoch of it
-
-
-class Cause(Enum):
-    """Why the owner of a queue changed."""
-
-    GRANTED = "granted"  # it had no owner
-    TAKEN_OVER = "taken over"  # the time of its last owner was over
-    RECLAIMED = "reclaimed"  # in the grace period of a broker that had lost its table
-    RESET = "reset"  # the owner moved its offset: a new epoch
-    UNLOCKED = "unlocked"
-    LEFT = "left"  # UNREGISTER_CLIENT
-    CONNECTION_LOST = "connection lost"  # and the lock delay is over
-    LEASE_ENDED = "lease ended"
-
-
-class OwnerChange(NamedTuple):
-    """`old`, `new`: client ids, None for no owner. `epoch`: of the period that begins, or of the one that ended."""
-
-    consumer_group: str
-    queue: MessageQueue
-    old: str | None
-    new: str | None
-    epoch: int
-    cause: Cause
-    now_ms: int
+_LEGACY_UNLOCK_MS: Final = 1000  # Java unlocks a queue before it commits its last offset
 
 
 class FenceSettings(NamedTuple):
@@ -56,63 +43,57 @@ class FenceSettings(NamedTuple):
     entries_per_group_max: int = 0
 
 
-class FencedLock:
-    """The lock of one queue. `fenced`: its owner sends epochs; otherwise it is an unmodified client."""
-
-    __slots__ = ("acquired_ms", "client_id", "connection", "ends_ms", "epoch", "fenced", "queue", "renewed_ms")
-
-    client_id: str
-    epoch: int
-    fenced: bool
-    queue: MessageQueue
-    acquired_ms: int
-    renewed_ms: int
-    ends_ms: int
-    connection: Hashable | None
-
-    def is_live(self, now_ms: int) -> bool:
-        """Whether its client owns the queue now. A lock that has ended stays until the next owner."""
-        raise NotImplementedError
-
-
-class FencedAnswer(NamedTuple):
-    """The result for one queue of a lock or unlock request.
-
-    `fence`: FENCED, NOT_HELD or STALE for a request under an epoch that was refused, else OK. `owner`: of a refused
-    queue; `wait_ms`: until its time ends.
-    """
-
-    queue: MessageQueue
-    outcome: LockOutcome
-    grant: LockGrant | None = None
-    fence: FenceAnswer = FenceAnswer.OK
-    owner: str | None = None
-    age_ms: int = 0
-    wait_ms: int = 0
-
-
-class Woken(NamedTuple):
-    """Queues of a group that are free, and the connections that wait for one of them."""
-
+class _Asker(NamedTuple):
     consumer_group: str
-    waiting: dict[Hashable, tuple[MessageQueue, ...]]
+    client_id: str
+    fenced: bool
+    connection: Connection
 
 
 class FencedLocks:
-    """The table of locks; no clock and no I/O. `on_owner_changed` is called at each change of an owner or an epoch.
+    """The table of locks; no clock and no I/O.
 
     Args:
         boot: Of its epochs: epoch ms at the start, or one more than the kept one.
+
+    Attributes:
+        on_owner_changed: Called at each change of an owner or an epoch.
+        on_removed: Called when a queue has no lock any more, also none that has ended.
+        changes: Number of changes by cause.
+        refusals: Number of requests under an epoch that were refused, by answer.
     """
 
     def __init__(self, settings: FenceSettings, boot: int) -> None:
         self.settings = settings
         self.on_owner_changed: Callable[[OwnerChange], None] = lambda _: None
-        self.next_due_ms: int | None = None
-        raise NotImplementedError
+        self.on_removed: Callable[[FencedLock], None] = lambda _: None
+        self.changes: Counter[Cause] = Counter()
+        self.refusals: Counter[FenceAnswer] = Counter()
+        self._epochs = Epochs(boot)
+        self._grace_ends_ms: int | None = None
+        self._locks = LockIndex()
+        self._waiters = LockWaiters(settings.entries_max)
+        self._due = DueLocks()
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self._locks)
+
+    # The start -----------------------------------------------------------------------------------------------
+
+    def restore(self, kept: Iterable[KeptLock], now_ms: int) -> None:
+        """Locks of the last run: each has its lease once more."""
+        for lock in kept:
+            lease_ms = max(lock.lease_ms, self.settings.lease_ms)  # it may have been renewed for longer than was kept
+            self._locks.put(FencedLock(lock._replace(lease_ms=lease_ms), now_ms))
+
+    def begin_grace(self, ends_ms: int) -> None:
+        """The table of the last run is lost: until `ends_ms` a queue goes only to who presents an epoch of it."""
+        self._grace_ends_ms = ends_ms
+
+    def in_grace(self, now_ms: int) -> bool:
+        return self._grace_ends_ms is not None and now_ms < self._grace_ends_ms
+
+    # Requests ------------------------------------------------------------------------------------------------
 
     def try_lock_batch(
         self,
@@ -120,7 +101,7 @@ class FencedLocks:
         client_id: str,
         queues: Iterable[MessageQueue],
         epochs: Iterable[int] | None,
-        connection: Hashable,
+        connection: Connection,
         now_ms: int,
     ) -> list[FencedAnswer]:
         """Claim or renew. Returns one answer for each queue, in order.
@@ -129,7 +110,76 @@ class FencedLocks:
             epochs: One for each queue, 0 to claim it; None: an unmodified client, which renews by its client id.
             connection: Its end begins the lock delay. When it is refused, `take_woken` names it once the queue is free.
         """
-        raise NotImplementedError
+        asker = _Asker(consumer_group, client_id, epochs is not None, connection)
+        return [
+            self._renew_or_reclaim(asker, queue, epoch, now_ms) if epoch else self._claim(asker, queue, now_ms)
+            for queue, epoch in zip(queues, itertools.repeat(0) if epochs is None else epochs, strict=False)
+        ]
+
+    def _claim(self, asker: _Asker, queue: MessageQueue, now_ms: int) -> FencedAnswer:
+        group, key = asker.consumer_group, (queue.topic, queue.queue_id)
+        lock = self._settled(group, key, now_ms)
+        if lock is None:
+            if self._grace_ends_ms is not None and self.in_grace(now_ms):
+                self._waiters.add(group, queue, asker.connection)
+                return FencedAnswer(queue, LockOutcome.REFUSED, wait_ms=self._grace_ends_ms - now_ms)
+            if not self._has_capacity(group, now_ms):
+                return FencedAnswer(queue, LockOutcome.TABLE_FULL)
+            return self._grant(asker, queue, LockOutcome.GRANTED, now_ms)
+        same = lock.client_id == asker.client_id
+        if lock.state is LockState.ENDED:
+            return self._grant(asker, queue, LockOutcome.REACQUIRED if same else LockOutcome.TAKEN_OVER, now_ms, lock)
+        if same and not lock.fenced and not asker.fenced:
+            if lock.state is not LockState.RELEASING:
+                return self._renew(lock, asker, queue, now_ms)
+            self._move(lock, LockEvent.GRANT, now_ms)
+            return self._grant(asker, queue, LockOutcome.GRANTED, now_ms)
+        self._waiters.add(group, queue, asker.connection)
+        self._watch(lock)
+        age_ms, wait_ms = now_ms - lock.renewed_ms, lock.ends_ms - now_ms
+        return FencedAnswer(queue, LockOutcome.REFUSED, None, FenceAnswer.OK, lock.client_id, age_ms, wait_ms)
+
+    def _renew_or_reclaim(self, asker: _Asker, queue: MessageQueue, epoch: int, now_ms: int) -> FencedAnswer:
+        group, key = asker.consumer_group, (queue.topic, queue.queue_id)
+        lock = self._settled(group, key, now_ms)
+        may_reclaim = lock is None and self.in_grace(now_ms) and self._has_capacity(group, now_ms)
+        if may_reclaim and self._epochs.go_above(epoch, now_ms):
+            return self._grant(asker, queue, LockOutcome.REACQUIRED, now_ms, epoch=epoch)
+        fence = self.check(group, *key, asker.client_id, epoch, now_ms, needs_lease=True)
+        if lock is not None and fence is FenceAnswer.OK:
+            return self._renew(lock, asker, queue, now_ms)
+        owner = lock.client_id if lock is not None and lock.is_live(now_ms) else None
+        return FencedAnswer(queue, LockOutcome.REFUSED, fence=fence, other=owner)
+
+    def _grant(
+        self,
+        asker: _Asker,
+        queue: MessageQueue,
+        outcome: LockOutcome,
+        now_ms: int,
+        last: FencedLock | None = None,
+        epoch: int = 0,
+    ) -> FencedAnswer:
+        """Begin a period of ownership. `epoch`: of a period that is reclaimed. `last`: the lock that has ended."""
+        (group, client_id, fenced, connection), lease_ms = asker, self.settings.lease_ms
+        begun = KeptLock(group, queue, client_id, fenced, epoch or self._epochs.next(), lease_ms, now_ms)
+        lock = FencedLock(begun, now_ms)
+        old, age_ms = (last.client_id, now_ms - last.renewed_ms) if last is not None else (None, 0)
+        if last is not None:
+            self._remove(last)
+        self._locks.put(lock)
+        self._locks.connect(lock, connection)
+        self._waiters.drop(group, lock.key, connection)
+        cause = Cause.RECLAIMED if epoch else Cause.TAKEN_OVER if last is not None else Cause.GRANTED
+        self._changed(lock, old, client_id, cause, now_ms)
+        return FencedAnswer(queue, outcome, LockGrant(lock.epoch, lease_ms), FenceAnswer.OK, old, age_ms)
+
+    def _renew(self, lock: FencedLock, asker: _Asker, queue: MessageQueue, now_ms: int) -> FencedAnswer:
+        lease_ms, age_ms = self.settings.lease_ms, now_ms - lock.renewed_ms
+        self._move(lock, LockEvent.RENEW, now_ms)
+        lock.renewed_ms, lock.ends_ms, lock.lease_ms = now_ms, now_ms + lease_ms, lease_ms
+        self._locks.renewed(lock, asker.connection)
+        return FencedAnswer(queue, LockOutcome.RENEWED, LockGrant(lock.epoch, lease_ms), age_ms=age_ms)
 
     def unlock_batch(
         self,
@@ -143,7 +193,47 @@ class FencedLocks:
 
         An unmodified client's queue is free at its next commit (`committed`), when it leaves, or after 1 s.
         """
-        raise NotImplementedError
+        refused = []
+        for queue, epoch in zip(queues, itertools.repeat(None) if epochs is None else epochs, strict=False):
+            lock = self._settled(consumer_group, (queue.topic, queue.queue_id), now_ms)
+            fence = self._check(lock, client_id, epoch, now_ms)
+            if lock is None or fence is not FenceAnswer.OK:
+                owner = lock.client_id if lock is not None else None
+                refused.append(FencedAnswer(queue, LockOutcome.REFUSED, fence=fence, other=owner))
+            elif epoch is not None:
+                self._move(lock, LockEvent.UNLOCK, now_ms)
+            elif self._move(lock, LockEvent.LEGACY_UNLOCK, now_ms) and lock.state is LockState.RELEASING:
+                lock.ends_ms = min(lock.ends_ms, now_ms + _LEGACY_UNLOCK_MS)
+                self._watch(lock)
+        return refused
+
+    def begin_epoch(
+        self,
+        consumer_group: str,
+        queue: tuple[str, int],
+        client_id: str,
+        epoch: int,
+        connection: Connection,
+        now_ms: int,
+    ) -> LockGrant | FenceAnswer:
+        """Renew the lock of the owner under a new epoch, for a reset of its own (RESET_OWN_OFFSET)."""
+        fence = self.check(consumer_group, *queue, client_id, epoch, now_ms, needs_lease=True)
+        lock = self.entry(consumer_group, *queue)
+        if lock is None or fence is not FenceAnswer.OK:
+            return fence
+        lock.epoch, lock.acquired_ms = self._epochs.next(), now_ms
+        grant = self._renew(lock, _Asker(consumer_group, client_id, True, connection), lock.queue, now_ms).grant
+        self._changed(lock, client_id, client_id, Cause.RESET, now_ms)
+        assert grant is not None
+        return grant
+
+    def withdraw(self, consumer_group: str, queue: MessageQueue, epoch: int, now_ms: int) -> None:
+        """A period that was just granted could not be kept on the disk, and its grant is not answered."""
+        lock = self.entry(consumer_group, queue.topic, queue.queue_id)
+        if lock is not None and lock.epoch == epoch:
+            self._move(lock, LockEvent.WITHDRAW, now_ms)
+
+    # Checks --------------------------------------------------------------------------------------------------
 
     def check(
         self,
@@ -161,46 +251,146 @@ class FencedLocks:
         Args:
             needs_lease: Whether the lease must not have ended (a pull); a commit is also taken later.
         """
-        raise NotImplementedError
+        lock = self._locks.get(consumer_group, (topic, queue_id))
+        answer = self._check(lock, client_id, epoch, now_ms, needs_lease=needs_lease)
+        if answer is not FenceAnswer.OK:
+            self.refusals[answer] += 1
+        return answer
+
+    def _check(
+        self, lock: FencedLock | None, client_id: str, epoch: int | None, now_ms: int, *, needs_lease: bool = False
+    ) -> FenceAnswer:
+        """`epoch` None: the client is an unmodified one."""
+        if lock is None:
+            return FenceAnswer.NOT_HELD
+        if lock.client_id == client_id and (lock.epoch == epoch if epoch is not None else not lock.fenced):
+            return FenceAnswer.OK if not needs_lease or lock.is_live(now_ms) else FenceAnswer.NOT_HELD
+        if lock.client_id == client_id and epoch is not None and epoch < lock.epoch:
+            return FenceAnswer.STALE
+        return FenceAnswer.FENCED
 
     def entry(self, consumer_group: str, topic: str, queue_id: int) -> FencedLock | None:
-        """The lock of a queue, also one that has ended. Do not change it."""
-        raise NotImplementedError
+        """The lock of a queue, also one that has ended."""
+        return self._locks.get(consumer_group, (topic, queue_id))
 
-    def begin_epoch(
-        self, consumer_group: str, topic: str, queue_id: int, client_id: str, epoch: int, now_ms: int
-    ) -> LockGrant | FenceAnswer:
-        """Give the live owner a new epoch of its queue, for a reset of its own (RESET_OWN_OFFSET)."""
-        raise NotImplementedError
+    # Ends of periods -----------------------------------------------------------------------------------------
 
     def committed(self, consumer_group: str, topic: str, queue_id: int, now_ms: int) -> None:
         """An unmodified owner's commit was stored: a queue that it has unlocked is free now."""
-        raise NotImplementedError
+        lock = self.entry(consumer_group, topic, queue_id)
+        if lock is not None:
+            self._move(lock, LockEvent.COMMIT, now_ms)
 
-    def connection_ended(self, connection: Hashable, *, by_peer: bool, now_ms: int) -> None:
+    def connection_ended(self, connection: Connection, *, by_peer: bool, now_ms: int) -> None:
         """The lock delay begins for queues renewed over this connection; not when the broker decided on its end."""
-        raise NotImplementedError
+        self._waiters.forget(connection)
+        for lock in self._locks.of_connection(connection):
+            self._locks.connect(lock, None)
+            self._end_if_over(lock, now_ms)
+            if by_peer and self._move(lock, LockEvent.PEER_ENDED, now_ms) and lock.state is LockState.DELAYED:
+                legacy_ends_ms = lock.renewed_ms + self.settings.delay_legacy_ms
+                delay_ends_ms = now_ms + self.settings.delay_ms if lock.fenced else legacy_ends_ms
+                lock.ends_ms = min(lock.ends_ms, delay_ends_ms)
+                self._end_if_over(lock, now_ms)
+                self._watch(lock)
 
-    def client_left(self, consumer_group: str, client_id: str, connection: Hashable, now_ms: int) -> None:
+    def client_left(self, consumer_group: str, client_id: str, connection: Connection, now_ms: int) -> None:
         """UNREGISTER_CLIENT over the connection of the last renewals: the client's queues are free at once."""
-        raise NotImplementedError
+        for lock in self._locks.of_connection(connection):
+            if lock.consumer_group == consumer_group and lock.client_id == client_id:
+                self._end_if_over(lock, now_ms)
+                self._move(lock, LockEvent.LEAVE, now_ms)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When `due` has something to do."""
+        first_ms = self._due.next_due_ms
+        if self._grace_ends_ms is None:
+            return first_ms
+        return self._grace_ends_ms if first_ms is None else min(first_ms, self._grace_ends_ms)
 
     def due(self, now_ms: int) -> None:
         """End what has ended by now: lock delays, and leases of queues for which clients wait."""
-        raise NotImplementedError
+        if self._grace_ends_ms is not None and now_ms >= self._grace_ends_ms:
+            self._grace_ends_ms = None
+            self._waiters.wake_all()
+        while (lock := self._due.take(now_ms)) is not None:
+            self._end_if_over(lock, now_ms)
+            if lock.is_draining or self._waiters.count(lock.consumer_group, lock.key):
+                self._watch(lock)
+
+    def _watch(self, lock: FencedLock) -> None:
+        if lock.state is not LockState.ENDED and lock in self._locks:
+            self._due.watch(lock)
+
+    def _settled(self, consumer_group: str, key: QueueKey, now_ms: int) -> FencedLock | None:
+        """The lock of a queue, ended if its time is over."""
+        lock = self._locks.get(consumer_group, key)
+        if lock is not None and self._end_if_over(lock, now_ms):
+            return self._locks.get(consumer_group, key)
+        return lock
+
+    def _end_if_over(self, lock: FencedLock, now_ms: int) -> bool:
+        return now_ms >= lock.ends_ms and self._move(lock, LockEvent.TIME, now_ms)
+
+    def _move(self, lock: FencedLock, event: LockEvent, now_ms: int) -> bool:
+        """Follow the table of transitions. Returns whether it has a row."""
+        row = TRANSITIONS.get((lock.state, event))
+        if row is None:
+            return False
+        lock.state = row.state
+        if row.state is LockState.FREE or event is LockEvent.GRANT:  # a grant begins another period
+            self._remove(lock)
+            self.on_removed(lock)
+        if row.cause is not None:
+            self._changed(lock, lock.client_id, None, row.cause, now_ms)
+        if row.state in (LockState.FREE, LockState.ENDED):
+            self._waiters.wake(lock.consumer_group, lock.key)
+        return True
+
+    def _changed(self, lock: FencedLock, old: str | None, new: str | None, cause: Cause, now_ms: int) -> None:
+        self.changes[cause] += 1
+        self.on_owner_changed(OwnerChange(lock.consumer_group, lock.queue, old, new, lock.epoch, cause, now_ms))
+
+    # Who waits -----------------------------------------------------------------------------------------------
+
+    @property
+    def any_woken(self) -> bool:
+        return self._waiters.any_woken
 
     def take_woken(self) -> list[Woken]:
         """What became free since the last call, and who waits for it. Call it once a loop turn."""
-        raise NotImplementedError
+        return self._waiters.take()
 
-    def waiters(self, consumer_group: str) -> dict[MessageQueue, int]:
-        """For each queue of a group the number of connections that were refused and wait."""
-        raise NotImplementedError
+    # The table -----------------------------------------------------------------------------------------------
+
+    def _remove(self, lock: FencedLock) -> None:
+        self._locks.remove(lock)
+        self._due.forget(lock)
+
+    def _has_capacity(self, consumer_group: str, now_ms: int) -> bool:
+        """Whether one more lock fits. In a full table the oldest lock is removed if it has ended."""
+        entries_max, of_group_max = self.settings.entries_max, self.settings.entries_per_group_max
+        if entries_max and len(self._locks) >= entries_max and not self._expire_before(now_ms, now_ms, 1):
+            return False
+        return not of_group_max or self._locks.count_of(consumer_group) < of_group_max
 
     def expire(self, now_ms: int, count_max: int) -> int:
         """Remove locks without a renewal for `KEPT_LIVES` leases, at most `count_max`. Returns how many."""
-        raise NotImplementedError
+        return self._expire_before(now_ms - KEPT_LIVES * self.settings.lease_ms, now_ms, count_max)
+
+    def _expire_before(self, renewed_before_ms: int, now_ms: int, count_max: int) -> int:
+        for count in range(count_max):
+            oldest = self._locks.oldest()
+            if oldest is None or oldest.renewed_ms >= renewed_before_ms or oldest.is_live(now_ms):
+                return count
+            self._end_if_over(oldest, now_ms)
+            if oldest in self._locks:
+                self._remove(oldest)
+                self.on_removed(oldest)
+        return count_max
 
     def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:
         """All locks, or those of one group, sorted by group and queue; also ended ones."""
-        raise NotImplementedError
+        locks = self._locks.sorted(consumer_group)
+        return tuple(lock.row(now_ms, self._waiters.count(lock.consumer_group, lock.key)) for lock in locks)

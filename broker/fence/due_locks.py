@@ -1,0 +1,49 @@
+"""The locks whose end must be noticed when it comes: a lock delay runs, or clients wait."""
+
+import heapq
+import itertools
+from typing import Final
+
+from lockstep.broker.fence.period import FencedLock
+
+__all__ = ["DueLocks"]
+
+_REPLACED_MAX: Final = 1000
+
+
+class DueLocks:
+    """`next_due_ms`: the earliest end; None when no lock is watched."""
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[int, int, FencedLock]] = []  # a heap; entries of an earlier watch of a lock stay in it
+        self._serials = itertools.count()
+        self._watched_count = 0
+
+    @property
+    def next_due_ms(self) -> int | None:
+        return self._ends[0][0] if self._ends else None
+
+    def watch(self, lock: FencedLock) -> None:
+        """`take` returns the lock when its time has come. A time that was put off meanwhile is no reason not to."""
+        if lock.watched_ms is not None and lock.watched_ms <= lock.ends_ms:
+            return
+        self._watched_count += lock.watched_ms is None
+        lock.watched_ms = lock.ends_ms
+        heapq.heappush(self._ends, (lock.ends_ms, next(self._serials), lock))
+        if len(self._ends) > self._watched_count + _REPLACED_MAX:
+            self._ends = [one for one in self._ends if one[0] == one[2].watched_ms]
+            heapq.heapify(self._ends)
+
+    def forget(self, lock: FencedLock) -> None:
+        """The lock is not in the table any more."""
+        self._watched_count -= lock.watched_ms is not None
+        lock.watched_ms = None
+
+    def take(self, now_ms: int) -> FencedLock | None:
+        """A lock whose time was due by now. Its end may have been put off; then watch it again."""
+        while self._ends and self._ends[0][0] <= now_ms:
+            ends_ms, _, lock = heapq.heappop(self._ends)
+            if lock.watched_ms == ends_ms:
+                self.forget(lock)
+                return lock
+        return None

@@ -1,0 +1,80 @@
+"""One period of ownership of one queue under the fenced lock."""
+
+from typing import NamedTuple
+
+from lockstep.broker.connection import Connection
+from lockstep.broker.fence.states import LockState
+from lockstep.broker.fence.waiters import QueueKey
+from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["FencedLock", "KeptLock"]
+
+
+class KeptLock(NamedTuple):
+    """What is kept of a period on the disk. `fenced`: its owner sends epochs; otherwise it is an unmodified client."""
+
+    consumer_group: str
+    queue: MessageQueue
+    client_id: str
+    fenced: bool
+    epoch: int
+    lease_ms: int
+    acquired_ms: int
+
+
+class FencedLock:
+    """Only `FencedLocks` changes it. The first attributes are those of `KeptLock`.
+
+    Attributes:
+        renewed_ms: When it was granted or renewed last.
+        ends_ms: From then on no client owns the queue, unless it is renewed before.
+        connection: Of the last grant or renewal; None after its end and after a restart of the broker.
+        watched_ms: When its end is looked at; None: when a request comes.
+    """
+
+    __slots__ = (
+        "acquired_ms", "client_id", "connection", "consumer_group", "ends_ms", "epoch", "fenced", "lease_ms", "queue",
+        "renewed_ms", "state", "watched_ms",
+    )  # fmt: skip
+
+    def __init__(self, begun: KeptLock, now_ms: int) -> None:
+        self.consumer_group, self.queue, self.client_id, self.fenced, self.epoch, self.lease_ms, self.acquired_ms = (
+            begun
+        )
+        self.state = LockState.HELD
+        self.renewed_ms = now_ms
+        self.ends_ms = now_ms + begun.lease_ms
+        self.connection: Connection | None = None
+        self.watched_ms: int | None = None
+
+    @property
+    def key(self) -> QueueKey:
+        return self.queue.topic, self.queue.queue_id
+
+    @property
+    def kept(self) -> KeptLock:
+        return KeptLock(
+            self.consumer_group, self.queue, self.client_id, self.fenced, self.epoch, self.lease_ms, self.acquired_ms
+        )
+
+    def is_live(self, now_ms: int) -> bool:
+        """Whether its client owns the queue now. A lock that has ended stays until the next owner."""
+        return now_ms < self.ends_ms and self.state is not LockState.ENDED
+
+    @property
+    def is_draining(self) -> bool:
+        return self.state in (LockState.DELAYED, LockState.RELEASING)
+
+    def row(self, now_ms: int, waiting_count: int) -> LockTableRow:
+        return LockTableRow(
+            self.consumer_group,
+            self.queue,
+            self.client_id,
+            age_ms=now_ms - self.renewed_ms,
+            remaining_ms=self.ends_ms - 1 - now_ms,  # negative from `ends_ms` on
+            held_ms=now_ms - self.acquired_ms,
+            epoch=self.epoch,
+            draining=self.is_draining and now_ms < self.ends_ms,
+            waiting_count=waiting_count,
+        )

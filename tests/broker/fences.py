@@ -1,0 +1,79 @@
+"""A table of fenced locks, and one client's calls to it."""
+
+from typing import Any, Final
+
+from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings, OwnerChange
+from lockstep.protocol.bodies.locks import LockGrant
+from lockstep.protocol.model import MessageQueue
+from tests.broker.helpers import NOW_MS, FakeConnection
+
+__all__ = ["DELAY_MS", "LEASE_MS", "LEGACY_MS", "QUEUE", "Fences"]
+
+LEASE_MS: Final = 60_000
+DELAY_MS: Final = 3000
+LEGACY_MS: Final = 31_000
+QUEUE: Final = MessageQueue("T", "broker-a", 0)
+
+
+class Fences:
+    """`locks` with RocketMQ's lease and the default delays. Connections have names: a client's first one has its id."""
+
+    def __init__(self, boot: int = NOW_MS, **settings: Any) -> None:
+        self.locks = FencedLocks(FenceSettings(LEASE_MS, DELAY_MS, LEGACY_MS, **settings), boot)
+        self.connections: dict[str, FakeConnection] = {}
+        self.seen: list[OwnerChange] = []
+        self.removed: list[int] = []
+        self.locks.on_owner_changed = self.seen.append
+        self.locks.on_removed = lambda lock: self.removed.append(lock.epoch)
+
+    def connection(self, name: str) -> FakeConnection:
+        return self.connections.setdefault(name, FakeConnection(name))
+
+    def ask(
+        self, client_id: str, epoch: int | None, now_ms: int, queue: MessageQueue = QUEUE, connection: str = ""
+    ) -> FencedAnswer:
+        epochs = None if epoch is None else [epoch]
+        over = self.connection(connection or client_id)
+        (answer,) = self.locks.try_lock_batch("G", client_id, [queue], epochs, over, now_ms)
+        return answer
+
+    def claim(self, client_id: str, now_ms: int, queue: MessageQueue = QUEUE) -> int:
+        """The epoch that a claim gets; 0 when it is refused."""
+        return self.epoch_of(self.ask(client_id, 0, now_ms, queue))
+
+    def claim_legacy(self, client_id: str, now_ms: int, queue: MessageQueue = QUEUE) -> int:
+        return self.epoch_of(self.ask(client_id, None, now_ms, queue))
+
+    def renews(self, client_id: str, epoch: int, now_ms: int, connection: str = "") -> bool:
+        answer = self.ask(client_id, epoch, now_ms, connection=connection)
+        assert answer.grant is None or answer.grant.epoch == epoch
+        return answer.grant is not None
+
+    def unlock(self, client_id: str, epoch: int | None, now_ms: int) -> list[FencedAnswer]:
+        return self.locks.unlock_batch("G", client_id, [QUEUE], None if epoch is None else [epoch], now_ms)
+
+    def check(self, client_id: str, epoch: int, now_ms: int, *, pull: bool = False) -> str:
+        return self.locks.check("G", "T", 0, client_id, epoch, now_ms, needs_lease=pull).name
+
+    def resets(self, client_id: str, epoch: int, now_ms: int) -> LockGrant | FenceAnswer:
+        return self.locks.begin_epoch("G", ("T", 0), client_id, epoch, self.connection(client_id), now_ms)
+
+    def waiting_count(self) -> int:
+        return self.locks._waiters.count("G", ("T", 0))
+
+    def ended(self, connection: str, now_ms: int, *, by_peer: bool = True) -> None:
+        self.locks.connection_ended(self.connection(connection), by_peer=by_peer, now_ms=now_ms)
+
+    def left(self, client_id: str, now_ms: int, group: str = "G", connection: str = "") -> None:
+        self.locks.client_left(group, client_id, self.connection(connection or client_id), now_ms)
+
+    def due_ms(self) -> int | None:
+        return self.locks.next_due_ms
+
+    def woken(self) -> list[str]:
+        """The connections that are told that a queue is free."""
+        return [connection.address for woken in self.locks.take_woken() for connection in woken.waiting]
+
+    @staticmethod
+    def epoch_of(answer: FencedAnswer) -> int:
+        return answer.grant.epoch if answer.grant is not None else 0
