@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from lockstep.order.kinds import Kind
 from lockstep.order.report import OrderReport, Violation
 from lockstep.order.story import Moment
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["Found", "JudgedRun", "Latency", "OwnerBar", "Rates"]
+__all__ = ["Found", "JudgedRun", "Latency", "OwnerBar", "Rates", "span_of"]
+
+_AT_ONCE: Final = (Kind.OVERLAP, Kind.CONCURRENT_CALLS)
 
 
 class OwnerBar(NamedTuple):
@@ -70,3 +73,20 @@ class JudgedRun:
     waiting: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     found: Sequence[Found] = ()
     latency: Sequence[Latency] = ()
+
+
+def span_of(kind: Kind, moments: Sequence[Moment]) -> tuple[int, int] | None:
+    """The time of a finding: of calls at the same time the time that they share, else the begin of the last record."""
+    if not moments:
+        return None
+    begins = [moment.time_ns - _length_ns(moment) for moment in moments]
+    begin, end = max(begins), min(moment.time_ns for moment in moments)
+    if kind in _AT_ONCE and len(moments) > 1:
+        return (begin, max(begin, end))
+    return (begins[-1], begins[-1])
+
+
+def _length_ns(moment: Moment) -> int:
+    """The length of a call; 0 for other records."""
+    begin, end = moment.record.get("begin_mono_ns"), moment.record.get("mono_ns")
+    return 0 if begin is None or end is None else max(int(end) - int(begin), 0)

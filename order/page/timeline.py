@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lockstep.order.clocks import Clocks
-from lockstep.order.kinds import Kind
 from lockstep.order.merge import TimedRecord
 from lockstep.order.offset_set import OffsetSet
-from lockstep.order.page.run import Found, JudgedRun, OwnerBar, Rates
+from lockstep.order.page.run import Found, JudgedRun, OwnerBar, Rates, span_of
 from lockstep.order.reader import Record
 from lockstep.order.report import OrderReport, Violation
 from lockstep.order.story import Moment
@@ -18,7 +17,6 @@ from lockstep.protocol.model import MessageQueue
 __all__ = ["Timeline"]
 
 _BINS_MAX: Final = 2000  # bins with records; with more, the bins become twice as wide
-_AT_ONCE: Final = (Kind.OVERLAP, Kind.CONCURRENT_CALLS)
 _CALLS, _AGAIN, _SENT, _FIRST = "calls", "again", "sent", "first"
 
 
@@ -120,16 +118,7 @@ class Timeline:
 
     def _found(self, violation: Violation) -> Found:
         moments = tuple(Moment(self._time_ns(record), record) for record in violation.evidence)
-        if not moments:
-            return Found(violation, moments, None)
-        begins = [moment.time_ns - _length_ns(moment.record) for moment in moments]
-        point = begins[-1]
-        if violation.kind in _AT_ONCE and len(moments) > 1:
-            begin, end = max(begins), min(moment.time_ns for moment in moments)
-            if begin <= end:
-                return Found(violation, moments, (begin, end))
-            point = begin
-        return Found(violation, moments, (point, point))
+        return Found(violation, moments, span_of(violation.kind, moments))
 
     def _time_ns(self, record: Record) -> int:
         """The time on the common axis: of its writer's clocks the one that is nearest to the record's wall clock."""
@@ -142,9 +131,3 @@ class Timeline:
 
 def _writer(record: Record) -> tuple[Any, ...]:
     return (record.get("client_id"), record.get("host"), record.get("boot"))
-
-
-def _length_ns(record: Record) -> int:
-    """The length of a call; 0 for other records."""
-    begin, end = record.get("begin_mono_ns"), record.get("mono_ns")
-    return 0 if begin is None or end is None else max(int(end) - int(begin), 0)

@@ -1,17 +1,20 @@
 """`lockstep-pipeline audit`: reads traces and topics, judges them, writes the tables and a report."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lockstep.cli.output import OutputFormat, print_rows
+from lockstep.cli.output import OutputFormat, print_rows, write_out
+from lockstep.order import Verdict
+from lockstep.order.page import JudgedRun, write_page
 from lockstep.pipeline.audit import read_traces, transform
 from lockstep.pipeline.cli.errors import note
 from lockstep.pipeline.cli.options import AuditOptions
-from lockstep.pipeline.report import Findings, collect, read_tables, write_page, write_tables
+from lockstep.pipeline.report import collect, judged_run, read_tables, write_tables
 from lockstep.pipeline.spark.progress import JobProgress
+from lockstep.remoting.logs import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,13 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["read_topic", "run_audit"]
 
 _TOPIC_COLUMNS: Final = "topic string, brokerName string, queueId int, offset long, storeTimestamp timestamp"
-_SHOWN: Final = (
-    "sent", "handled", "duplicates", "lost", "violations", "handovers", "keys", "queues", "torn_lines", "in_order",
-)  # fmt: skip
+_FILES_NAMED: Final = 20  # trace files at most that a command for a story names
 
 
-def run_audit(spark: "SparkSession", options: AuditOptions) -> bool:
-    """Run the audit. Returns whether all was in order. Raises Spark's errors, PipelineError."""
+def run_audit(spark: "SparkSession", options: AuditOptions) -> Verdict:
+    """Run the audit. Returns the worst verdict of its histories. Raises Spark's errors, PipelineError."""
     with _folder(options.to) as folder, JobProgress(spark, "audit: reading the traces") as progress:
         content = None
         if options.name_server and options.topic:
@@ -37,13 +38,23 @@ def run_audit(spark: "SparkSession", options: AuditOptions) -> bool:
             write_tables(tables, folder, lambda name: progress.show(f"audit: the table {name}"))
         progress.show("audit: the report")
         lag = spark.read.parquet(options.lag) if options.lag else None
+        files = _files(options.traces)
         histories = collect(read_tables(spark, folder), lag)
+        runs = [judged_run(findings, files) for findings in histories]
         if options.report is not None:
-            write_page(options.report, options.title, histories)
-    _print(histories, options.output)
+            write_page(options.report, options.title, runs)
+    if options.output is OutputFormat.JSON:
+        rows = [
+            findings.summary | {"verdict": run.report.verdict, "kinds": run.report.violation_counts}
+            for findings, run in zip(histories, runs, strict=True)
+        ]
+        print_rows(tuple(rows[0]) if rows else (), rows, options.output)
+    else:
+        _print(runs, files)
     if options.report is not None:
         note(f"the report is {options.report}")
-    return all(findings.summary["in_order"] for findings in histories)
+    verdicts = {run.report.verdict for run in runs} or {Verdict.UNDECIDED}
+    return next(one for one in (Verdict.NOT_IN_ORDER, Verdict.UNDECIDED, Verdict.IN_ORDER) if one in verdicts)
 
 
 def read_topic(spark: "SparkSession", name_server: str, topics: list[str]) -> "DataFrame":
@@ -62,18 +73,18 @@ def _folder(wanted: Path | None) -> Iterator[str]:
         yield folder
 
 
-def _print(histories: list[Findings], output: OutputFormat) -> None:
-    """Print the totals. With a table, stderr has a line for each kind of violation, with its first evidence."""
-    rows = [findings.summary | {"kinds": _kinds(findings)} for findings in histories]
-    if output is OutputFormat.JSON:
-        print_rows(tuple(rows[0]) if rows else (), rows, output)
-        return
-    print_rows(_SHOWN if len(rows) < 2 else ("history", *_SHOWN), rows, output)
-    for findings in histories:
-        for kind, times in _kinds(findings).items():
-            first = next((row["evidence"] for row in findings.violations if row["kind"] == kind), "")
-            note(f"{kind}, {times:,} in all, the first: {first}")
+def _files(traces: Sequence[str]) -> list[str]:
+    """The trace files for the commands that show a story, if they are on this machine and not too many."""
+    found: list[str] = []
+    for name in traces:
+        path = Path(name)
+        found += sorted(map(str, path.glob("*"))) if path.is_dir() else [name] if path.is_file() else ["FILE..."]
+    return found if len(found) <= _FILES_NAMED and "FILE..." not in found else ["FILE..."]
 
 
-def _kinds(findings: Findings) -> dict[str, int]:
-    return {row["kind"]: row["violations"] for row in findings.violation_counts}
+def _print(runs: Sequence[JudgedRun], files: Sequence[str]) -> None:
+    """Print each history as `lockstep trace check` does."""
+    lines = [
+        line for run in runs for line in ([f"history {run.name}"] if len(runs) > 1 else []) + run.report.lines(files)
+    ]
+    write_out("".join(printable(line) + "\n" for line in lines).encode("utf-8", "replace"))

@@ -12,7 +12,7 @@ from lockstep.remoting.settings import parse_addresses
 
 __all__ = ["app"]
 
-_NOT_IN_ORDER = 3
+_STATUS = {"in order": 0, "not in order": 3, "undecided": 4}
 
 app = typer.Typer(
     name="lockstep-pipeline",
@@ -56,9 +56,8 @@ def _audit(options: AuditOptions) -> None:
     with options.session("audit") as spark:
         from lockstep.pipeline.cli.audit import run_audit  # it imports PySpark, which the session has checked
 
-        in_order = run_audit(spark, options)
-    if not in_order:
-        raise typer.Exit(_NOT_IN_ORDER)
+        verdict = run_audit(spark, options)
+    raise typer.Exit(_STATUS[verdict])
 
 
 @command(app, "lag")

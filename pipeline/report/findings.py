@@ -11,7 +11,7 @@ __all__ = ["Findings", "Row", "collect"]
 
 Row = dict[str, Any]
 
-VIOLATIONS_SHOWN: Final = 300
+EVIDENCE_SHOWN: Final = 102  # findings of a kind
 OWNERS_SHOWN: Final = 4_000
 HANDOVERS_SHOWN: Final = 2_000
 QUEUES_SHOWN: Final = 300
@@ -26,8 +26,11 @@ class Findings:
 
     history: str
     summary: Row
-    violation_counts: list[Row] = field(default_factory=list)  # kind, rule, violations
+    kinds: list[Row] = field(default_factory=list)  # kind, rule, undecided, findings
     violations: list[Row] = field(default_factory=list)
+    undecided: list[Row] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+    clocks: list[str] = field(default_factory=list)
     duplicates: list[Row] = field(default_factory=list)  # cause, messages
     handovers: list[Row] = field(default_factory=list)
     owners: list[Row] = field(default_factory=list)
@@ -54,14 +57,15 @@ def collect(tables: "Mapping[str, DataFrame]", lag: "DataFrame | None" = None) -
 def _history(name: str, summary: Row, tables: "Mapping[str, DataFrame]") -> Findings:
     from pyspark.sql import functions as F  # noqa: N812
 
-    by_kind = tables["violations"].groupBy("rule", "kind").agg(F.count("*").alias("violations"))
     by_cause = tables["duplicates"].groupBy("cause").agg(F.sum("messages").alias("messages"))
-    first = F.element_at("times_ms", 1)
     findings = Findings(
         name,
         summary,
-        _rows(by_kind.orderBy("rule", "kind")),
-        _rows(tables["violations"].orderBy("rule", "kind", first, *_QUEUE).limit(VIOLATIONS_SHOWN)),
+        _rows(_kinds(tables)),
+        _some_of_each_kind(tables["violations"]),
+        _some_of_each_kind(tables["undecided"]),
+        [row["sentence"] for row in _rows(tables["unseen"])],
+        [row["sentence"] for row in _rows(tables["clocks"]) if row["sentence"]],
         _rows(by_cause.orderBy(F.desc("messages"), "cause")),
         _rows(tables["handovers"].orderBy(F.desc("duration_ms")).limit(HANDOVERS_SHOWN)),
         _rows(tables["owners"].orderBy(F.desc("overlaps"), *_QUEUE, "from_ms").limit(OWNERS_SHOWN)),
@@ -70,6 +74,35 @@ def _history(name: str, summary: Row, tables: "Mapping[str, DataFrame]") -> Find
     )
     findings.rate_bin_s, findings.rates = _rates(tables["rates"])
     return findings
+
+
+def _kinds(tables: "Mapping[str, DataFrame]") -> "DataFrame":
+    """How many findings of each kind there are; counted here where the audit has not counted them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not tables["kinds"].isEmpty():
+        return tables["kinds"].orderBy("undecided", "rule", "kind")
+    counted = tables["violations"].groupBy("rule", "kind").agg(F.count("*").alias("findings"))
+    return counted.withColumn("undecided", F.lit(False)).orderBy("rule", "kind")
+
+
+def _some_of_each_kind(table: "DataFrame") -> list[Row]:
+    """The findings with evidence, of each kind in time order; an audit that keeps all of them is cut here."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    found = _rows(table.limit(EVIDENCE_SHOWN))
+    if len(found) == EVIDENCE_SHOWN:
+        place = F.row_number().over(Window.partitionBy("kind").orderBy(F.col("word").isNull(), *_QUEUE))
+        found = _rows(table.withColumn("place", place).where(f"place <= {EVIDENCE_SHOWN}").drop("place"))
+    return sorted(found, key=_in_kind)
+
+
+def _in_kind(row: Row) -> tuple[str, str, int, int]:
+    """The first finding of its kind before all others, the last behind them."""
+    word, times = row["word"] or "", row["times_ms"] or [0]
+    rank = 0 if "first" in word else 2 if "last" in word else 1
+    return row["rule"], row["kind"], rank, times[0] or 0
 
 
 def _rows(table: "DataFrame") -> list[Row]:

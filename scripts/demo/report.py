@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
+from rich.markup import escape
 
-from lockstep.order import Handover, OrderReport, check_files
+from lockstep.order import Confidence, Handover, OrderReport, check_files
 from scripts.demo.consumer import TOPIC
 
 __all__ = ["Outcome", "check", "print_report"]
@@ -48,8 +49,10 @@ def print_report(report: OrderReport, outcome: Outcome, console: Console) -> boo
     """Print the report. Returns whether all was in order and nothing was lost."""
     for name, text in rows(report, outcome):
         console.print(f"  [bold]{name:<18}[/bold] {text}", highlight=False, soft_wrap=True)
-    for violation in report.violations[:10]:
-        console.print(f"  [red]{violation.kind}[/red]: {violation.sentence}", highlight=False, soft_wrap=True)
+    for word, one in report.examples():
+        colour = "yellow" if one.confidence is Confidence.UNDECIDED else "red"
+        text = escape(f"{one.sentence} ({word}, {one.confidence})")
+        console.print(f"  [{colour}]{one.kind}[/{colour}]: {text}", highlight=False, soft_wrap=True)
     found = faults(report, outcome)
     for sentence in found:
         console.print(f"[bold red]failed:[/bold red] {sentence}", highlight=False)
@@ -75,6 +78,9 @@ def rows(report: OrderReport, outcome: Outcome) -> Iterator[tuple[str, str]]:
         + (f", and {without:,} flight numbers that never got an aircraft" if without else ""),
     )
     yield "violations", violations or "0"
+    undecided = ", ".join(f"{kind} {count:,}" for kind, count in sorted(report.undecided_counts.items()))
+    if undecided:
+        yield "undecided", undecided
     handovers = flight_handovers(report)
     yield "handovers", f"{len(handovers):,}"
     if handovers:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from lockstep.order import Confidence, OrderReport
+from lockstep.order.page import Spoilt, write_page
 from lockstep.pipeline.audit import read_traces, transform
 from lockstep.pipeline.audit.spoil import SPOILS, spoil_files
-from lockstep.pipeline.report import Findings, Spoilt, collect, read_tables, write_page, write_tables
+from lockstep.pipeline.report import collect, judged_run, read_tables, write_tables
 from lockstep.pipeline.spark.progress import JobProgress
 
 if TYPE_CHECKING:
@@ -41,9 +44,9 @@ class Ran(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The findings. `misplaced`: events stored out of their aircraft's order, which traces do not show."""
+    """The result. `misplaced`: events stored out of their aircraft's order, which traces do not show."""
 
-    findings: Findings
+    order: OrderReport
     misplaced: int
     corrupted: list[Spoilt]
     report: Path
@@ -72,8 +75,9 @@ def judge(spark: "SparkSession", ran: Ran, folder: Path, console: Console) -> Ve
         (findings,) = collect(mine, spark.read.parquet(str(ran.lag)))
         corrupted = corrupted_rows(tables, done)
         report = folder / "report.html"
-        write_page(report, "The flights, audited", [findings], corrupted)
-    return Verdict(findings, wrong, corrupted, report)
+        run = judged_run(findings, [str(path) for path in ran.traces])
+        write_page(report, "The flights, audited", [run], corrupted)
+    return Verdict(run.report, wrong, corrupted, report)
 
 
 def corrupt(traces: list[Path], folder: Path) -> dict[str, str]:
@@ -117,21 +121,19 @@ def corrupted_rows(tables: Mapping[str, DataFrame], done: Mapping[str, str]) -> 
 
 def faults(verdict: Verdict, expected: Expected) -> list[str]:
     """Why the run failed; empty if it did not."""
-    summary = verdict.findings.summary
+    order = verdict.order
     missed = [row.name for row in verdict.corrupted if not row.is_found]
     conditions: dict[str, Any] = {
-        f"{summary['lost']:,} events were lost": summary["lost"],
-        "order was violated": summary["violations"],
+        f"{order.lost:,} events were lost": order.lost,
+        "order was violated": order.violation_counts,
+        "the traces do not prove order": order.undecided_counts,
         f"{verdict.misplaced:,} events were stored out of their aircraft's order": verdict.misplaced,
         f"{expected.sent:,} events were sent instead of {expected.events:,}": expected.sent != expected.events,
-        f"{summary['sent']:,} events are in the topic instead of {expected.events:,}":
-            summary["sent"] != expected.events,
-        f"{summary['handled']:,} events were handled instead of {expected.events:,}":
-            summary["handled"] != expected.events,
-        f"the events of {summary['keys']:,} keys were checked instead of {expected.keys:,}":
-            summary["keys"] != expected.keys,
-        f"{summary['broken_lines']:,} lines of the traces are no records": summary["broken_lines"],
-        "no queue changed hands": not summary["handovers"],
+        f"{order.sent:,} events are in the topic instead of {expected.events:,}": order.sent != expected.events,
+        f"{order.handled:,} events were handled instead of {expected.events:,}": order.handled != expected.events,
+        f"the events of {order.keys:,} keys were checked instead of {expected.keys:,}": order.keys != expected.keys,
+        f"{order.broken_lines:,} lines of the traces are no records": order.broken_lines,
+        "no queue changed hands": not order.handovers,
         f"corrupted traces passed: {', '.join(missed)}": missed,
         "nothing was corrupted": not verdict.corrupted,
     }  # fmt: skip
@@ -140,10 +142,12 @@ def faults(verdict: Verdict, expected: Expected) -> list[str]:
 
 def print_verdict(verdict: Verdict, expected: Expected, took_s: float, console: Console) -> bool:
     """Print the verdict. Returns whether all was in order, nothing was lost, and every corruption was found."""
-    for name, text in rows(verdict, took_s).items():
-        console.print(f"  [bold]{name:<18}[/bold] {text}", highlight=False, soft_wrap=True)
-    for row in verdict.findings.violations[:10]:
-        console.print(f"  [red]{row['kind']}[/red]: {row['evidence']}", highlight=False, soft_wrap=True)
+    for name, text in (*verdict.order.rows(), ("took", f"{took_s:.1f} s")):
+        console.print(f"  [bold]{name:<18}[/bold] {escape(text)}", highlight=False, soft_wrap=True)
+    for word, one in verdict.order.examples():
+        colour = "yellow" if one.confidence is Confidence.UNDECIDED else "red"
+        text = escape(f"{one.sentence} ({word}, {one.confidence})")
+        console.print(f"  [{colour}]{one.kind}[/{colour}]: {text}", highlight=False, soft_wrap=True)
     if verdict.corrupted:
         console.print(corrupted_table(verdict.corrupted))
     found = faults(verdict, expected)
@@ -154,25 +158,6 @@ def print_verdict(verdict: Verdict, expected: Expected, took_s: float, console: 
                       "and all that was corrupted on purpose was found[/bold green]", soft_wrap=True)  # fmt: skip
     console.print(f"the report: {verdict.report}", highlight=False, soft_wrap=True)
     return not found
-
-
-def rows(verdict: Verdict, took_s: float) -> dict[str, str]:
-    """The lines of the verdict."""
-    findings = verdict.findings
-    summary = findings.summary
-    causes = ", ".join(f"{row['cause']} {row['messages']:,}" for row in findings.duplicates)
-    violations = ", ".join(f"{row['kind']} {row['violations']:,}" for row in findings.violation_counts)
-    longest = max((row["duration_ms"] for row in findings.handovers), default=0.0)
-    return {
-        "events sent": f"{summary['sent']:,}",
-        "events handled": f"{summary['handled']:,}",
-        "duplicates": f"{summary['duplicates']:,}" + (f" ({causes})" if causes else ""),
-        "lost": f"{summary['lost']:,}",
-        "keys checked": f"{summary['keys']:,}",
-        "violations": violations or "0",
-        "handovers": f"{summary['handovers']:,}, the longest {longest / 1000:.1f} s",
-        "took": f"{took_s:.1f} s",
-    }
 
 
 def corrupted_table(corrupted: list[Spoilt]) -> Table:

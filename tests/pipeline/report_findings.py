@@ -67,7 +67,9 @@ def spoilt() -> Findings:
             "evidence": "key N14228: offset 17 <was> handled after offset 18",
         })  # fmt: skip
     counts = {("a", "nonmonotonic-poll"): 1, ("c", "overlap"): 2, ("d", "lost-write"): 1}
-    found.violation_counts = [{"rule": rule, "kind": kind, "violations": n} for (rule, kind), n in counts.items()]
+    found.kinds = [
+        {"rule": rule, "kind": kind, "undecided": False, "findings": n} for (rule, kind), n in counts.items()
+    ]
     found.summary |= {"history": "spoilt", "violations": 4, "lost": 1, "in_order": False}
     return found
 
