@@ -81,7 +81,7 @@ def rows_of(run: JudgedRun) -> Rows:
         bars.setdefault((bar.group, bar.queue), []).append(bar)
     found: dict[Name, list[Found]] = {}
     for one in run.found:
-        for name in dict.fromkeys(_name_of(moment.record) for moment in one.moments):
+        for name in dict.fromkeys(_name_of(record) for record in one.violation.evidence):
             if name is not None and name in bars:
                 found.setdefault(name, []).append(one)
     chosen = sorted(sorted(bars, key=_sort_key), key=lambda name: name not in found)[:ROWS_MAX]

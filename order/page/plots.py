@@ -57,8 +57,9 @@ def rate_lane(run: JudgedRun, axis: Axis) -> Html | None:
         return None
     bin_ns = run.rates.bin_ns * max(1, ceil(axis.length * 1e6 / _STEPS / run.rates.bin_ns))
     sums: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
+    first_ns = min(run.rates.calls)
     for begin, (calls, repeats) in run.rates.calls.items():
-        place = (begin - axis.begin_ns) // bin_ns
+        place = (begin - first_ns) // bin_ns
         sums[place][0] += calls
         sums[place][1] += repeats
     top = _round_up(max(calls for calls, _ in sums.values()) / bin_ns * 1e9)
@@ -66,7 +67,7 @@ def rate_lane(run: JudgedRun, axis: Axis) -> Html | None:
     for number, name in enumerate(("calls", "again")):
         points: list[tuple[float, float]] = []
         for place in sorted({one + more for one in sums for more in (0, 1)}):
-            begin_ns = axis.begin_ns + place * bin_ns
+            begin_ns = first_ns + place * bin_ns
             points.append((axis.place(begin_ns), sums[place][number] / bin_ns * 1e9 if place in sums else 0.0))
         if any(value for _, value in points):
             curves.append(_curve(points, axis, top, name, is_step=True))
