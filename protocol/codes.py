@@ -93,6 +93,8 @@ class PullSysFlag(IntFlag):
     SUBSCRIPTION = 0x4
     CLASS_FILTER = 0x8
     LITE_PULL = 0x10
+    # A Lockstep extension, sent only to a peer that agreed: as many messages as asked for, up to the limit in bytes.
+    BULK = 0x100
 
 
 class RequestCode(IntEnum):

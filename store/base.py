@@ -1,9 +1,10 @@
 """The interface of a message store, and the values that it takes and returns."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
@@ -23,6 +24,7 @@ __all__ = [
     "QueueEntry",
     "Record",
     "StoreFull",
+    "fitting",
     "nearest_in_time",
     "outside",
 ]
@@ -134,6 +136,11 @@ def outside(queue: Bounds, queue_offset: int) -> GetResult | None:
     return None
 
 
+def fitting(sizes: Sequence[int], bytes_max: int) -> int:
+    """How many of the first messages have at most `bytes_max` bytes together; at least one (wire.md 6.3)."""
+    return max(1, bisect_right(list(accumulate(sizes)), bytes_max))
+
+
 def nearest_in_time(log_offsets: LogOffsets, timestamp: int, stored_ms: Callable[[int], int]) -> int:
     """The index of the message stored nearest to `timestamp`, by the rules of wire.md 8.2.
 
@@ -174,12 +181,15 @@ class MessageStore(Protocol):
         max_msg_nums: int,
         subscription: SubscriptionData | None,
         passes: Passes | None = None,
+        *,
+        bulk: bool = False,
     ) -> GetResult:
         """Messages from `queue_offset` on whose tag hashes the subscription has.
 
         Args:
             subscription: None selects all messages.
             passes: Replaces the subscription's filter.
+            bulk: Without a filter only the limit of a pull in bytes holds, not the one in messages.
         """
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...

@@ -28,6 +28,7 @@ __all__ = ["pull_message", "sweep_held_pulls", "wake_held_pulls"]
 _COMMIT: Final = int(PullSysFlag.COMMIT_OFFSET)
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
 _SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
+_BULK: Final = int(PullSysFlag.BULK)
 _READ: Final = int(Permission.READ)
 _SHORT_POLLING_MS: Final = 1000
 _MASTER_ID: Final = 0
@@ -70,6 +71,7 @@ def pull_message(
         header.consumer_group,
         passes,
         claim_of(header) if fence is not None else None,
+        bool(header.sys_flag & _BULK),
     )
     may_wait = bool(header.sys_flag & _SUSPEND and not command.is_one_way)
     if fence is not None and (denial := fence.pulls.deny(pull, now_ms)) is not None:
@@ -105,7 +107,7 @@ def _emptied(pull: HeldPull) -> HeldPull:
 def _read(broker: Broker, pull: HeldPull) -> tuple[GetResult, int]:
     """What the store has for a pull, counted in the statistics, and the response code."""
     result = broker.store.get(
-        pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription, pull.passes
+        pull.topic, pull.queue_id, pull.queue_offset, pull.max_msg_nums, pull.subscription, pull.passes, bulk=pull.bulk
     )
     if result.message_count:
         broker.stats.on_got(pull.consumer_group, pull.topic, pull.queue_id, result.message_count, len(result.body))

@@ -21,9 +21,12 @@ MessageOf = Callable[[str, int, int], bytes]  # of a topic, a queue id, a queue 
 
 
 class HeldPull(NamedTuple):
-    """A pull request that waits. `passes`: the filter instead of tags, for messages in the stored layout.
+    """A pull request that waits.
 
-    `claim` is for the checks of a broker with fenced locks.
+    Args:
+        passes: The filter instead of tags, for messages in the stored layout.
+        claim: For the checks of a broker with fenced locks.
+        bulk: The limit in messages does not hold.
     """
 
     connection: Connection
@@ -37,6 +40,7 @@ class HeldPull(NamedTuple):
     consumer_group: str = ""
     passes: Passes | None = None
     claim: Claim | None = None
+    bulk: bool = False
 
 
 class PullHold:

@@ -33,6 +33,7 @@ __all__ = ["Addresses", "BlockingClient", "PullReply", "SendReply", "Ticket", "s
 H = TypeVar("H", bound=tuple[Any, ...])
 
 _SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
+_BULK: Final = int(PullSysFlag.SUBSCRIPTION | PullSysFlag.BULK)
 _PULL_CODES: Final = frozenset({
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
@@ -241,8 +242,13 @@ class BlockingClient:
         return self._pull_reply(reply, wire.address)
 
     def start_pull(self, queue: MessageQueue, offset: int, max_messages: int, tags: str = "*") -> Ticket:
-        """Start a pull; `finish_pull` takes its reply, other pulls may start before. Neither is repeated."""
+        """Start a pull; `finish_pull` takes its reply, other pulls may start before. Neither is repeated.
+
+        A Lockstep broker then has no limit of messages, only the one in bytes.
+        """
         header = self._pull_header(queue, offset, max_messages, tags)
+        if self.agrees(queue):
+            header = header._replace(sys_flag=_BULK)
         return self.start(queue, RemotingCommand(RequestCode.PULL_MESSAGE, header))
 
     def finish_pull(self, ticket: Ticket) -> PullReply:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Fetcher", "SliceReader"]
 
 _AHEAD_MAX: Final = 16  # pulls in flight
+_AHEAD_BYTES: Final = 1024 * 1024  # of replies to them
+_LARGE_BYTES: Final = 128 * 1024  # brokers give at most 256 KiB by default
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _BATCH_PULLS: Final = 1024
 _log = logging.getLogger("lockstep.pipeline")
@@ -58,11 +60,12 @@ class SliceReader:
 
 class _Pull(NamedTuple):
     offset: int
+    asked: int
     ticket: Ticket
 
 
 class Fetcher:
-    """Keeps several pulls in flight. The start of the next pull is guessed from the number of messages in a reply.
+    """Keeps several pulls in flight. How many messages a reply will have is guessed from the last one.
 
     A wrong guess costs the pulls after it, and nothing else: offsets always follow the replies.
     """
@@ -78,6 +81,8 @@ class Fetcher:
         self._fail = fail
         self._under_way: deque[_Pull] = deque()
         self._step = 0  # messages in a reply; 0: unknown, no guess
+        self._step_max = pull_batch_size
+        self._ahead = 1  # pulls in flight
 
     def bodies(self, start: int, end: int) -> Iterator[bytes]:
         """Stored messages from `start` on; the last piece may have messages at `end` or later.
@@ -88,7 +93,8 @@ class Fetcher:
         while offset < end:
             try:
                 self._go_ahead(offset, end)
-                reply = self._client.finish_pull(self._under_way.popleft().ticket)
+                pull = self._under_way.popleft()
+                reply = self._client.finish_pull(pull.ticket)
             except RemotingError as error:
                 self._under_way.clear()
                 failures += 1
@@ -99,7 +105,8 @@ class Fetcher:
                 continue
             failures = 0
             following = self._next(reply, offset, end)
-            self._learn(following - offset, end - offset)
+            if following < end and self._tags == "*":
+                self._learn(pull.asked, following - offset, len(reply.body))
             offset = following
             if offset < end:
                 self._go_ahead_quietly(offset, end)
@@ -120,19 +127,29 @@ class Fetcher:
             for pull in under_way:  # their replies must be taken
                 self._client.finish_pull(pull.ticket)
             under_way.clear()
-        following = under_way[-1].offset + self._step if under_way else offset
-        ahead = _AHEAD_MAX if self._step else 1
-        while following < end and len(under_way) < ahead:
-            count = min(self._pull_batch_size, end - following)
-            under_way.append(_Pull(following, self._client.start_pull(self._queue, following, count, self._tags)))
-            following += self._step
-            if not self._step:
-                break
+        following = under_way[-1].offset + under_way[-1].asked if under_way else offset
+        while following < end and len(under_way) < self._ahead:
+            count = min(self._step or self._pull_batch_size, end - following)
+            ticket = self._client.start_pull(self._queue, following, count, self._tags)
+            under_way.append(_Pull(following, count, ticket))
+            following += count
 
-    def _learn(self, count: int, left: int) -> None:
-        """Guess by the last two replies when they had the same number; the end of the slice does not count."""
-        if count < left:
-            self._step = count if self._tags == "*" else 0
+    def _learn(self, asked: int, count: int, size: int) -> None:
+        """Guess how many messages the next replies will have, from a reply of `count` messages and `size` bytes.
+
+        Brokers limit messages and bytes. A large reply was limited in bytes: messages differ in size, so ask for fewer.
+        Ask for more again when they become smaller.
+        """
+        large = size >= _LARGE_BYTES
+        if not size:  # nothing was there
+            self._step, self._ahead = 0, 1
+            return
+        if count < asked:
+            self._step = max(1, count * 7 // 8) if large else count
+            self._step_max = self._pull_batch_size if large else count
+        elif not self._step or not large:
+            self._step = min(self._step_max, count * 2)
+        self._ahead = min(_AHEAD_MAX, max(2, _AHEAD_BYTES // size))
 
     def _next(self, reply: PullReply, offset: int, end: int) -> int:
         """The next offset. Raises DataLossError."""

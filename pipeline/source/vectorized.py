@@ -1,8 +1,9 @@
 """Reads many plain messages at once: numpy finds the fields, Arrow splits the properties."""
 
+import struct
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,68 +31,108 @@ _FIXED: Final = np.dtype([
 ])  # fmt: skip
 _FIXED_BYTES: Final = _FIXED.itemsize
 _UNUSUAL: Final = int(SysFlag.COMPRESSED | SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-_MAGIC: Final = MESSAGE_MAGIC.to_bytes(4)
+_HEAD: Final = struct.Struct(">iI")  # size and magic
 _NAME_END: Final = names.NAME_END.encode()
 _PAIR_END: Final = names.PAIR_END.encode()
 _PROPERTIES_END: Final = 1 << 16  # binary_slice without an end fails for most arrays (pyarrow 26.0.1)
 
 
-class Records(NamedTuple):
-    """Numpy arrays over all messages: the fixed part, and the bounds of body and properties in the buffer."""
+class Records:
+    """Whole messages back to back in a buffer. A field is gathered when it is asked for.
 
-    fixed: Any
-    positions: Any
-    tails: Any
-    text_starts: Any
-    ends: Any
+    Attributes:
+        positions: The start of each message.
+        stride: Bytes of each message, when all have the same size; else 0.
+        tails: The end of each body.
+        text_starts: The start of each message's properties.
+        ends: The end of each message.
+    """
+
+    def __init__(self, buffer: Any, positions: Any, stride: int, ends: Any) -> None:
+        self._bytes = np.frombuffer(buffer, np.uint8)
+        self.positions = positions
+        self.stride = stride
+        self.ends = ends
+        self.tails = positions + _FIXED_BYTES + self.field("body_bytes")
+
+    def field(self, name: str) -> Any:
+        """A field of the fixed part of every message."""
+        assert _FIXED.fields is not None
+        kind, place = _FIXED.fields[name][:2]
+        if self.stride:
+            rows = self._bytes.reshape(-1, self.stride)[: len(self.positions), place : place + kind.itemsize]
+            return rows.view(kind)[:, 0]
+        return self._bytes[(self.positions + place)[:, None] + np.arange(kind.itemsize)].view(kind)[:, 0]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether lengths are right, hosts are IPv4, and no body is compressed."""
+        view, tails, ends = self._bytes, self.tails, self.ends
+        if (self.field("sys_flag") & _UNUSUAL).any():
+            return False
+        if (tails < self.positions + _FIXED_BYTES).any() or (tails + 3 > ends).any():
+            return False
+        starts = self.text_starts
+        if (starts > ends).any():
+            return False
+        text_bytes = view[starts - 2].astype(np.int64) << 8 | view[starts - 1]
+        return bool((starts + text_bytes == ends).all())
+
+    @cached_property
+    def text_starts(self) -> Any:
+        return self.tails + 3 + self._bytes[self.tails]
+
+    def first(self, count: int) -> "Records":
+        """The first `count` messages."""
+        if count == len(self.positions):
+            return self
+        return Records(self._bytes, self.positions[:count], self.stride, self.ends[:count])
 
 
 def find_records(buffer: bytes) -> Records | None:
     """None when a message is not plain; then protocol/message.py reads them."""
-    positions = _positions(buffer)
-    if positions is None:
-        return None
-    view = np.frombuffer(buffer, np.uint8)
-    fixed = view[positions[:, None] + np.arange(_FIXED_BYTES)].view(_FIXED).ravel()
-    body_bytes, ends = fixed["body_bytes"], positions + fixed["size"]
-    tails = positions + _FIXED_BYTES + body_bytes
-    if (fixed["sys_flag"] & _UNUSUAL).any() or (body_bytes < 0).any() or (tails + 3 > ends).any():
-        return None
-    text_starts = tails + 3 + view[tails]
-    if (text_starts > ends).any():
-        return None
-    text_bytes = view[text_starts - 2].astype(np.int64) << 8 | view[text_starts - 1]
-    return Records(fixed, positions, tails, text_starts, ends) if (text_starts + text_bytes == ends).all() else None
-
-
-def _positions(buffer: bytes) -> Any:
-    """Start of each message; None when the lengths are wrong."""
     end = len(buffer)
     size = int.from_bytes(buffer[:4])
     if size >= MESSAGE_OVERHEAD_BYTES and end % size == 0:  # a guess: all have one size
-        heads = np.frombuffer(buffer, np.uint8).reshape(-1, size)[:, :8].copy().view(">u4")
-        if (heads[:, 0] == size).all() and (heads[:, 1] == MESSAGE_MAGIC).all():
-            return np.arange(0, end, size, dtype=np.int64)
-    found = []
+        rows = np.frombuffer(buffer, np.uint8).reshape(-1, size)[:, :8].view(">u4")
+        if (rows[:, 0] == size).all() and (rows[:, 1] == MESSAGE_MAGIC).all():
+            positions = np.arange(0, end, size, dtype=np.int64)
+            records = Records(buffer, positions, size, positions + size)
+            return records if records.is_plain else None
+    bounds = _bounds(buffer)
+    if bounds is None:
+        return None
+    records = Records(buffer, bounds[:-1], 0, bounds[1:])
+    return records if records.is_plain else None
+
+
+def _bounds(buffer: bytes) -> Any:
+    """Start of each message, and the end of the last one; None when the lengths are wrong."""
+    end = len(buffer)
+    bounds = [0]
     position = 0
-    while position < end:
-        size = int.from_bytes(buffer[position : position + 4])
-        if size < MESSAGE_OVERHEAD_BYTES or buffer[position + 4 : position + 8] != _MAGIC:
+    read, last = _HEAD.unpack_from, end - _HEAD.size
+    while position <= last:
+        size, magic = read(buffer, position)
+        if size < MESSAGE_OVERHEAD_BYTES or magic != MESSAGE_MAGIC:
             return None
-        found.append(position)
         position += size
-    return np.array(found, np.int64) if position == end else None
+        bounds.append(position)
+    return np.array(bounds, np.int64) if position == end else None
 
 
 class VectorizedMessages:
     """Columns of the messages before offset `end`. Arrow raises ArrowInvalid for text that is not UTF-8."""
 
     def __init__(self, queue: MessageQueue, buffer: bytes, records: Records, end: int) -> None:
-        count = int(np.searchsorted(records.fixed["queue_offset"].astype(np.int64), end))
+        offsets = records.field("queue_offset")
+        count = len(offsets)
+        if count and offsets[-1] >= end:
+            count = int(np.searchsorted(offsets.astype(np.int64), end))
         self._queue = queue
         self._buffer = buffer
         self._count = count
-        self._records = Records(*(column[:count] for column in records))
+        self._records = records.first(count)
 
     def columns(self) -> Columns:
         """Functions by column name; each makes its column when called."""
@@ -124,30 +165,21 @@ class VectorizedMessages:
         return pa.repeat(pa.scalar(value, kind), self._count)
 
     def _integers(self, field: str, kind: type, arrow: pa.DataType) -> pa.Array:
-        values = np.ascontiguousarray(self._records.fixed[field].astype(kind))
+        values = np.ascontiguousarray(self._records.field(field).astype(kind))
         return pa.Array.from_buffers(arrow, self._count, [None, pa.py_buffer(values)])
 
     def _times(self, field: str) -> pa.Array:
-        micros = self._records.fixed[field].astype(np.int64) * 1000
+        micros = self._records.field(field).astype(np.int64) * 1000
         return pa.Array.from_buffers(TIME, self._count, [None, pa.py_buffer(micros)])
 
     def _slices(self, starts: Any, ends: Any) -> pa.Array:
-        """The bytes from each start to its end."""
-        count, sizes = self._count, ends - starts
-        size = int(sizes[0]) if count else 0
-        stride = int(starts[1] - starts[0]) if count > 1 else 0
-        if count > 1 and (sizes == size).all() and (np.diff(starts) == stride).all():
-            first = int(starts[0])
-            view = np.frombuffer(self._buffer, np.uint8)
-            rows = np.lib.stride_tricks.as_strided(view[first:], (count, size), (stride, 1))
-            offsets = np.arange(0, (count + 1) * size, size or 1, dtype=np.int32)[: count + 1]
-            if not size:
-                offsets = np.zeros(count + 1, np.int32)
-            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(rows))]
-            return pa.Array.from_buffers(pa.binary(), count, buffers)
-        buffer = self._buffer
-        pairs = zip(starts.tolist(), ends.tolist(), strict=True)
-        return pa.array([buffer[start:end] for start, end in pairs], pa.binary())
+        """The bytes from each start to its end: every second piece of the buffer that these places cut."""
+        count = self._count
+        cuts = np.zeros(2 * count + 1, np.int32)
+        cuts[: 2 * count : 2], cuts[1 : 2 * count : 2] = starts, ends
+        cuts[2 * count] = len(self._buffer)
+        pieces = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(cuts), pa.py_buffer(self._buffer)])
+        return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
     # Properties ----------------------------------------------------------------------------------------------
 
@@ -195,8 +227,7 @@ class VectorizedMessages:
     def _message_id(self) -> pa.Array:
         ids = self._property(names.UNIQ_KEY)
         if ids.null_count:
-            fixed = self._records.fixed
-            hosts = zip(fixed["store_ip"], fixed["store_port"], fixed["log_offset"], strict=True)
+            hosts = zip(*map(self._records.field, ("store_ip", "store_port", "log_offset")), strict=True)
             made = [encode_offset_message_id(bytes(ip), int(port), int(offset)).encode() for ip, port, offset in hosts]
             ids = pc.coalesce(ids, pa.array(made, pa.binary()))
         return ids.cast(pa.string())

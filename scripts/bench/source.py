@@ -1,18 +1,20 @@
-"""How fast Spark reads a topic: rows a second of 128 B bodies, from a broker process, on local[2].
+"""How fast Spark reads a topic, beside Parquet files of the same rows: 128 B bodies, a broker process, local[2].
 
-    python -m scripts.bench.source [--messages 2000000] [--queues 2] [--body-bytes 128] [--runs 3] [--stream]
+    python -m scripts.bench.source [--messages 2000000] [--queues 2] [--body-bytes 128] [--vary] [--rounds 5] [--stream]
 
-The first run is cold (JVM and workers start). A figure is of the whole query with its planning. With --stream a stream
-reads the topic in one micro-batch. Columns: all, then only offset and value.
+One round warms up; then source and Parquet take turns, and a figure is the median of the rounds. It is of the whole
+query with its planning. Columns: all, then only offset and value. Queries: `length` needs each value's length, `hash`
+each of its bytes. With --stream a stream reads the topic in one micro-batch.
 """
 
 import argparse
 import asyncio
 import os
+import random
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from lockstep.client import AdminClient
@@ -24,8 +26,11 @@ from lockstep.testing.process import BrokerProcess
 
 TOPIC = "bench"
 BATCH = 1_000
-SCHEMAS = {"all columns": None, "offset, value": "offset bigint, value binary"}
-TOUCH = ("count(1) rows", "sum(length(value)) bytes", "max(offset) top")
+SCHEMAS = {"all columns": "", "offset, value": "offset bigint, value binary"}
+TOUCHES = {
+    "length": ("count(1) rows", "sum(length(value)) bytes", "max(offset) top"),
+    "hash": ("count(1) rows", "max(xxhash64(value)) bytes", "max(offset) top"),
+}
 
 
 async def create(name_server: str, queues: int) -> None:
@@ -33,11 +38,12 @@ async def create(name_server: str, queues: int) -> None:
         await admin.create_topic(TOPIC, queues)
 
 
-def fill(name_server: str, messages: int, queues: int, body_bytes: int) -> None:
-    """Send batches with a tag, one of 1,000 keys and a UNIQ_KEY for each message."""
+def fill(name_server: str, messages: int, queues: int, body_bytes: tuple[int, int]) -> None:
+    """Send batches with a tag, one of 1,000 keys and a UNIQ_KEY for each message, bodies of a size in a range."""
+    sizes = random.Random(1)
     asyncio.run(create(name_server, queues))
     texts = [f"TAGS\x01A\x02__SHARDINGKEY\x01key-{i:03}\x02UNIQ_KEY\x01{i:032}" for i in range(BATCH)]
-    records = [BatchRecord(0, os.urandom(body_bytes), text) for text in texts]
+    records = [BatchRecord(0, os.urandom(sizes.randint(*body_bytes)), text) for text in texts]
     with Addresses((name_server,)).open() as client:
         for i, queue in enumerate(client.writable_queues(TOPIC)):
             left = messages // queues + (i < messages % queues)
@@ -46,20 +52,20 @@ def fill(name_server: str, messages: int, queues: int, body_bytes: int) -> None:
                 left -= BATCH
 
 
-def batch(spark: Any, name_server: str, schema: str | None) -> int:
+def batch(spark: Any, name_server: str, schema: str, touch: str) -> int:
     reader = spark.read.format("lockstep").options(nameServer=name_server, subscribe=TOPIC)
     frame = (reader.schema(schema) if schema else reader).load()
-    return int(frame.selectExpr(*TOUCH).collect()[0].rows)
+    return int(frame.selectExpr(*TOUCHES[touch]).collect()[0].rows)
 
 
-def stream(spark: Any, name_server: str, schema: str | None) -> int:
+def stream(spark: Any, name_server: str, schema: str, touch: str) -> int:
     options = {"nameServer": name_server, "subscribe": TOPIC, "startingOffsets": "earliest"}
     reader = spark.readStream.format("lockstep").options(**options)
     frame = (reader.schema(schema) if schema else reader).load()
     counts: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
         writer = frame.writeStream.foreachBatch(
-            lambda part, _: counts.append(part.selectExpr(*TOUCH).collect()[0].rows)
+            lambda part, _: counts.append(part.selectExpr(*TOUCHES[touch]).collect()[0].rows)
         )
         query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
         query.awaitTermination()
@@ -82,18 +88,37 @@ def cpu_s(pid: int) -> float:
     return sum(stats[child][1] for child in below if child in stats) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(read: Callable[..., int], spark: Any, broker: BrokerProcess, given: argparse.Namespace) -> None:
-    for name, schema in SCHEMAS.items():
-        for run in range(given.runs):
-            began, all_before, broker_before = time.perf_counter(), cpu_s(os.getpid()), cpu_s(broker.pid)
-            rows = read(spark, broker.name_server, schema)
-            took_s = time.perf_counter() - began
-            assert rows == given.messages, f"{rows} rows of {given.messages} messages"
-            all_us = (cpu_s(os.getpid()) - all_before) / rows * 1e6
-            broker_us = (cpu_s(broker.pid) - broker_before) / rows * 1e6
+def parquet(spark: Any, folder: str, columns: str, touch: str) -> int:
+    frame = spark.read.parquet(folder)
+    names = [column.split()[0] for column in columns.split(",")] if columns else frame.columns
+    return int(frame.select(*names).selectExpr(*TOUCHES[touch]).collect()[0].rows)
+
+
+def measure(spark: Any, broker: BrokerProcess, folder: str, given: argparse.Namespace) -> None:
+    """Print the medians of each query and choice of columns, of source and of Parquet."""
+    read = stream if given.stream else batch
+    for columns_name, columns in SCHEMAS.items():
+        for touch in TOUCHES:
+            rates: dict[str, list[float]] = {"source": [], "parquet": []}
+            costs: dict[str, list[float]] = {"source": [], "parquet": []}
+            for turn in range(given.rounds + 1):
+                for name in rates:
+                    began, cpu_before = time.perf_counter(), cpu_s(os.getpid())
+                    rows = (
+                        read(spark, broker.name_server, columns, touch)
+                        if name == "source"
+                        else parquet(spark, folder, columns, touch)
+                    )
+                    took_s = time.perf_counter() - began
+                    assert rows == given.messages, f"{rows} rows of {given.messages} messages"
+                    if turn:
+                        rates[name].append(rows / took_s)
+                        costs[name].append((cpu_s(os.getpid()) - cpu_before) / rows * 1e6)
+            source, files = median(rates["source"]), median(rates["parquet"])
+            ours, theirs = median(costs["source"]), median(costs["parquet"])
             print(
-                f"{name:14} run {run + 1}: {rows / took_s:9,.0f} rows/s in {took_s:5.2f} s; processor time a row:"
-                f" {all_us:.2f} us, of it the broker {broker_us:.2f} us",
+                f"{columns_name:14} {touch:6}: source {source:9,.0f} rows/s, {ours:.2f} us of processor"
+                f" a row; Parquet {files:9,.0f} rows/s, {theirs:.2f} us; ratio {source / files:.2f}",
                 flush=True,
             )
 
@@ -103,15 +128,19 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--queues", type=int, default=2)
     parser.add_argument("--body-bytes", type=int, default=128)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--vary", action="store_true", help="bodies of half to one and a half times that size")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--stream", action="store_true")
     given = parser.parse_args()
-    with BrokerProcess("--memory-limit", "4GiB") as broker:
+    with BrokerProcess("--memory-limit", "4GiB") as broker, tempfile.TemporaryDirectory() as folder:
         print(f"sending {given.messages:,} messages of {given.body_bytes} B", flush=True)
-        fill(broker.name_server, given.messages, given.queues, given.body_bytes)
+        sizes = (given.body_bytes // 2, given.body_bytes * 3 // 2) if given.vary else (given.body_bytes,) * 2
+        fill(broker.name_server, given.messages, given.queues, sizes)
         spark = spark_session("bench", master="local[2]", driver_memory="1g")
         try:
-            measure(stream if given.stream else batch, spark, broker, given)
+            topic = spark.read.format("lockstep").options(nameServer=broker.name_server, subscribe=TOPIC).load()
+            topic.write.parquet(f"{folder}/rows")
+            measure(spark, broker, f"{folder}/rows", given)
         finally:
             end_session(spark)
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from lockstep.store.base import Passes
+from lockstep.protocol.message import MESSAGE_OVERHEAD_BYTES
+from lockstep.store.base import Passes, fitting
 from lockstep.store.durability.repair import EntryRepair, SearchRunning
 from lockstep.store.file.log import FileLog
 from lockstep.store.file.queue import FileQueue
@@ -43,14 +44,17 @@ class QueueReader:
         self._pull_messages_max = settings.pull_messages_max
         self._on_damage = on_damage
 
-    def run(self, queue: FileQueue, first: int, max_msg_nums: int) -> Run:
+    def run(self, queue: FileQueue, first: int, max_msg_nums: int, *, bulk: bool) -> Run:
         """The messages from `first` on, up to the limits; at least one (wire.md 6.3)."""
         log = self._log
-        count_max = max(1, min(max_msg_nums, self._pull_messages_max))
+        messages_max = self._pull_bytes_max // MESSAGE_OVERHEAD_BYTES if bulk else self._pull_messages_max
+        count_max = max(1, min(max_msg_nums, messages_max))
         entries = list(ENTRY.iter_unpack(queue.read(first, count_max)))
-        total_bytes = sum([size for _, size, _ in entries])
-        while total_bytes > self._pull_bytes_max and len(entries) > 1:
-            total_bytes -= entries.pop()[1]
+        sizes = [size for _, size, _ in entries]
+        total_bytes = sum(sizes)
+        if total_bytes > self._pull_bytes_max:
+            entries = entries[: fitting(sizes, self._pull_bytes_max)]
+            total_bytes = sum(sizes[: len(entries)])
         if first >= queue.trusted_from:
             start = entries[0][0]
             last, last_size, _ = entries[-1]

@@ -227,6 +227,8 @@ class FileStore(FileLookup):
         max_msg_nums: int,
         subscription: SubscriptionData | None,
         passes: Passes | None = None,
+        *,
+        bulk: bool = False,
     ) -> GetResult:
         queue = self.queues.get((topic, queue_id))
         if queue is None or not queue.max_offset:
@@ -237,7 +239,7 @@ class FileStore(FileLookup):
         low, high = queue.min_offset, queue.max_offset
         codes = subscription.code_set if subscription is not None else ()
         if not codes and passes is None:
-            run = self._reader.run(queue, queue_offset, max_msg_nums)
+            run = self._reader.run(queue, queue_offset, max_msg_nums, bulk=bulk)
         else:
             run = self._reader.matching(queue, queue_offset, max_msg_nums, frozenset(codes), passes)
         if run.message_count:

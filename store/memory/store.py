@@ -14,6 +14,7 @@ from lockstep.store.base import (
     QueryResult,
     QueueEntry,
     Record,
+    fitting,
     nearest_in_time,
     outside,
 )
@@ -102,6 +103,8 @@ class MemoryStore:
         max_msg_nums: int,
         subscription: SubscriptionData | None,
         passes: Passes | None = None,
+        *,
+        bulk: bool = False,
     ) -> GetResult:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
@@ -113,18 +116,20 @@ class MemoryStore:
         first = queue_offset - min_offset
         codes = subscription.code_set if subscription is not None else ()
         if not codes and passes is None:
-            body, count = self._read_run(queue, first, max_msg_nums)
+            body, count = self._read_run(queue, first, max_msg_nums, bulk=bulk)
             return GetResult(GetStatus.FOUND, queue_offset + count, min_offset, max_offset, body, count)
         body, count, examined = self._read_matching(queue, first, max_msg_nums, frozenset(codes), passes)
         status = GetStatus.FOUND if count else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, queue_offset + examined, min_offset, max_offset, body, count)
 
-    def _read_run(self, queue: ConsumeQueue, first: int, max_msg_nums: int) -> tuple[bytes, int]:
+    def _read_run(self, queue: ConsumeQueue, first: int, max_msg_nums: int, *, bulk: bool) -> tuple[bytes, int]:
         """(body, messages) from entry `first` on, up to the limits; at least one message (wire.md 6.3)."""
-        sizes = queue.sizes[first : first + max(1, min(max_msg_nums, self._pull_messages_max))]
+        messages_max = self._pull_bytes_max // MESSAGE_OVERHEAD_BYTES if bulk else self._pull_messages_max
+        sizes = queue.sizes[first : first + max(1, min(max_msg_nums, messages_max))]
         total_bytes = sum(sizes)
-        while total_bytes > self._pull_bytes_max and len(sizes) > 1:
-            total_bytes -= sizes.pop()
+        if total_bytes > self._pull_bytes_max:
+            sizes = sizes[: fitting(sizes, self._pull_bytes_max)]
+            total_bytes = sum(sizes)
         count = len(sizes)
         offsets = queue.commit_log_offsets
         start, last = offsets[first], offsets[first + count - 1]

@@ -17,6 +17,7 @@ from tests.broker.helpers import ENCODINGS, NOW_MS, FakeConnection, Peer, consum
 
 C = ResponseCode
 COMMIT, SUSPEND, TEXT = PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUSPEND, PullSysFlag.SUBSCRIPTION
+BULK = int(TEXT | PullSysFlag.BULK)
 WAITING = int(SUSPEND | TEXT)
 
 
@@ -35,6 +36,14 @@ def offsets_of(reply: RemotingCommand) -> tuple[int, int, int]:
     header = reply.decode_header(PullMessageResponseHeader)
     assert header.suggest_which_broker_id == 0
     return header.next_begin_offset, header.min_offset, header.max_offset
+
+
+def test_a_bulk_pull_has_no_limit_of_messages(peer: Peer) -> None:
+    """Lockstep's own reader of whole topics asks so; every other pull gets 32 messages at most."""
+    peer.send_many(50)
+    assert len(bodies(peer.pull(0, max_msg_nums=4096))) == 32
+    assert len(bodies(peer.pull(0, max_msg_nums=4096, sys_flag=BULK))) == 50
+    assert len(bodies(peer.pull(3, max_msg_nums=40, sys_flag=BULK))) == 40
 
 
 @pytest.mark.rule("article-5/3/messages-at-once")

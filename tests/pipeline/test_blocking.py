@@ -6,10 +6,11 @@ import struct
 import subprocess
 import sys
 from functools import partial
+from typing import cast
 
 import pytest
 
-from lockstep.pipeline.client.blocking import Addresses
+from lockstep.pipeline.client.blocking import Addresses, BlockingClient, Ticket
 from lockstep.pipeline.client.connection import Wire
 from lockstep.pipeline.errors import DataLossError, TopicError
 from lockstep.pipeline.source.fetch import Fetcher
@@ -79,6 +80,48 @@ def test_pulls_ahead_bring_every_message_once(topic: Topic, sizes: list[int]) ->
         found = [m.queue_offset for body in fetcher.bodies(5, len(sizes) - 5) for m in decode_messages(body)]
     assert found[: len(sizes) - 10] == list(range(5, len(sizes) - 5))
     assert found == list(range(5, 5 + len(found)))
+
+
+class Counting:
+    """A client that counts its pulls."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        self.addresses = client.addresses
+        self.asked: list[int] = []
+        self.finish_pull = client.finish_pull
+        self.route = client.route
+        self._start = client.start_pull
+
+    def start_pull(self, queue: MessageQueue, offset: int, count: int, tags: str = "*") -> Ticket:
+        self.asked.append(count)
+        return self._start(queue, offset, count, tags)
+
+
+def pulls_of(topic: Topic, total: int, agreed: SerializeType) -> list[int]:
+    """How many messages each pull of a whole queue asked for; every message must come once."""
+    with Addresses((topic.broker.name_server,), timeout_ms=30_000, serialize_type=agreed).open() as client:
+        counting = Counting(client)
+        fetcher = Fetcher(cast("BlockingClient", counting), topic.queue(0), "*", 4096, fail=True)
+        found = [m.queue_offset for body in fetcher.bodies(0, total) for m in decode_messages(body)]
+    assert found == list(range(total))
+    return counting.asked
+
+
+def test_a_lockstep_broker_gives_many_messages_a_pull(topic: Topic) -> None:
+    """It is limited in bytes; a broker that agreed on nothing, as Apache's, is asked for as many as it gave before."""
+    topic.fill(6000)
+    assert len(pulls_of(topic, 6000, SerializeType.MSGPACK)) < 20
+    assert set(pulls_of(topic, 6000, SerializeType.JSON)[1:-1]) <= {32, 6000 % 32}
+
+
+def test_pulls_follow_the_size_of_messages(topic: Topic) -> None:
+    """Few large messages fit a pull; behind them pulls have more and more small ones again."""
+    topic.fill(40, record=lambda _, n: plain_record(0, n)._replace(body=b"x" * 30_000))
+    topic.fill(5000, first=40)
+    asked = pulls_of(topic, 5040, SerializeType.MSGPACK)
+    assert min(asked) <= 8
+    assert max(asked[len(asked) // 2 :]) > 200
+    assert len(asked) < 100
 
 
 def test_offsets_that_are_not_there_are_lost(topic: Topic) -> None:

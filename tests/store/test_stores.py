@@ -67,6 +67,25 @@ def test_a_pull_stops_at_its_number_of_messages_and_at_the_brokers(new_store: Ma
     assert get(store, 0, 5).next_begin_offset == 5
 
 
+def test_a_bulk_pull_stops_at_its_bytes_alone(new_store: MakeStore) -> None:
+    """The limit of messages does not hold for it; that of bytes does, and what it asks for."""
+    probe = new_store()
+    fill(probe, 50)
+    everything = SubscriptionData.parse("T", "*")
+    whole = probe.get("T", 0, 0, 4096, everything, bulk=True)
+    assert (whole.message_count, whole.next_begin_offset) == (50, 50)
+    assert probe.get("T", 0, 5, 40, everything, bulk=True).next_begin_offset == 45
+    assert probe.get("T", 0, 49, 0, everything, bulk=True).message_count == 1
+    size_bytes = len(get(probe, 0, 1).body)  # the first ten messages have a body of one byte
+    limited = new_store(pull_bytes_max=7 * size_bytes)
+    fill(limited, 50)
+    assert limited.get("T", 0, 0, 4096, everything, bulk=True).message_count == 7
+    tagged = SubscriptionData.parse("T", "A")
+    for _ in range(40):
+        probe.append(record(tag="A"))
+    assert probe.get("T", 0, 0, 4096, tagged, bulk=True).message_count == 32
+
+
 @pytest.mark.parametrize("tags", ["*", "A"])
 def test_a_pull_stops_at_its_bytes_but_the_first_message_always_fits(new_store: MakeStore, tags: str) -> None:
     """Exactly the limit fits, one byte more does not; a single larger message is returned alone."""
