@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.bound_clients import BoundClients
-from lockstep.broker.fence.claim import Claim
+from lockstep.broker.fence.claim import Claiming
 from lockstep.broker.fence.denial import Act, Denial, Denials, Reason
 from lockstep.broker.fence.reset_marks import ResetMarks
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedLock, FencedLocks
@@ -61,53 +61,68 @@ class FenceChecks:
 
     # Checks --------------------------------------------------------------------------------------------------
 
-    def deny(self, connection: Connection, claim: Claim, act: Act, now_ms: int) -> Denial | None:
+    def deny(self, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
         """May the sender do this? Only pulls and resets need a lease that has not ended."""
         denial = self._of_owner(connection, claim, now_ms, needs_lease=act in _NEED_LEASE)
         return None if denial is None else self._counted(connection, claim, act, denial, now_ms)
 
-    def deny_commit(self, connection: Connection, claim: Claim, offset: int, now_ms: int) -> Denial | None:
-        """May the sender store this offset? While the queue has an owner, or its last one, commits do not go back."""
-        denial = self._of_owner(connection, claim, now_ms) or self._of_offset(claim, offset, now_ms)
+    def deny_commit(
+        self, connection: Connection, claim: Claiming, offset: int, now_ms: int, *, alone: bool
+    ) -> Denial | None:
+        """May the sender store this offset? While the queue has an owner, or its last one, commits do not go back.
+
+        Args:
+            alone: It does not come with a pull, which `deny` has allowed.
+        """
+        denial = self._of_owner(connection, claim, now_ms) if alone else None
+        if denial is None:
+            stored = self._tables.offsets.query(claim.consumer_group, claim.topic, claim.queue_id)
+            if offset >= stored and not self.resets:
+                return None
+            denial = self._of_offset(claim, offset, stored, now_ms)
         return None if denial is None else self._counted(connection, claim, Act.COMMIT, denial, now_ms)
 
-    def allows_pull(self, connection: Connection, claim: Claim, now_ms: int) -> bool:
+    def allows_pull(self, connection: Connection, claim: Claiming, now_ms: int) -> bool:
         """As `deny`, but nothing is counted."""
         return self._of_owner(connection, claim, now_ms, needs_lease=True) is None
 
     def _of_owner(
-        self, connection: Connection, claim: Claim, now_ms: int, *, needs_lease: bool = False
+        self, connection: Connection, claim: Claiming, now_ms: int, *, needs_lease: bool = False
     ) -> Denial | None:
-        group, topic, queue_id, epoch, client_id = claim
+        group, topic, queue_id, epoch = claim.consumer_group, claim.topic, claim.queue_id, claim.lock_epoch
         locks = self._tables.locks
         if epoch is not None:
-            answer = locks.check(group, topic, queue_id, client_id or "", epoch, now_ms, needs_lease=needs_lease)
-            if answer is FenceAnswer.OK:
-                return None
-            return self._refusal(claim, answer)
+            client_id = claim.lock_client_id or ""
+            answer = locks.check(group, topic, queue_id, client_id, epoch, now_ms, needs_lease=needs_lease)
+            return None if answer is FenceAnswer.OK else self._refusal(claim, answer, now_ms)
         if self.legacy == _OFF:
             return None
-        entry = locks.entry(group, topic, queue_id)
-        if entry is None or self.clients.has(connection, group, entry.client_id) or self._broadcasts(group):
+        lock = locks.entry(group, topic, queue_id)
+        is_its_client = lock is not None and self.clients.has(connection, group, lock.client_id)
+        if lock is None or (is_its_client and not lock.fenced) or self._broadcasts(group):
             return None
-        remark = f"{_about(claim, entry)}, and this connection is not that client's; {_HOW_TO_RESET}"
+        why = "but the request has no epoch" if is_its_client else "and this connection is not that client's"
+        remark = f"{_about(claim, lock, now_ms)}, {why}; {_HOW_TO_RESET}"
         return Denial(Reason.OTHER_OWNER, ResponseCode.SYSTEM_ERROR, remark)
 
-    def _refusal(self, claim: Claim, answer: FenceAnswer) -> Denial:
+    def _refusal(self, claim: Claiming, answer: FenceAnswer, now_ms: int) -> Denial:
         reason, code, remark = _ANSWERS[answer]
-        return Denial(reason, code, f"{remark}: {_about(claim, self._tables.locks.entry(*claim[:3]))}")
+        return Denial(reason, code, f"{remark}: {_about(claim, self._lock(claim), now_ms)}")
 
-    def _of_offset(self, claim: Claim, offset: int, now_ms: int) -> Denial | None:
+    def _lock(self, claim: Claiming) -> FencedLock | None:
+        return self._tables.locks.entry(claim.consumer_group, claim.topic, claim.queue_id)
+
+    def _of_offset(self, claim: Claiming, offset: int, stored: int, now_ms: int) -> Denial | None:
         """A stored offset beyond the end of its queue may be corrected: the broker's log lost its newest messages."""
-        group, topic, queue_id, epoch, _ = claim
-        tables = self._tables
-        if (epoch is None and self.legacy == _OFF) or tables.locks.entry(group, topic, queue_id) is None:
+        is_marked = self.resets.forbids(_key(claim), offset, now_ms)
+        if (offset >= stored and not is_marked) or (claim.lock_epoch is None and self.legacy == _OFF):
             return None
-        if self.resets.forbids(claim[:3], offset, now_ms):
+        if self._lock(claim) is None:
+            return None
+        if is_marked:
             remark = f"the offset of {_name(claim)} was reset; until its owner commits the new one, no other is stored"
             return Denial(Reason.RESET, ResponseCode.SYSTEM_ERROR, remark)
-        stored = tables.offsets.query(group, topic, queue_id)
-        if offset >= stored or stored > tables.store.max_offset(topic, queue_id):
+        if stored > self._tables.store.max_offset(claim.topic, claim.queue_id):
             return None
         remark = f"{_name(claim)} is committed up to {stored}, and {offset} is lower; {_HOW_TO_RESET}"
         return Denial(Reason.BACKWARDS, ResponseCode.SYSTEM_ERROR, remark)
@@ -117,14 +132,14 @@ class FenceChecks:
         members = self._tables.consumers.groups.get(group)
         return members is not None and members.message_model is MessageModel.BROADCASTING
 
-    def _counted(self, connection: Connection, claim: Claim, act: Act, denial: Denial, now_ms: int) -> Denial | None:
+    def _counted(self, connection: Connection, claim: Claiming, act: Act, denial: Denial, now_ms: int) -> Denial | None:
         """Count and log a denial. Returns it, unless the request is served with a warning."""
-        refused = claim.epoch is not None or self.legacy == _REFUSE
+        refused = claim.lock_epoch is not None or self.legacy == _REFUSE
         counts = self.denials.refused if refused else self.denials.served
         counts[act, denial.reason] += 1
         times = self._throttle.times((act, denial.reason, refused), now_ms)
         if times:
-            write = self._log.info if claim.epoch is not None else self._log.warning
+            write = self._log.info if claim.lock_epoch is not None else self._log.warning
             event = "fence_refused" if refused else "fence_served_with_warning"
             write(event, act=act.value, reason=denial.reason.value, group=claim.consumer_group, queue_id=claim.queue_id,
                 topic=claim.topic, peer=connection.address, why=denial.remark, times=times)  # fmt: skip
@@ -132,18 +147,29 @@ class FenceChecks:
 
     # Changes -------------------------------------------------------------------------------------------------
 
-    def committed(self, claim: Claim, now_ms: int) -> None:
-        """An allowed commit was stored. It ends a reset; a queue that its unmodified owner has unlocked is free now."""
-        self.resets.end(claim[:3])
-        if claim.epoch is None:
-            self._tables.locks.committed(*claim[:3], now_ms)
+    def committed(self, claim: Claiming, now_ms: int, *, alone: bool) -> None:
+        """An allowed commit was stored. It ends a reset.
 
-    def begin_epoch(self, connection: Connection, claim: Claim, now_ms: int) -> LockGrant | Denial:
+        Args:
+            alone: It did not come with a pull. After the unlock of an unmodified owner it is its last one, so that
+                the queue is free now.
+        """
+        if self.resets:
+            self.resets.end(_key(claim))
+        if alone and claim.lock_epoch is None:
+            self._tables.locks.committed(*_key(claim), now_ms)
+
+    def begin_epoch(self, connection: Connection, claim: Claiming, now_ms: int) -> LockGrant | Denial:
         """Begin a new period of the owner that presents its epoch."""
-        group, topic, queue_id, epoch, client_id = claim
-        queue = (topic, queue_id)
-        grant = self._tables.locks.begin_epoch(group, queue, client_id or "", epoch or 0, connection, now_ms)
-        return grant if isinstance(grant, LockGrant) else self._refusal(claim, grant)
+        grant = self._tables.locks.begin_epoch(
+            claim.consumer_group,
+            (claim.topic, claim.queue_id),
+            claim.lock_client_id or "",
+            claim.lock_epoch or 0,
+            connection,
+            now_ms,
+        )
+        return grant if isinstance(grant, LockGrant) else self._refusal(claim, grant, now_ms)
 
     def are_locked(self, consumer_group: str, topic: str, queue_ids: Iterable[int]) -> bool:
         """Whether one of the queues has an owner, or had one."""
@@ -157,9 +183,16 @@ class FenceChecks:
                 self.resets.mark((consumer_group, topic, queue_id), offset, now_ms)
 
 
-def _name(claim: Claim) -> str:
+def _key(claim: Claiming) -> tuple[str, str, int]:
+    return claim.consumer_group, claim.topic, claim.queue_id
+
+
+def _name(claim: Claiming) -> str:
     return f"queue {claim.topic}:{claim.queue_id} of group {claim.consumer_group!r}"
 
 
-def _about(claim: Claim, entry: FencedLock | None) -> str:
-    return f"{_name(claim)} has no owner" if entry is None else f"{_name(claim)} belongs to client {entry.client_id!r}"
+def _about(claim: Claiming, lock: FencedLock | None, now_ms: int) -> str:
+    if lock is None:
+        return f"{_name(claim)} has no owner"
+    state = "belongs to" if lock.is_live(now_ms) else "belonged last to"
+    return f"{_name(claim)} {state} client {lock.client_id!r}"

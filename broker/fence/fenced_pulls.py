@@ -41,10 +41,24 @@ class FencedPulls:
         """Hold a refused pull. Returns its answer where it must not wait or cannot."""
         return None if may_wait and self._refused.park(pull) else self._answer(pull)
 
+    def has_ended(self, pull: HeldPull, now_ms: int) -> bool:
+        """Whether the sender of a held pull may not pull any more. Then it is answered, or waits as a refused one."""
+        denial = self.deny(pull, now_ms)
+        if denial is None:
+            return False
+        if pull.claim is not None and pull.claim.lock_epoch is not None:
+            answer = pull.command.reply(denial.code, remark=denial.remark)
+            answer.ext_fields = {}
+            pull.connection.reply(answer)
+        elif (late := self.refuse(pull, may_wait=True)) is not None:
+            pull.connection.reply(late)
+        return True
+
     def owner_changed(self, consumer_group: str, key: QueueKey, now_ms: int) -> None:
         """Called when the lock table changed: end the pulls of the owner before, and those that need not wait now."""
         for pull in self._served.take(key, lambda pull: pull.consumer_group == consumer_group):
-            self._look_again(pull, now_ms)
+            if not self.has_ended(pull, now_ms):
+                self._served.park(pull)
         self._end(self._refused.take(key, lambda pull: self._allows(pull, now_ms)))
 
     def bound(self, connection: Connection, now_ms: int) -> None:
@@ -61,18 +75,6 @@ class FencedPulls:
 
     def _allows(self, pull: HeldPull, now_ms: int) -> bool:
         return pull.claim is None or self._checks.allows_pull(pull.connection, pull.claim, now_ms)
-
-    def _look_again(self, pull: HeldPull, now_ms: int) -> None:
-        denial = self.deny(pull, now_ms)
-        if denial is None:
-            self._served.park(pull)
-        elif pull.claim is not None and pull.claim.epoch is None:
-            if (answer := self.refuse(pull, may_wait=True)) is not None:
-                pull.connection.reply(answer)
-        else:
-            reply = pull.command.reply(denial.code, remark=denial.remark)
-            reply.ext_fields = {}
-            pull.connection.reply(reply)
 
     def _end(self, pulls: Iterable[HeldPull]) -> None:
         for pull in pulls:

@@ -3,7 +3,6 @@
 from contextlib import suppress
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.fence.claim import Claim
 from lockstep.broker.fence.denial import Act, Denial
 from lockstep.broker.processors.refusal import Refusal, check_limit, check_owner, refuse_if
 from lockstep.broker.state.broker import Broker
@@ -27,7 +26,6 @@ from lockstep.protocol.names import check_group
 
 __all__ = [
     "check_capacity",
-    "claim_of",
     "commit_with_pull",
     "earliest_store_time",
     "max_offset",
@@ -64,17 +62,25 @@ def update_offset(broker: Broker, connection: Connection, command: RemotingComma
         broker.offsets.commit(group, topic, queue_id, offset)
         broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
     else:
-        _commit(broker, connection, header, now_ms)
+        _commit(broker, connection, header, now_ms, alone=True)
     reply = command.reply(ResponseCode.SUCCESS)
     reply.ext_fields = {}
     return reply
 
 
 def _check_commit(
-    broker: Broker, connection: Connection, header: UpdateConsumerOffsetRequestHeader, now_ms: int
+    broker: Broker,
+    connection: Connection,
+    header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader,
+    now_ms: int,
 ) -> None:
     """Raises Refusal for an invalid group, an unknown topic or queue, an offset below -1, and a full table."""
-    group, topic, queue_id, committed_offset = header[:4]
+    group, topic, queue_id, committed_offset = (
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.commit_offset,
+    )
     try:
         check_group(group)
     except LocalProtocolError as error:
@@ -113,18 +119,25 @@ def _forget_deleted(broker: Broker) -> Steps:
         broker.log.info("offsets_of_deleted_topics_forgotten", count=forgotten_count)
 
 
-def _commit(broker: Broker, connection: Connection, header: UpdateConsumerOffsetRequestHeader, now_ms: int) -> None:
+def _commit(
+    broker: Broker,
+    connection: Connection,
+    header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader,
+    now_ms: int,
+    *,
+    alone: bool,
+) -> None:
     """Store any value; with fenced locks, only what the owner of the queue may, else raises Refusal.
 
     A lower offset is logged, because only a reset should commit one.
     """
-    group, topic, queue_id, offset = header[:4]
+    group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
     fence = broker.fence
     if fence is not None:
-        refuse_if(fence.checks.deny_commit(connection, claim_of(header), offset, now_ms))
+        refuse_if(fence.checks.deny_commit(connection, header, offset, now_ms, alone=alone))
     before = broker.offsets.commit(group, topic, queue_id, offset)
     if fence is not None:
-        fence.checks.committed(claim_of(header), now_ms)
+        fence.checks.committed(header, now_ms, alone=alone)
     if offset < before:
         broker.log.warning(
             "offset_committed_backwards",
@@ -137,30 +150,15 @@ def _commit(broker: Broker, connection: Connection, header: UpdateConsumerOffset
         )
 
 
-def claim_of(
-    header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader | ResetOwnOffsetRequestHeader,
-) -> Claim:
-    """The queue of a pull or commit, with the period of ownership that it names."""
-    return Claim(header.consumer_group, header.topic, header.queue_id, header.lock_epoch, header.lock_client_id)
-
-
 def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
     """Commit the offset in a pull. If it is refused, the pull is answered without it."""
-    commit = UpdateConsumerOffsetRequestHeader(
-        header.consumer_group,
-        header.topic,
-        header.queue_id,
-        header.commit_offset,
-        header.lock_epoch,
-        header.lock_client_id,
-    )
     try:
-        _check_commit(broker, connection, commit, now_ms)
+        _check_commit(broker, connection, header, now_ms)
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
     with suppress(Refusal):  # of the fence, which logs it
-        _commit(broker, connection, commit, now_ms)
+        _commit(broker, connection, header, now_ms, alone=False)
 
 
 def reset_own_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -168,11 +166,10 @@ def reset_own_offset(broker: Broker, connection: Connection, command: RemotingCo
     header = command.decode_header(ResetOwnOffsetRequestHeader)
     if broker.fence is None:
         raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "this broker has no fenced locks (--lock-mode fenced)")
-    claim = claim_of(header)
-    check_owner(broker, connection, claim, Act.RESET, now_ms)
+    check_owner(broker, connection, header, Act.RESET, now_ms)
     _check_commit(broker, connection, UpdateConsumerOffsetRequestHeader(*header[:4]), now_ms)
     broker.offsets.commit(*header[:4])
-    grant = broker.fence.checks.begin_epoch(connection, claim, now_ms)
+    grant = broker.fence.checks.begin_epoch(connection, header, now_ms)
     if isinstance(grant, Denial):
         raise Refusal(grant.code, grant.remark)
     return command.reply(ResponseCode.SUCCESS, ResetOwnOffsetResponseHeader(grant.epoch, grant.lease_ms))

@@ -5,7 +5,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.processors.offset import claim_of, commit_with_pull
+from lockstep.broker.fence.claim import Claim
+from lockstep.broker.fence.denial import Act
+from lockstep.broker.processors.offset import commit_with_pull
 from lockstep.broker.processors.refusal import Refusal, check_filters_by
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.filters import compiled
@@ -70,25 +72,24 @@ def pull_message(
         now_ms + wait_ms,
         header.consumer_group,
         passes,
-        claim_of(header) if fence is not None else None,
-        bool(header.sys_flag & _BULK),
+        bulk=bool(header.sys_flag & _BULK),
     )
     may_wait = bool(header.sys_flag & _SUSPEND and not command.is_one_way)
-    if fence is not None and (denial := fence.pulls.deny(pull, now_ms)) is not None:
+    if fence is not None and (denial := fence.checks.deny(connection, header, Act.PULL, now_ms)) is not None:
         if header.lock_epoch is not None:
             raise Refusal(denial.code, denial.remark)
-        return fence.pulls.refuse(_emptied(pull), may_wait=may_wait)
+        return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)
     if header.sys_flag & _COMMIT:  # before the read, so that a held pull has committed too
         commit_with_pull(broker, connection, header, now_ms)
     result, code = _read(broker, pull)
-    if code == _NOT_FOUND and may_wait and _park(broker, pull, now_ms):
+    if code == _NOT_FOUND and may_wait and _park(broker, _to_hold(broker, pull, header), now_ms):
         return None
     return _reply(broker, pull, result, code, now_ms)
 
 
 def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
     """Hold the pull. Returns False when too many pulls are held already."""
-    if broker.hold.park(_emptied(pull)):
+    if broker.hold.park(pull):
         return True
     config = broker.config
     is_full = len(broker.hold) >= config.held_pulls_max
@@ -97,11 +98,14 @@ def _park(broker: Broker, pull: HeldPull, now_ms: int) -> bool:
     return False
 
 
-def _emptied(pull: HeldPull) -> HeldPull:
-    """The pull without the fields of its request, which may be long. The reply needs none of them."""
+def _to_hold(broker: Broker, pull: HeldPull, header: PullMessageRequestHeader) -> HeldPull:
+    """The pull without the fields of its request, which may be long. The reply needs none of them, the fence a few."""
     command = pull.command
     command.body, command.ext_fields, command.positional = b"", None, None
-    return pull
+    if broker.fence is None:
+        return pull
+    group, epoch, client_id = header.consumer_group, header.lock_epoch, header.lock_client_id
+    return pull._replace(claim=Claim(group, header.topic, header.queue_id, epoch, client_id))
 
 
 def _read(broker: Broker, pull: HeldPull) -> tuple[GetResult, int]:
@@ -276,5 +280,7 @@ def _run_again(broker: Broker, pull: HeldPull, now_ms: int) -> None:
     """
     if pull.connection.write_paused:
         broker.hold.park(pull)
+        return
+    if broker.fence is not None and broker.fence.pulls.has_ended(pull, now_ms):
         return
     pull.connection.reply(_reply(broker, pull, *_read(broker, pull), now_ms))

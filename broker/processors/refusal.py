@@ -2,7 +2,7 @@
 
 from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
-from lockstep.broker.fence.claim import Claim
+from lockstep.broker.fence.claim import Claiming
 from lockstep.broker.fence.denial import Act, Denial
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import ResponseCode
@@ -41,7 +41,7 @@ def refuse_if(denial: Denial | None) -> None:
         raise Refusal(denial.code, denial.remark)
 
 
-def check_owner(broker: Broker, connection: Connection, claim: Claim, act: Act, now_ms: int) -> None:
+def check_owner(broker: Broker, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> None:
     """Raises Refusal when another client owns the queue, or the epoch of the claim is over."""
     if broker.fence is not None:
         refuse_if(broker.fence.checks.deny(connection, claim, act, now_ms))
