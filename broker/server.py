@@ -171,7 +171,7 @@ class BrokerServer:
             await self._durable.start()
         factory = self._endpoint_factory(
             self._durable.answer if self._durable is not None else partial(_answer, broker),
-            on_closed=broker.on_closed,
+            on_closed=partial(self._on_broker_connection_closed, broker),
             after_read=partial(self._after_read, broker),
         )
         self._broker_port = await self._listen(_Port("broker", "--port", factory), config.port)
@@ -182,6 +182,8 @@ class BrokerServer:
             DueTimer(self._runtime, broker.delays, partial(self._deliver_delayed, broker)),
             DueTimer(self._runtime, broker.halves, partial(self._check_transactions, broker)),
         )
+        if broker.fence is not None and broker.fenced is not None:
+            self._due_timers += (DueTimer(self._runtime, broker.fenced, broker.fence.end_locks),)
         for due_timer in self._due_timers:
             due_timer.check()
         self._stop_wake_watch = self._runtime.on_wake(self._on_wake)
@@ -318,6 +320,12 @@ class BrokerServer:
         if self.broker is not None:
             self.broker.refresh_heartbeats(now_ms)
 
+    def _on_broker_connection_closed(self, broker: Broker, endpoint: Endpoint) -> None:
+        broker.on_closed(endpoint)
+        if broker.fence is not None:
+            broker.fence.connection_ended(endpoint, self._runtime.now_ms())
+            self._check_due_timers()
+
     def _on_name_server_connection_closed(self, endpoint: Endpoint) -> None:
         assert self.name_server is not None
         for identity in self.name_server.on_closed(endpoint):
@@ -350,10 +358,13 @@ class BrokerServer:
     def _after_read(self, broker: Broker) -> None:
         if broker.hold.has_arrivals:
             wake_held_pulls(broker, self._runtime.now_ms())
-        for timer in self._due_timers:
-            timer.check()
+        self._check_due_timers()
         if self._durable is not None:
             self._durable.flusher.check()
+
+    def _check_due_timers(self) -> None:
+        for timer in self._due_timers:
+            timer.check()
 
     def _deliver_delayed(self, broker: Broker, now_ms: int) -> None:
         broker.deliver_delayed(now_ms)

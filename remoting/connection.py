@@ -86,6 +86,8 @@ def _joined(head: bytes, body: bytes) -> tuple[bytes, ...]:
 class RemotingConnection(Generic[W]):
     """`agreed` says that both ends use Lockstep's own features; `serialize_type` is that of our next request.
 
+    `ended_by_peer`: the peer ended or reset the connection, before this end closed it or the network gave it up.
+
     `handling` says whether `events` hands out what arrived. `decoder` holds the bytes that wait.
     """
 
@@ -111,6 +113,7 @@ class RemotingConnection(Generic[W]):
         self.close_reason = ""
         self.address = "?"
         self.agreed = False
+        self.ended_by_peer = False
         # Every RocketMQ server reads binary headers. MSGPACK ones are for peers that agreed.
         self.serialize_type: int = offer if offer == SerializeType.ROCKETMQ else SerializeType.JSON
 
@@ -291,10 +294,12 @@ class RemotingConnection(Generic[W]):
 
     def peer_ended(self) -> None:
         """The peer sends nothing more."""
+        self.ended_by_peer |= self.life is Life.OPEN
         self._change_life(Event.PEER_END, "the peer closed it")
 
-    def lost(self, reason: str) -> list[Ended[W]]:
+    def lost(self, reason: str, *, by_peer: bool = True) -> list[Ended[W]]:
         """The transport is gone: every request that waits has ended, and received bytes are dropped."""
+        self.ended_by_peer |= by_peer and self.life is Life.OPEN
         self._change_life(Event.LOST, reason)
         self.decoder.clear()
         waiting, self._waiting = self._waiting, {}

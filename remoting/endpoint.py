@@ -98,6 +98,11 @@ class Endpoint(asyncio.Protocol):
         return self._connection.agreed
 
     @property
+    def ended_by_peer(self) -> bool:
+        """The peer ended or reset the connection, before this end closed it or the network gave it up."""
+        return self._connection.ended_by_peer
+
+    @property
     def serialize_type(self) -> int:
         """The header encoding of the next request."""
         return self._connection.serialize_type
@@ -210,7 +215,8 @@ class Endpoint(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        ended = self._connection.lost(str(exc) if exc else "the peer closed it")
+        by_peer = exc is None or isinstance(exc, ConnectionResetError | BrokenPipeError)
+        ended = self._connection.lost(str(exc) if exc else "the peer closed it", by_peer=by_peer)
         self._wake_writers()
         for one in ended:
             _finish(one)

@@ -1,31 +1,47 @@
 """Fence: what a broker with fenced locks does beside its lock table (docs/fencing.md)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.fence.checks import FenceChecks, FenceTables
+from lockstep.broker.fence.checks import FenceChecks
 from lockstep.broker.fence.fenced_pulls import FencedPulls
-from lockstep.broker.state.fenced_locks import OwnerChange
-from lockstep.broker.state.held_pulls import PullHold
+from lockstep.broker.fence.notices import LockNotices
+from lockstep.broker.state.fenced_locks import FencedLocks, OwnerChange
 from lockstep.remoting.logs import EventLog
 
-__all__ = ["Fence"]
+__all__ = ["Fence", "LockKeeper"]
+
+
+class LockKeeper(Protocol):
+    """Keeps the lock table on the disk."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all changes so far are on the disk."""
+
+    def owner_changed(self, change: OwnerChange) -> None: ...
+    def when_kept(self, then: Callable[[str], None]) -> None:
+        """Call `then` when all changes so far are on the disk, or with the reason why they are not."""
 
 
 class Fence:
-    """`checks` decide on requests, `pulls` are those that are held.
+    """`checks` decide on requests, `pulls` are those that are held, `notices` go to clients that wait for a queue.
 
-    Args:
-        tables: What the checks look at.
-        served: The held pulls of the broker.
-        refused: An empty table for held pulls that only wait for their end.
-        legacy: What to do with requests of unmodified clients that are not the owner's: "refuse", "warn" or "off".
-        log: Gets an event for refused requests, at a bounded rate.
+    Attributes:
+        keeper: None for a broker in memory.
     """
 
-    def __init__(self, tables: FenceTables, served: PullHold, refused: PullHold, legacy: str, log: EventLog) -> None:
-        self.checks = FenceChecks(tables, legacy, log)
-        self.pulls = FencedPulls(self.checks, served, refused, tables.store)
+    def __init__(
+        self, locks: FencedLocks, checks: FenceChecks, pulls: FencedPulls, notices: LockNotices, log: EventLog
+    ) -> None:
+        self._locks = locks
+        self._log = log
+        self.checks = checks
+        self.pulls = pulls
+        self.notices = notices
+        self.keeper: LockKeeper | None = None
+        locks.on_owner_changed = self.owner_changed
 
     def bind(self, connection: Connection, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None:
         """A heartbeat or lock request says that this client, with these groups, speaks over the connection."""
@@ -38,11 +54,26 @@ class Fence:
         group, queue = change.consumer_group, change.queue
         if change.new is not None:  # it begins at the stored offset
             self.checks.resets.end((group, queue.topic, queue.queue_id))
+        if self.keeper is not None:
+            self.keeper.owner_changed(change)
+        self.notices.owner_changed(change)
         self.pulls.owner_changed(group, (queue.topic, queue.queue_id), change.now_ms)
 
     def on_closed(self, connection: Connection) -> None:
         self.checks.clients.on_closed(connection)
         self.pulls.on_closed(connection)
+
+    def connection_ended(self, connection: Connection, now_ms: int) -> None:
+        """Called after `on_closed`, with the time: lock delays begin if the peer ended the connection."""
+        by_peer = connection.ended_by_peer
+        delayed_count = self._locks.connection_ended(connection, by_peer=by_peer, now_ms=now_ms)
+        if delayed_count:
+            self._log.info("locks_delayed", peer=connection.address, count=delayed_count)
+
+    def end_locks(self, now_ms: int) -> None:
+        """Called when a lock delay or a lease for which clients wait is over."""
+        self._locks.due(now_ms)
+        self.notices.check()
 
     def expire(self, now_ms: int) -> None:
         """Called every 10 s."""

@@ -8,7 +8,17 @@ from lockstep.broker.fence.waiters import QueueKey
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["FencedLock", "KeptLock"]
+__all__ = ["FenceSettings", "FencedLock", "KeptLock"]
+
+
+class FenceSettings(NamedTuple):
+    """Times of all periods, and how many locks there may be; 0: no limit."""
+
+    lease_ms: int
+    delay_ms: int
+    delay_legacy_ms: int
+    entries_max: int = 0
+    entries_per_group_max: int = 0
 
 
 class KeptLock(NamedTuple):

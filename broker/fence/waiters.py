@@ -12,10 +12,12 @@ _Place = tuple[str, QueueKey]
 
 
 class Woken(NamedTuple):
-    """Queues of a group that are free, and the connections that wait for one of them."""
+    """Queues of a group that are free, for one connection that waits for them. `fenced`: its claims had epochs."""
 
     consumer_group: str
-    waiting: dict[Connection, tuple[MessageQueue, ...]]
+    connection: Connection
+    fenced: bool
+    queues: tuple[MessageQueue, ...]
 
 
 class LockWaiters:
@@ -27,9 +29,9 @@ class LockWaiters:
     def __init__(self, count_max: int = 0) -> None:
         self._count_max = count_max
         self._count = 0
-        self._waiting: dict[_Place, dict[Connection, MessageQueue]] = {}
+        self._waiting: dict[_Place, dict[Connection, tuple[MessageQueue, bool]]] = {}
         self._places: dict[Connection, set[_Place]] = {}
-        self._woken: dict[str, dict[Connection, list[MessageQueue]]] = {}
+        self._woken: dict[tuple[str, Connection, bool], dict[MessageQueue, None]] = {}
 
     @property
     def any_woken(self) -> bool:
@@ -38,14 +40,14 @@ class LockWaiters:
     def count(self, consumer_group: str, key: QueueKey) -> int:
         return len(self._waiting.get((consumer_group, key), ()))
 
-    def add(self, consumer_group: str, queue: MessageQueue, connection: Connection) -> None:
+    def add(self, consumer_group: str, queue: MessageQueue, connection: Connection, *, fenced: bool) -> None:
         place = (consumer_group, (queue.topic, queue.queue_id))
         waiting = self._waiting.get(place)
         if waiting is not None and connection in waiting:
             return
         if self._count_max and self._count >= self._count_max:
             return
-        self._waiting.setdefault(place, {})[connection] = queue
+        self._waiting.setdefault(place, {})[connection] = (queue, fenced)
         self._places.setdefault(connection, set()).add(place)
         self._count += 1
 
@@ -59,8 +61,8 @@ class LockWaiters:
         """The connection ended."""
         for place in list(self._places.get(connection, ())):
             self._remove(place, connection)
-        for group in list(self._woken):
-            self._woken[group].pop(connection, None)
+        for key in [key for key in self._woken if key[1] is connection]:
+            del self._woken[key]
 
     def _remove(self, place: _Place, connection: Connection) -> None:
         self._count -= 1
@@ -75,8 +77,8 @@ class LockWaiters:
     def wake(self, consumer_group: str, key: QueueKey) -> None:
         """The queue is free: those who wait for it are told with the next `take`."""
         place = (consumer_group, key)
-        for connection, queue in list(self._waiting.get(place, {}).items()):
-            self._woken.setdefault(consumer_group, {}).setdefault(connection, []).append(queue)
+        for connection, (queue, fenced) in list(self._waiting.get(place, {}).items()):
+            self._woken.setdefault((consumer_group, connection, fenced), {})[queue] = None
             self._remove(place, connection)
 
     def wake_all(self) -> None:
@@ -85,7 +87,4 @@ class LockWaiters:
 
     def take(self) -> list[Woken]:
         woken, self._woken = self._woken, {}
-        return [
-            Woken(group, {connection: tuple(dict.fromkeys(queues)) for connection, queues in waiting.items()})
-            for group, waiting in woken.items()
-        ]
+        return [Woken(*key, tuple(queues)) for key, queues in woken.items()]

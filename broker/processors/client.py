@@ -104,6 +104,8 @@ def unregister_client(
     broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     header = command.decode_header(UnregisterClientRequestHeader)
+    if broker.fenced is not None and header.consumer_group:
+        broker.fenced.client_left(header.consumer_group, header.client_id, connection, now_ms)
     return answer_in_steps(broker, connection, command, _unregister_steps(broker, connection, command, header))
 
 

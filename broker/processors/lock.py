@@ -1,14 +1,17 @@
 """LOCK_BATCH_MQ, UNLOCK_BATCH_MQ and our LIST_LOCKS (wire.md 7)."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.processors.kept_answer import Begun, answer_when_kept
 from lockstep.broker.processors.refusal import Refusal
 from lockstep.broker.processors.request_body import read_body
 from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks
 from lockstep.broker.state.locks import LockAnswer, LockOutcome
 from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockTableBody
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockRefusal, LockTableBody
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -16,6 +19,8 @@ from lockstep.protocol.headers.messaging import ListLocksRequestHeader
 
 __all__ = ["list_locks", "lock_batch", "unlock_batch"]
 
+_Answer = LockAnswer | FencedAnswer
+_HELD: Final = "HELD"  # the answer to a claim that must wait
 _INT32_MAX: Final = 2**31 - 1
 _NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
 _LINES_MAX: Final = 100  # log events of one request and outcome; above that, one event has their count
@@ -51,23 +56,67 @@ def _check_length(member: str, name: str) -> None:
         raise BodyError(f"the member {member} has {len(name)} characters; at most {_NAME_LENGTH_MAX} are allowed")
 
 
-def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand | None:
     """Answer with the queues that the caller owns now. An empty answer is no error."""
-    body = _read_queues(broker, command)
-    if broker.fence is not None:
-        broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
-    answers = broker.locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
-    by_outcome: dict[LockOutcome, list[LockAnswer]] = {}
+    body, locks = _read_queues(broker, command), broker.locks
+    if isinstance(locks, FencedLocks):
+        return _lock_fenced(broker, locks, connection, command, body, now_ms)
+    answers = locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
+    _log_answers(broker, body, answers)
+    granted = tuple(answer.queue for answer in answers if answer.outcome.owned)
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(LockOkBody(granted), command.serialize_type))
+
+
+def _lock_fenced(
+    broker: Broker,
+    locks: FencedLocks,
+    connection: Connection,
+    command: RemotingCommand,
+    body: LockBatchBody,
+    now_ms: int,
+) -> RemotingCommand | None:
+    """An answer leaves when the periods of ownership that it is about are on the disk, if the broker has one."""
+    assert broker.fence is not None
+    broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
+    answers = locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, body.epochs, connection, now_ms)
+    _log_answers(broker, body, answers)
+    reply = command.reply(ResponseCode.SUCCESS, body=encode_body(_ok(body, answers), command.serialize_type))
+    begun = [
+        (answer.queue, answer.grant.epoch)
+        for answer in answers
+        if answer.grant is not None and answer.outcome is not LockOutcome.RENEWED
+    ]
+    return answer_when_kept(broker, connection, command, reply, Begun(body.consumer_group, begun, now_ms))
+
+
+def _ok(body: LockBatchBody, answers: Sequence[FencedAnswer]) -> LockOkBody:
+    """Without epochs in the request, RocketMQ's reply."""
+    queues = tuple(answer.queue for answer in answers if answer.grant is not None)
+    if body.epochs is None:
+        return LockOkBody(queues)
+    refusals = [
+        LockRefusal(
+            answer.queue,
+            _HELD if answer.fence is FenceAnswer.OK else answer.fence.name,
+            answer.other or "",
+            answer.wait_ms,
+        )
+        for answer in answers
+        if answer.grant is None
+    ]
+    return LockOkBody(queues, tuple(answer.grant for answer in answers if answer.grant is not None), tuple(refusals))
+
+
+def _log_answers(broker: Broker, body: LockBatchBody, answers: Sequence[_Answer]) -> None:
+    by_outcome: dict[LockOutcome, list[_Answer]] = {}
     for answer in answers:
         by_outcome.setdefault(answer.outcome, []).append(answer)
     for outcome, alike in by_outcome.items():
         if outcome is not LockOutcome.RENEWED or broker.config.log_debug:
             _log(broker, body, outcome, alike)
-    granted = tuple(answer.queue for answer in answers if answer.outcome.owned)
-    return command.reply(ResponseCode.SUCCESS, body=encode_body(LockOkBody(granted), command.serialize_type))
 
 
-def _log(broker: Broker, body: LockBatchBody, outcome: LockOutcome, answers: list[LockAnswer]) -> None:
+def _log(broker: Broker, body: LockBatchBody, outcome: LockOutcome, answers: Sequence[_Answer]) -> None:
     """One event a queue; one event for all if they are many, or if the table is full."""
     facts = {"group": body.consumer_group, "client_id": body.client_id}
     event, event_of_many = _EVENTS[outcome]
@@ -81,10 +130,12 @@ def _log(broker: Broker, body: LockBatchBody, outcome: LockOutcome, answers: lis
             log(event, **facts, queue=str(answer.queue), **_about(answer))
 
 
-def _about(answer: LockAnswer) -> dict[str, object]:
+def _about(answer: _Answer) -> dict[str, object]:
     """The fields of an event about another owner and the age of the lock."""
     if answer.outcome is LockOutcome.GRANTED:
         return {}
+    if isinstance(answer, FencedAnswer) and answer.fence is not FenceAnswer.OK:
+        return {"owner": answer.other, "answer": answer.fence.name}
     if answer.outcome in (LockOutcome.RENEWED, LockOutcome.REACQUIRED):
         return {"age_ms": answer.age_ms}
     of_other = "from_client_id" if answer.outcome is LockOutcome.TAKEN_OVER else "owner"
@@ -92,11 +143,18 @@ def _about(answer: LockAnswer) -> dict[str, object]:
 
 
 def unlock_batch(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """Release the queues that the caller owns. Others are logged and ignored, and the answer is SUCCESS."""
-    body = _read_queues(broker, command)
-    if broker.fence is not None:
+    """Release the queues that the caller owns; with fenced locks, those under its epochs.
+
+    Others are logged and ignored, and the answer is SUCCESS.
+    """
+    body, locks = _read_queues(broker, command), broker.locks
+    refused: Sequence[_Answer]
+    if isinstance(locks, FencedLocks):
+        assert broker.fence is not None
         broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
-    refused = broker.locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set)
+        refused = locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set, body.epochs, now_ms)
+    else:
+        refused = locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set)
     facts = {"group": body.consumer_group, "client_id": body.client_id}
     if len(body.mq_set) > _LINES_MAX:
         released_count = len(body.mq_set) - len(refused)

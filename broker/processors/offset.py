@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.denial import Act, Denial
+from lockstep.broker.processors.kept_answer import Begun, answer_when_kept
 from lockstep.broker.processors.refusal import Refusal, check_limit, check_owner, refuse_if
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.offsets import NO_OFFSET
@@ -22,6 +23,7 @@ from lockstep.protocol.headers.messaging import (
     TimestampResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group
 
 __all__ = [
@@ -161,7 +163,9 @@ def commit_with_pull(broker: Broker, connection: Connection, header: PullMessage
         _commit(broker, connection, header, now_ms, alone=False)
 
 
-def reset_own_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def reset_own_offset(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """The owner of a queue sets its offset, also back. A new epoch begins, so late commits of the old are refused."""
     header = command.decode_header(ResetOwnOffsetRequestHeader)
     if broker.fence is None:
@@ -172,7 +176,10 @@ def reset_own_offset(broker: Broker, connection: Connection, command: RemotingCo
     grant = broker.fence.checks.begin_epoch(connection, header, now_ms)
     if isinstance(grant, Denial):
         raise Refusal(grant.code, grant.remark)
-    return command.reply(ResponseCode.SUCCESS, ResetOwnOffsetResponseHeader(grant.epoch, grant.lease_ms))
+    reply = command.reply(ResponseCode.SUCCESS, ResetOwnOffsetResponseHeader(grant.epoch, grant.lease_ms))
+    queue = MessageQueue(header.topic, broker.config.broker_name, header.queue_id)
+    begun = Begun(header.consumer_group, [(queue, grant.epoch)], now_ms)
+    return answer_when_kept(broker, connection, command, reply, begun)
 
 
 def max_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

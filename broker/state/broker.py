@@ -12,8 +12,10 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.connection import Connection
 from lockstep.broker.delays.levels import parse_delay_levels
 from lockstep.broker.delays.service import DelayService
-from lockstep.broker.fence.checks import FenceTables
+from lockstep.broker.fence.checks import FenceChecks, FenceTables
 from lockstep.broker.fence.fence import Fence
+from lockstep.broker.fence.fenced_pulls import FencedPulls
+from lockstep.broker.fence.notices import LockNotices
 from lockstep.broker.state.fenced_locks import FencedLocks, FenceSettings
 from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.broker.state.groups import SubscriptionGroupManager
@@ -100,10 +102,8 @@ class Broker:
         met = self.limits.met
         self.work = SlicedWork()
         self.topics_registered: Wait | None = None
-        self.locks = RebalanceLockManager(
-            config.lock_max_live_time_ms, config.lock_entries_max, config.lock_entries_per_group_max
-        )
         self.fenced = self._new_fenced_locks(started_ms) if config.lock_mode == "fenced" else None
+        self.locks: RebalanceLockManager | FencedLocks = self.fenced if self.fenced is not None else self._new_locks()
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()
         self.filters = ConsumerFilterManager(log, config.filter_characters_max, partial(met, "filter_characters_max"))
@@ -132,10 +132,10 @@ class Broker:
     def _new_fence(self, locks: FencedLocks) -> Fence:
         config = self.config
         tables = FenceTables(locks, self.offsets, self.consumers, self.store)
+        checks = FenceChecks(tables, config.fence_legacy, self.log)
         refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
-        fence = Fence(tables, self.hold, refused, config.fence_legacy, self.log)
-        locks.on_owner_changed = fence.owner_changed
-        return fence
+        pulls = FencedPulls(checks, self.hold, refused, self.store)
+        return Fence(locks, checks, pulls, LockNotices(locks, self.work, self.may_notify, self.log), self.log)
 
     def _open_kept(self, on_progress: Callable[[str], None], now_ms: int) -> None:
         from lockstep.broker.persistence.durable_store import BrokerTables, DurableStore, FileStore
@@ -164,6 +164,12 @@ class Broker:
             pull_messages_max=config.pull_messages_max,
         )
         return MemoryStore(settings, host, config.port, self.on_trim)
+
+    def _new_locks(self) -> RebalanceLockManager:
+        config = self.config
+        return RebalanceLockManager(
+            config.lock_max_live_time_ms, config.lock_entries_max, config.lock_entries_per_group_max
+        )
 
     def _new_fenced_locks(self, started_ms: int) -> FencedLocks:
         config = self.config
@@ -274,10 +280,14 @@ class Broker:
         self.log.info("consumer_left", group=departure.consumer_group, client_id=departure.client_id)
         yield from self.notices(departure.consumer_group)
 
+    def may_notify(self, consumer_group: str) -> bool:
+        group = self.groups.get(consumer_group)
+        allowed = group is None or group.notify_consumer_ids_changed_enable
+        return self.config.notify_consumer_ids_changed and allowed
+
     def notices(self, consumer_group: str) -> Steps:
         """Notify all members of a group, also a new one, that members or subscriptions changed (wire.md 9.2)."""
-        group = self.groups.get(consumer_group)
-        if not self.config.notify_consumer_ids_changed or (group and not group.notify_consumer_ids_changed_enable):
+        if not self.may_notify(consumer_group):
             return
         header = NotifyConsumerIdsChangedRequestHeader(consumer_group)
         for number, connection in enumerate(self.consumers.connections(consumer_group), 1):

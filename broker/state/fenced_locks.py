@@ -13,7 +13,7 @@ from lockstep.broker.fence.answers import FenceAnswer, FencedAnswer, OwnerChange
 from lockstep.broker.fence.due_locks import DueLocks
 from lockstep.broker.fence.epochs import Epochs
 from lockstep.broker.fence.index import LockIndex
-from lockstep.broker.fence.period import FencedLock, KeptLock
+from lockstep.broker.fence.period import FencedLock, FenceSettings, KeptLock
 from lockstep.broker.fence.states import TRANSITIONS, Cause, LockEvent, LockState
 from lockstep.broker.fence.waiters import LockWaiters, QueueKey, Woken
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
@@ -33,14 +33,6 @@ __all__ = [
 ]
 
 _LEGACY_UNLOCK_MS: Final = 1000  # Java unlocks a queue before it commits its last offset
-
-
-class FenceSettings(NamedTuple):
-    lease_ms: int
-    delay_ms: int
-    delay_legacy_ms: int
-    entries_max: int = 0
-    entries_per_group_max: int = 0
 
 
 class _Asker(NamedTuple):
@@ -121,7 +113,7 @@ class FencedLocks:
         lock = self._settled(group, key, now_ms)
         if lock is None:
             if self._grace_ends_ms is not None and self.in_grace(now_ms):
-                self._waiters.add(group, queue, asker.connection)
+                self._waiters.add(group, queue, asker.connection, fenced=asker.fenced)
                 return FencedAnswer(queue, LockOutcome.REFUSED, wait_ms=self._grace_ends_ms - now_ms)
             if not self._has_capacity(group, now_ms):
                 return FencedAnswer(queue, LockOutcome.TABLE_FULL)
@@ -134,7 +126,7 @@ class FencedLocks:
                 return self._renew(lock, asker, queue, now_ms)
             self._move(lock, LockEvent.GRANT, now_ms)
             return self._grant(asker, queue, LockOutcome.GRANTED, now_ms)
-        self._waiters.add(group, queue, asker.connection)
+        self._waiters.add(group, queue, asker.connection, fenced=asker.fenced)
         self._watch(lock)
         age_ms, wait_ms = now_ms - lock.renewed_ms, lock.ends_ms - now_ms
         return FencedAnswer(queue, LockOutcome.REFUSED, None, FenceAnswer.OK, lock.client_id, age_ms, wait_ms)
@@ -281,9 +273,14 @@ class FencedLocks:
         if lock is not None:
             self._move(lock, LockEvent.COMMIT, now_ms)
 
-    def connection_ended(self, connection: Connection, *, by_peer: bool, now_ms: int) -> None:
-        """The lock delay begins for queues renewed over this connection; not when the broker decided on its end."""
+    def connection_ended(self, connection: Connection, *, by_peer: bool, now_ms: int) -> int:
+        """The lock delay begins for queues renewed over this connection; not when the broker decided on its end.
+
+        Returns:
+            How many queues rest now.
+        """
         self._waiters.forget(connection)
+        delayed_count = 0
         for lock in self._locks.of_connection(connection):
             self._locks.connect(lock, None)
             self._end_if_over(lock, now_ms)
@@ -291,8 +288,9 @@ class FencedLocks:
                 legacy_ends_ms = lock.renewed_ms + self.settings.delay_legacy_ms
                 delay_ends_ms = now_ms + self.settings.delay_ms if lock.fenced else legacy_ends_ms
                 lock.ends_ms = min(lock.ends_ms, delay_ends_ms)
-                self._end_if_over(lock, now_ms)
+                delayed_count += not self._end_if_over(lock, now_ms)
                 self._watch(lock)
+        return delayed_count
 
     def client_left(self, consumer_group: str, client_id: str, connection: Connection, now_ms: int) -> None:
         """UNREGISTER_CLIENT over the connection of the last renewals: the client's queues are free at once."""
@@ -342,10 +340,10 @@ class FencedLocks:
         if row.state is LockState.FREE or event is LockEvent.GRANT:  # a grant begins another period
             self._remove(lock)
             self.on_removed(lock)
-        if row.cause is not None:
-            self._changed(lock, lock.client_id, None, row.cause, now_ms)
         if row.state in (LockState.FREE, LockState.ENDED):
             self._waiters.wake(lock.consumer_group, lock.key)
+        if row.cause is not None:
+            self._changed(lock, lock.client_id, None, row.cause, now_ms)
         return True
 
     def _changed(self, lock: FencedLock, old: str | None, new: str | None, cause: Cause, now_ms: int) -> None:

@@ -72,7 +72,7 @@ class Fences:
 
     def woken(self) -> list[str]:
         """The connections that are told that a queue is free."""
-        return [connection.address for woken in self.locks.take_woken() for connection in woken.waiting]
+        return [woken.connection.address for woken in self.locks.take_woken()]
 
     @staticmethod
     def epoch_of(answer: FencedAnswer) -> int:

@@ -80,6 +80,7 @@ class FakeConnection:
         self.serialize_type: int = serialize_type
         self.is_open = True
         self.write_paused = False
+        self.ended_by_peer = True
         self.replies: list[RemotingCommand] = []
         self.pushed: list[RemotingCommand] = []
         self.asked: list[tuple[RemotingCommand, int, Then]] = []

@@ -1,0 +1,78 @@
+"""Tells clients that wait for a lock that queues are free, and logs why periods of ownership ended."""
+
+from collections.abc import Callable
+from typing import Final
+
+from lockstep.broker.fence.answers import OwnerChange
+from lockstep.broker.fence.states import Cause
+from lockstep.broker.fence.waiters import Woken
+from lockstep.broker.state.fenced_locks import FencedLocks
+from lockstep.broker.state.sliced_work import SlicedWork, Steps
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.locks import LocksReleasedBody
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.epochs import epoch_text
+from lockstep.protocol.headers.messaging import NotifyConsumerIdsChangedRequestHeader
+from lockstep.remoting.logs import EventLog
+
+__all__ = ["LockNotices"]
+
+_NOTICES_A_STEP: Final = 32
+_LINES_MAX: Final = 100  # log events of one turn, group, client and cause; above that, one event has their count
+_LOGGED: Final = (Cause.LEFT, Cause.CONNECTION_LOST, Cause.LEASE_ENDED, Cause.WITHDRAWN)  # an unlock logs itself
+
+
+class LockNotices:
+    """Each waiting connection gets one request for each group and turn of the loop, however many queues are free.
+
+    Args:
+        may_notify: Whether members of a group are notified of changes; clients that send no epochs get such a notice.
+    """
+
+    def __init__(self, locks: FencedLocks, work: SlicedWork, may_notify: Callable[[str], bool], log: EventLog) -> None:
+        self._locks = locks
+        self._work = work
+        self._may_notify = may_notify
+        self._log = log
+        self._ended: dict[tuple[str, str, Cause], list[OwnerChange]] = {}
+
+    def owner_changed(self, change: OwnerChange) -> None:
+        if change.old is not None and change.cause in _LOGGED:
+            self._ended.setdefault((change.consumer_group, change.old, change.cause), []).append(change)
+        self.check()
+
+    def check(self) -> None:
+        """Begin to tell, in the next turn of the loop, unless that has begun."""
+        if (self._locks.any_woken or self._ended) and not self._work.count_of(self):
+            self._work.start(self, self._tell_all())
+
+    def _tell_all(self) -> Steps:
+        yield None  # the rest of this turn may free more queues
+        while self._locks.any_woken or self._ended:
+            self._log_ended()
+            for number, woken in enumerate(self._locks.take_woken(), 1):
+                self._tell(woken)
+                if number % _NOTICES_A_STEP == 0:
+                    yield None
+
+    def _tell(self, woken: Woken) -> None:
+        group, connection, fenced, queues = woken
+        if fenced:
+            body = encode_body(LocksReleasedBody(group, queues), connection.serialize_type)
+            connection.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))
+        elif self._may_notify(group):
+            header = NotifyConsumerIdsChangedRequestHeader(group)
+            connection.send_one_way(RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+
+    def _log_ended(self) -> None:
+        ended, self._ended = self._ended, {}
+        for (group, client_id, cause), changes in ended.items():
+            if len(changes) > _LINES_MAX:
+                self._log.info("locks_ended", group=group, client_id=client_id, why=cause.value, count=len(changes),
+                    first=str(changes[0].queue))  # fmt: skip
+                continue
+            for change in changes:
+                epoch = epoch_text(change.epoch)
+                self._log.info("lock_ended", group=group, client_id=client_id, why=cause.value,
+                    queue=str(change.queue), epoch=epoch)  # fmt: skip
