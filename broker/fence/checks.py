@@ -179,8 +179,7 @@ class FenceChecks:
     def reset(self, consumer_group: str, topic: str, offsets: Mapping[int, int], now_ms: int) -> None:
         """An administrator has set the offsets of these queues. Their owners store no others until they know of it."""
         for queue_id, offset in offsets.items():
-            if self.are_locked(consumer_group, topic, [queue_id]):
-                self.resets.mark((consumer_group, topic, queue_id), offset, now_ms)
+            self.resets.mark((consumer_group, topic, queue_id), offset, now_ms)
 
 
 def _key(claim: Claiming) -> tuple[str, str, int]:
