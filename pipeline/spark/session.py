@@ -129,6 +129,8 @@ def register(session: "SparkSession") -> None:
     Raises SparkMissing.
     """
     try:
+        import pyarrow as pa  # noqa: F401  (a read needs it)
+
         from lockstep.pipeline.source.data_source import LockstepSource
     except ImportError as error:
         raise _missing(error) from None

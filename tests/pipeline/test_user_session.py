@@ -113,6 +113,16 @@ def test_a_command_without_spark_says_what_to_install(command: str, module: str,
     assert (done.returncode, done.stdout, done.stderr) == (1, "", line)
 
 
+@pytest.mark.parametrize("module", ["pyspark", "pyarrow"])
+def test_a_job_without_spark_says_what_to_install(module: str) -> None:
+    """`register` of a job's own session, in an environment without the extra: the last line of the error says it."""
+    program = "import sys; sys.modules[sys.argv[1]] = None; "
+    program += "from lockstep.pipeline.spark.session import register; register(None)"
+    done = subprocess.run([sys.executable, "-c", program, module], capture_output=True, text=True, timeout=200)
+    last = f"lockstep.pipeline.spark.session.SparkMissing: {module} is not installed: pip install 'lockstep-mq[spark]'"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, last)
+
+
 def test_help_has_a_short_name() -> None:
     """-h is --help, of the program and of each command."""
     program = [sys.executable, "-c", WITHOUT, "pyspark"]
