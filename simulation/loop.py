@@ -11,6 +11,7 @@ import gc
 import heapq
 import itertools
 import sys
+import warnings
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
@@ -303,8 +304,10 @@ class VirtualLoop(ForbiddenCalls):
         if self._running:
             raise RuntimeError("Cannot close a running event loop")
         grave = Host("closed", "0.0.0.0", 0, 0, 0, alive=False, running=False)
-        for task in list(self.tasks.values()):
-            host_context(task.host or grave).run(close_coroutine, task)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that cleanup code wanted to start
+            for task in list(self.tasks.values()):
+                host_context(task.host or grave).run(close_coroutine, task)
         self._closed = True
         self._ready.clear()
         self._timers.clear()

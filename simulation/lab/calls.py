@@ -87,7 +87,7 @@ class Calls:
         return self.plan.failures and messages[0].reconsume_times == 0 and int(messages[0].body) % 7 == 0
 
     def _begin(self, runtime: SimRuntime, messages: list[MessageExt], context: Any) -> _Call:
-        queue, epoch = context.message_queue, getattr(context, "lock_epoch", None) or 0
+        queue, epoch = context.message_queue, context.lock_epoch
         call = _Call(str(runtime.host), runtime.address, queue, messages[0], epoch)
         late_ms = self.findings.world.now_ms - self.lease_end_ms(call.address, queue, epoch)
         if late_ms > 0:

@@ -237,4 +237,4 @@ class Cluster:
         return check_traces([*map(self.records, self._traced), self._witnessed])
 
 
-_OF_CONSUMER = ("ordering", "strategy", "fenced", "on_acquired", "on_lost", "on_lock_lost")
+_OF_CONSUMER = ("ordering", "strategy", "fenced", "on_acquired", "on_lost")

@@ -46,6 +46,7 @@ class Database:
             return False
         text, offset = message.body.decode(), message.queue_offset
         if text in self._void:
+            self.texts.add(text)
             return True
         lane, effect = (queue, message.sharding_key), _Effect(offset, epoch, process)
         last = self._last.get(lane)

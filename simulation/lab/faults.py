@@ -166,8 +166,7 @@ class Faults:
         plan = self.plan
         self.cluster.world.disk(BROKER).sync_ms = plan.sync_ms
         await self.cluster.broker(queues=plan.queues, **broker_settings(plan, fenced=self.fenced))
-        if plan.store is not Store.MEMORY:
-            self.cluster.witness_resets(plan.queues)
+        self.cluster.witness_offsets(plan.queues)
         self.on_broker_started(log_may_shrink)
 
     async def reset(self, _: Event) -> None:

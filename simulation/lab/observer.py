@@ -55,6 +55,7 @@ class Observer:
         self._resetting = 0  # the code of a reset that is handled now
         self._faithful_resets_end_ms = 0
         self._reset_marks: dict[MessageQueue, tuple[int, int]] = {}  # its offset, and until when nothing else is stored
+        self.beyond_end: set[int] = set()  # queue ids where a commit without an epoch skips messages to come
         self.on_unlock: Callable[[str, MessageQueue, int], object] = lambda _address, _queue, _epoch: None
 
     def lease_end_ms(self, address: str, queue: MessageQueue, epoch: int) -> int:
@@ -136,8 +137,13 @@ class Observer:
                 self._findings.saw("unlocks under an epoch")
                 self.on_unlock(asked.address, queue, epoch)
 
-    def commit_stored(self, queue: MessageQueue, offset: int, before: int) -> None:
-        """The broker stores an offset."""
+    @property
+    def resetting(self) -> bool:
+        """Whether the broker handles a request to reset offsets."""
+        return bool(self._resetting)
+
+    def commit_stored(self, queue: MessageQueue, offset: int, before: int, queue_end: int) -> None:
+        """The broker stores an offset. Below one that lies beyond the end of the queue it may (wire.md 6.3)."""
         if queue.topic != self._topic:
             return
         if self._resetting:
@@ -147,7 +153,10 @@ class Observer:
                 self._reset_marks[queue] = (offset, self._now_ms + _RESET_MARK_MS)
         elif self._fenced:
             self._check_mark(queue, offset)
-        if offset < before and not self._resetting and (self._fenced or self._now_ms > self._faithful_resets_end_ms):
+        if offset > queue_end and self._current is not None and self._current.epoch is None:
+            self.beyond_end.add(queue.queue_id)
+        allowed = before > queue_end if self._fenced else self._now_ms <= self._faithful_resets_end_ms
+        if offset < before and not self._resetting and not allowed:
             self._findings.add(Wrong.COMMIT_BACK, f"{queue}: from {before} to {offset} by {self._current}")
         if self._current is not None:
             self._check(Wrong.STALE_COMMIT, self._current, queue)
@@ -179,7 +188,8 @@ class Observer:
             return
         elif asked.code in _ACCEPTED:
             wrong, codes = _ACCEPTED[RequestCode(asked.code)]
-            if reply.code in codes:
+            # A refused pull of an unmodified client is answered as one that found nothing.
+            if reply.code in codes and (asked.epoch is not None or reply.code == ResponseCode.SUCCESS):
                 self._check(wrong, asked, asked.queue)
         elif asked.code == RequestCode.RESET_OWN_OFFSET and reply.code == ResponseCode.SUCCESS:
             self._findings.saw("resets of owners")
@@ -194,4 +204,5 @@ class Observer:
         for queue, (epoch, lease_ms) in zip(reply.lock_ok_mq_set, grants, strict=True):
             if queue.topic == self._topic:
                 grant = Grant(epoch, asked.address)
-                self._owners.granted(asked, queue, grant, lease_ms, presented.get(queue, 0))
+                if self._owners.granted(asked, queue, grant, lease_ms, presented.get(queue, 0)):
+                    self._reset_marks.pop(queue, None)  # the new owner begins at the offset that is stored

@@ -55,8 +55,8 @@ class Owners:
 
     # Grants --------------------------------------------------------------------------------------------------
 
-    def granted(self, asked: Asked, queue: MessageQueue, grant: Grant, lease_ms: int, presented: int | None) -> None:
-        """A grant has left the broker.
+    def granted(self, asked: Asked, queue: MessageQueue, grant: Grant, lease_ms: int, presented: int | None) -> bool:
+        """A grant has left the broker. Returns whether it begins a period.
 
         Args:
             presented: the epoch that the request had, 0: none; None: for a reset of the owner, which begins an epoch.
@@ -78,6 +78,7 @@ class Owners:
         of.free_ms = asked.handled_ms + lease_ms
         key = (grant.address, grant.epoch)
         of.leases[key] = max(of.free_ms, of.leases.get(key, 0))
+        return grant != last
 
     def _check(self, of: _Queue, asked: Asked, queue: MessageQueue, grant: Grant, presented: int | None) -> None:
         last, highest = of.grants[-1], max(of.grants)
@@ -95,12 +96,13 @@ class Owners:
     # Ends ----------------------------------------------------------------------------------------------------
 
     def unlocked(self, asked: Asked, queue: MessageQueue, epoch: int | None) -> bool:
-        """An unlock arrived. Returns whether it is of the last period."""
+        """An unlock arrived. Returns whether it ends a period."""
         of = self.of(queue)
         if not of.grants or Grant(epoch or 0, asked.address) != of.grants[-1]:
             return False
+        live = asked.handled_ms < of.free_ms
         self._released(of, asked.handled_ms, "handovers")
-        return True
+        return live
 
     def left(self, client_id: str) -> None:
         """UNREGISTER_CLIENT."""

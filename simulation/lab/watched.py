@@ -19,6 +19,7 @@ class WatchedCluster(Cluster):
     def __init__(self, world: World, observer: Observer) -> None:
         super().__init__(world, SerializeType.MSGPACK, topic=TOPIC, group=GROUP, tap=lambda _: observer)
         self._observer = observer
+        self._offsets_event = "stored"
         self._starts: dict[str, list[int]] = {}  # how long a member's trace was when its processes began
 
     async def consumer(self, name: str, **arguments: Any) -> PushConsumer:
@@ -38,7 +39,10 @@ class WatchedCluster(Cluster):
     def on_commit(self, consumer_group: str, queue: MessageQueue, committed_offset: int) -> None:
         if consumer_group == GROUP:
             before = self.core().offsets.query(consumer_group, queue.topic, queue.queue_id)
-            self._observer.commit_stored(queue, committed_offset, before)
+            end = self.store().max_offset(queue.topic, queue.queue_id)
+            self._observer.commit_stored(queue, committed_offset, before, end)
+            if self._observer.resetting:
+                self._witness_offset("reset", queue.queue_id, committed_offset)
         super().on_commit(consumer_group, queue, committed_offset)
 
     def committed(self, queue_id: int) -> int:
@@ -49,8 +53,14 @@ class WatchedCluster(Cluster):
         """The bodies of all messages in the broker's store."""
         return {message.body.decode() for queue_id in range(queues) for message in self.stored(queue_id)}
 
-    def witness_resets(self, queues: int) -> None:
-        """A crash takes late commits with it: from here on the judge allows repeats."""
+    def witness_offsets(self, queues: int) -> None:
+        """At a start of the broker. A crash takes late commits with it: from here on the judge allows repeats.
+
+        At the first start the judge learns that all stored offsets are witnessed, so it trusts no commit of a client.
+        """
+        event, self._offsets_event = self._offsets_event, "reset"
         for queue_id in range(queues):
-            offset = max(self.committed(queue_id), 0)
-            self.witness("reset", group=GROUP, offset=offset, topic=TOPIC, broker=BROKER, queue_id=queue_id)
+            self._witness_offset(event, queue_id, max(self.committed(queue_id), 0))
+
+    def _witness_offset(self, event: str, queue_id: int, offset: int) -> None:
+        self.witness(event, group=GROUP, offset=offset, topic=TOPIC, broker=BROKER, queue_id=queue_id)

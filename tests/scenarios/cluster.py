@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.broker.server import BrokerServer
 from lockstep.broker.state.members import ConsumerGroup
 from lockstep.client import (
     AllocateMessageQueueStrategy,
@@ -57,9 +56,7 @@ class Expected:
 class Cluster(LabCluster):
     """`seen` are all listener calls, `log` all that brokers and clients logged, `heard` all requests that arrived."""
 
-    def __init__(self, world: World, serialize_type: SerializeType, *, fenced: bool = False) -> None:
-        """`fenced`: by default brokers and ordered consumers have fenced locks."""
-        self.fenced = fenced
+    def __init__(self, world: World, serialize_type: SerializeType) -> None:
         self.heard = Heard(world)
         super().__init__(world, serialize_type, topic=TOPIC, group=GROUP, tap=self.heard.tap)
         self.seen = Calls(world)
@@ -87,12 +84,7 @@ class Cluster(LabCluster):
     def committed(self, queue_id: int = 0, name: str = BROKER, *, group: str = GROUP, topic: str = TOPIC) -> int:
         return self.core(name).offsets.query(group, topic, queue_id)
 
-    # Members -------------------------------------------------------------------------------------------------
-
-    async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
-        if self.fenced:
-            settings = {"lock_mode": "fenced", **settings}
-        return await super().broker(name, queues=queues, **settings)
+    # Consumers -----------------------------------------------------------------------------------------------
 
     async def consumer(
         self,
@@ -110,8 +102,6 @@ class Cluster(LabCluster):
         then answers, or is the one that is given."""
         if listener is None:
             listener = self.seen.listener(self.world.host(name), work_ms, works_ms or {}, answer, ordering=ordering)
-        if self.fenced and ordering != "none" and "message_model" not in settings:
-            settings = {"fenced": True, **settings}
         return await super().consumer(name, listener=listener, strategy=strategy, ordering=ordering, **settings)
 
     def crash(self, name: str, *, silently: bool = False) -> None:

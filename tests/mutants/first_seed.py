@@ -1,0 +1,47 @@
+"""`python -m tests.mutants.first_seed NAME ...`: the first seed of the sweep that fails without each protection.
+
+`--seeds N` of fenced worlds are run at most. Each protection is taken out in a process of its own.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+
+from tests.mutants.protections import PROTECTIONS
+
+CHILD = "--child"
+
+
+def first_seed(name: str, seeds: int) -> str:
+    """Run worlds without the protection, in this process, until one fails. Returns a line."""
+    from tests.mutants.plugin import MutantFinder
+
+    finder = MutantFinder(next(protection for protection in PROTECTIONS if protection.name == name))
+    sys.meta_path.insert(0, finder)
+    from lockstep.simulation.lab.outcome import LockMode, run_seed
+
+    began = time.monotonic()
+    for seed in range(1, seeds + 1):
+        outcome = run_seed(seed, LockMode.FENCED)
+        if outcome.wrong or outcome.error:
+            what = ", ".join(outcome.wrong) or outcome.error
+            return f"{name:36} seed {seed:5} in {time.monotonic() - began:4.0f} s: {what}"
+    return f"{name:36} SURVIVED {seeds} seeds; loaded: {finder.loaded}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.first_seed", description=__doc__)
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument(CHILD, action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(first_seed(options.names[0], options.seeds))
+        return 0
+    command = [sys.executable, "-m", "tests.mutants.first_seed", CHILD, "--seeds", str(options.seeds)]
+    return max([subprocess.run([*command, name], check=False).returncode for name in options.names])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
