@@ -126,7 +126,7 @@ class BrokerServer:
                     restart_trace,
                 )
 
-                restart_trace.leave_resets(self.broker, runtime.storage, now_ms)
+                restart_trace.leave_resets(self.broker, runtime)
                 self._durable = durable_replies.DurableReplies(
                     runtime, self.broker, self.broker.durable, partial(self._after_read, self.broker)
                 )

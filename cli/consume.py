@@ -62,6 +62,7 @@ async def consume(options: ConsumeOptions) -> None:
             name_server=options.name_server,
             config=config,
             listener=printer,
+            fenced=True if options.fenced else None,
             runtime=runtime,
             log=log,
         )

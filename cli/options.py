@@ -170,6 +170,9 @@ class ConsumeOptions(_Server):
             help="The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
         ),
     ] = None
+    fenced: Annotated[
+        bool, _Option("--fenced", help="Own queues under fenced locks; the brokers run with --lock-mode fenced.")
+    ] = False
     profile: Annotated[
         Profile, _Option(help="Intervals as RocketMQ 4.9.8 has them, or as the articles give them where they differ.")
     ] = Profile.ROCKETMQ

@@ -137,15 +137,24 @@ class Clocks:
         self._bounds: dict[tuple[int, int], tuple[float, float, bool]] = {}
         self._longest: dict[int, list[float]] = {}
         self.skew_ns = self._skew_ns
+        near = {pair: least for pair, least in edges.items() if self._is_near(pair, least)}
         for slack in _SLACKS_NS:
-            self._edges = {pair: least - slack for pair, least in edges.items()}
-            found = self._feasible()
+            for chosen in (edges, near):
+                self._edges = {pair: least - slack for pair, least in chosen.items()}
+                found = self._feasible()
+                if found is not None:
+                    break
             if found is not None:
                 break
         else:
             self._edges, found = {}, [clock.wall_minus_mono_ns for clock in clocks]
         self.slack_ns = slack if self._edges else 0
         self.axis_ns: list[int] = found
+
+    def _is_near(self, pair: tuple[int, int], least: int) -> bool:
+        """Whether a cause does not contradict wall clocks that are at most `skew_ns` apart."""
+        one, other = self._clocks[pair[0]], self._clocks[pair[1]]
+        return least <= other.wall_minus_mono_ns - one.wall_minus_mono_ns + self._skew_ns
 
     def __len__(self) -> int:
         return len(self._clocks)
@@ -244,6 +253,9 @@ class Causes:
     def __init__(self) -> None:
         self.written: dict[tuple[Place, int], int] = {}  # the first time in each stretch
         self.read: dict[tuple[Place, int], int] = {}  # the earliest time in each stretch
+        self.lowest: dict[tuple[str, str, str, int], int] = {}  # of the positions in each queue
+        self.reset_to: set[Place] = set()
+        self._position: dict[tuple[str, str, str, int], int] = {}  # the last one in each queue
 
     def note(self, record: Record, stretch: int, time_ns: int) -> None:
         """Take a record. Only `committed`, `reset`, `positioned` and `stored` matter."""
@@ -253,7 +265,13 @@ class Causes:
             if event in ("positioned", "stored"):
                 known = self.read.get((place, stretch), time_ns)
                 self.read[place, stretch] = min(time_ns, known)
-            elif "client_id" in record:  # a broker's `reset` only repeats a written offset
+                if event == "positioned":
+                    self._position[place[:4]] = place[4]
+                    self.lowest[place[:4]] = min(place[4], self.lowest.get(place[:4], place[4]))
+            elif event == "reset" and "client_id" in record:  # a broker's only repeats a written offset
+                self.reset_to.add(place)
+                self.written.setdefault((place, stretch), time_ns)
+            elif event == "committed" and self._position.get(place[:4]) != place[4]:  # else it repeats what it read
                 self.written.setdefault((place, stretch), time_ns)
 
     def __len__(self) -> int:
@@ -267,9 +285,16 @@ def cause_edges(traces: Sequence[Causes], of_stretch: Sequence[Sequence[int]]) -
         for (place, stretch), time_ns in causes.written.items():
             first, clock = written[place], clocks[stretch]
             first[clock] = min(time_ns, first.get(clock, time_ns))
+    lowest: dict[tuple[str, str, str, int], int] = {}
+    for causes in traces:
+        for queue, offset in causes.lowest.items():
+            lowest[queue] = min(offset, lowest.get(queue, offset))
+    reset_to = set[Place]().union(*(causes.reset_to for causes in traces))
     found: dict[tuple[int, int], int] = {}
     for causes, clocks in zip(traces, of_stretch, strict=True):
         for (place, stretch), read_ns in causes.read.items():
+            if place in reset_to and place[4] <= lowest.get(place[:4], -1):
+                continue  # the group may have begun there, long before the reset
             first, reader = written.get(place, {}), clocks[stretch]
             if reader in first and first[reader] <= read_ns:
                 continue  # its own machine may have written the offset

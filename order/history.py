@@ -123,7 +123,7 @@ class QueueHistory:
             self._went_back(period, record, last)
         self._last_commit = record
         if not self._may_be_lost(record, clock):
-            self._commits.sent(record, time_ns)
+            self._commits.sent(record, time_ns, clock)
         period.note_commit(offset)
         self._rule_d.committed(record, period.start)
 
@@ -150,7 +150,7 @@ class QueueHistory:
         is_sure = not self._may_be_lost(record, clock)
         self._rule_d.stored(record, clock, is_judged=is_sure and not self._is_unordered)
         if is_sure:
-            self._commits.stored(record)
+            self._commits.stored(record, clock)
         if "epoch" in record:
             self._ownership.epoch(record, clock)
 
@@ -167,7 +167,7 @@ class QueueHistory:
             self._crash = (record, clock)  # nothing is skipped: it says which commits are left
         self._rule_d.reset(record, passed)
         self._unless_reset.reset(record, clock)
-        self._commits.known(record)
+        self._commits.known(record, clock)
         self._last_commit = record
         self._reset = True
 
@@ -218,12 +218,13 @@ class QueueHistory:
     def _position(self, period: Period, record: Record, time_ns: int) -> None:
         offset = record["offset"]
         self._commits.settle(self._facts.activity, time_ns)
-        period.floor, period.floor_record = self._commits.floor, self._commits.record
+        commits = self._commits
+        period.floor, period.floor_record, period.floor_clock = commits.floor, commits.record, commits.clock
         period.may_have_missed = self._commits.may_stand_at(offset)
         period.begin(offset, self.attempted.end, Cause.RESET if self._reset else Cause.TAKEOVER)
         period.resets_before = self._resets
         if record["event"] == "positioned":
-            self._commits.known(record)
+            self._commits.known(record, period.clock)
             self._last_commit = record
         self._reset = False
         if self.start < 0 or offset < self.start:
@@ -315,7 +316,7 @@ class QueueHistory:
         elif (
             period is not self._newest
             and offset >= max(period.known_before, period.again_until)
-            and self._is_replaced(period, record)
+            and self._ownership.is_replaced(period, record)
         ):
             kind = Kind.STALE_REPEAT
             evidence = self.last_of_key.get(record.get("key"))
@@ -345,13 +346,6 @@ class QueueHistory:
             self._unless_reset.report(period.position, period.clock, finding)
         else:
             finding()
-
-    def _is_replaced(self, period: Period, record: Record) -> bool:
-        """Whether the record surely came after the next period was granted."""
-        after = period.next
-        if after is None or after.grant is None or after.clock == period.clock:
-            return True
-        return self._facts.clocks.gap_ns(after.clock, stamp_ns(after.grant), period.clock, stamp_ns(record))[0] > 0
 
     def _explain_lane_repeat(self, period: Period, record: Record, offset: int, ordering: str) -> None:
         """Rule (b) for calls that keep the order of a key only, or no order: see repeats.py."""

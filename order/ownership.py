@@ -52,11 +52,11 @@ class Ownership:
         if period.position is not None:
             return
         period.position = record
-        after = period.next
+        after = self._successor(period)
         if after is None or after.client_id == period.client_id or after.grant is None:
             return
         least, _ = self._gap(after, stamp_ns(after.grant), period, stamp_ns(record))
-        if least > 0:
+        if least > 0 and self._comes_later(after, period):
             self._findings.violation(
                 Kind.TWO_GRANTS,
                 f"{name_of(record)} took its position in {self._queue} after {name_of(after.grant)} was granted it",
@@ -70,7 +70,7 @@ class Ownership:
     def call(self, period: Period, record: Record, begin: int, *, repeated_stale: bool) -> None:
         """Check a message of an ordered call. `repeated_stale`: a STALE_REPEAT finding already covers it."""
         end = stamp_ns(record)
-        first_of_call = begin != period.call_begin or self._ends_apart(period, record, end)
+        first_of_call = begin != period.call_begin or self._is_another_key(period, record)
         if not period.granted and period.first_call is None:
             self._ungranted.append((period, record))
         if period.first_call is None:
@@ -105,10 +105,10 @@ class Ownership:
             )
 
     @staticmethod
-    def _ends_apart(period: Period, record: Record, end: int) -> bool:
-        """Whether two records with one begin are two calls: since version 2 all records of a call have one end."""
+    def _is_another_key(period: Period, record: Record) -> bool:
+        """Whether a record with the begin of the one before it is another call: by key, each call has one key."""
         last = period.last_handled
-        return last is not None and "v" in record and "v" in last and stamp_ns(last) != end
+        return last is not None and record.get("ordering") == "key" and record.get("key") != last.get("key")
 
     @staticmethod
     def _runs_beside(period: Period, record: Record, begin: int) -> bool:
@@ -172,11 +172,11 @@ class Ownership:
             word = "lost" if end["event"] == "lock_lost" else "dropped"
             self._stale(period, record, (begin - stamp_ns(end)) / 1e6, f"after its period was {word}", end)
             return
-        after = period.next
+        after = self._successor(period)
         if after is None or after.grant is None or self._under_newer_epoch(record):
             return
         least, _ = self._gap(after, stamp_ns(after.grant), period, begin)
-        if least > 0:
+        if least > 0 and self._comes_later(after, period):
             text = f"after {name_of(after.grant)} was granted the queue"
             self._stale(period, record, least / 1e6, text, after.grant)
 
@@ -266,8 +266,11 @@ class Ownership:
 
     def _doubt_handover(self, period: Period) -> None:
         """Report a handover between two clocks as UNDECIDED if a call may have been too late."""
-        after, last = period.next, period.last_call
-        if after is None or last is None or period.blamed or after.blamed or after.clock == period.clock:
+        after, last = self._successor(period), period.last_call
+        if after is None or period.blamed or after.blamed or after.clock == period.clock:
+            return
+        if last is None:
+            self._doubt_grants(period, after)
             return
         start = after.position or after.grant
         if start is None or self._under_newer_epoch(last):
@@ -290,6 +293,44 @@ class Ownership:
                 confidence=Confidence.UNDECIDED,
                 size=most / 1e6,
             )
+
+    def _doubt_grants(self, period: Period, after: Period) -> None:
+        """Report an owner without a call as UNDECIDED if it may have been granted the queue beside a working one."""
+        if period.ended or period.grant is None or after.last_call is None or after.grant is None:
+            return
+        least, most = self._gap(after, stamp_ns(after.grant), period, stamp_ns(period.grant))
+        if most > 0:
+            self._findings.violation(
+                Kind.TWO_GRANTS,
+                f"{name_of(period.grant)} was granted {self._queue} {_between(least, most)} after "
+                f"{name_of(after.grant)}, which worked on",
+                after.grant,
+                period.grant,
+                confidence=Confidence.UNDECIDED,
+                size=most / 1e6,
+            )
+
+    def is_replaced(self, period: Period, record: Record) -> bool:
+        """Whether the record surely came after the next period was granted."""
+        after = self._successor(period)
+        if after is None or after.grant is None:
+            return period.next is None
+        return self._gap(after, stamp_ns(after.grant), period, stamp_ns(record))[0] > 0 and self._comes_later(
+            after, period
+        )
+
+    def _successor(self, period: Period) -> Period | None:
+        """The next period. One that ended without a call, and may have been granted earlier, is passed over."""
+        after = period.next
+        while after is not None and after.ended and after.first_call is None and not self._comes_later(after, period):
+            after = after.next
+        return after
+
+    def _comes_later(self, after: Period, period: Period) -> bool:
+        """Whether a period was surely granted after another one; the merge only guesses that between two clocks."""
+        if after.clock == period.clock or after.grant is None or period.grant is None:
+            return True
+        return self._gap(period, stamp_ns(period.grant), after, stamp_ns(after.grant))[0] > 0
 
     def _gap(self, one: Period, one_ns: int, other: Period, other_ns: int) -> tuple[float, float]:
         return self._clocks.gap_ns(one.clock, one_ns, other.clock, other_ns)

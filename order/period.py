@@ -54,6 +54,7 @@ class Period:
     known_before: int = 0  # offsets below it may have been handled by earlier periods
     floor: int = -1  # the last stored commit when this period began
     floor_record: Record | None = None
+    floor_clock: int = 0
     rewound_told: bool = False
     may_have_missed: bool = False  # the broker may not have stored the floor: commits were lost on the way
     cause: Cause = Cause.TAKEOVER
@@ -120,46 +121,47 @@ class StoredCommits:
     def __init__(self) -> None:
         self.floor = -1
         self.record: Record | None = None
+        self.clock = 0  # of `record`
         self.is_acknowledged = False  # the history has `stored` records
         self._base = -1  # the last offset that the broker surely had stored
         self._earlier: list[int] = []  # commits after `_base` and below the newest one that counts as stored
-        self._pending: list[tuple[int, Record]] = []
+        self._pending: list[tuple[int, Record, int]] = []
 
-    def sent(self, record: Record, time_ns: int) -> None:
+    def sent(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `committed` record: the client sends it next."""
         if not self.is_acknowledged:
-            self._pending.append((time_ns, record))
+            self._pending.append((time_ns, record, clock))
             if len(self._pending) > 256:
                 del self._pending[:128]
 
-    def stored(self, record: Record) -> None:
+    def stored(self, record: Record, clock: int) -> None:
         """Take a `stored` record: the broker, or a client with the broker's answer, reports it."""
         self.is_acknowledged = True
-        self._stands_at(record)
+        self._stands_at(record, clock)
 
-    def known(self, record: Record) -> None:
+    def known(self, record: Record, clock: int) -> None:
         """Take the stored offset from a reset, or from a new period that read it. Pending commits are discarded."""
-        self._stands_at(record)
+        self._stands_at(record, clock)
 
     def may_stand_at(self, offset: int) -> bool:
         """Whether this may be the stored offset if the newest commits never arrived, for example in a partition."""
         return not self.is_acknowledged and (offset == self._base or offset in self._earlier)
 
-    def _stands_at(self, record: Record) -> None:
+    def _stands_at(self, record: Record, clock: int) -> None:
         self._pending.clear()
         self._earlier.clear()
         self._base = self.floor = record["offset"]
-        self.record = record
+        self.record, self.clock = record, clock
 
     def settle(self, activity: Activity, now_ns: int) -> None:
         """Count as stored the newest commit whose client lived on for GRACE_NS, or ended in an orderly shutdown."""
         for place in range(len(self._pending) - 1, -1, -1):
-            time_ns, record = self._pending[place]
+            time_ns, record, clock = self._pending[place]
             client_id = record["client_id"]
             if activity.had_closed(client_id, now_ns) or activity.seen_ns(client_id, now_ns) >= time_ns + GRACE_NS:
-                passed = [self.floor, *(one["offset"] for _, one in self._pending[:place])]
+                passed = [self.floor, *(one["offset"] for _, one, _ in self._pending[:place])]
                 self._earlier = (self._earlier + passed)[-256:]
                 self.floor = record["offset"]
-                self.record = record
+                self.record, self.clock = record, clock
                 del self._pending[: place + 1]
                 return

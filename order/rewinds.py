@@ -33,7 +33,7 @@ class Rewinds:
         self._findings = findings
         self._clocks = clocks
         self._doubted: list[tuple[Period, Period, Record]] = []  # new period, period of the commit, repeated record
-        self._idle: list[tuple[Period, Record]] = []  # the group had no consumer before: new period, repeated record
+        self._open: list[tuple[Period, Record, str]] = []  # new period, repeated record, why it is undecided
 
     def judge(
         self, period: Period, periods: Mapping[tuple[str, int], Period], record: Record
@@ -41,9 +41,13 @@ class Rewinds:
         """Judge a repeat below the floor. Returns CERTAIN and a sentence, or UNDECIDED: then `finish` decides."""
         commit, grant = period.floor_record, period.grant
         if grant is not None and self._members.was_idle(self._group, grant, period.clock):
-            if len(self._idle) < _KEPT_MAX:
-                self._idle.append((period, record))
-            return Confidence.UNDECIDED, ""
+            why = "and an administrator may have moved it: no consumer of the group ran"
+            return self._leave_open(period, record, why)
+        start = period.position or grant
+        if commit is not None and start is not None and period.floor_clock != period.clock:
+            least, _ = self._clocks.gap_ns(period.floor_clock, stamp_ns(commit), period.clock, stamp_ns(start))
+            if least <= 0:
+                return self._leave_open(period, record, f"which may be up to {-least / 1e6:.1f} ms younger")
         before = None if commit is None else periods.get((commit.get("client_id", ""), commit.get("period", 0)))
         sentence = f"began at offset {record['offset']}, below the stored commit {period.floor}"
         if before is None or grant is None or commit is None or not period.may_have_missed:
@@ -68,8 +72,13 @@ class Rewinds:
             refused = end is not None and not before.gave_up
             if not lived or gave_up or (before.client_id == period.client_id and not refused):
                 self._doubt(period, record, "which may never have reached the broker")
-        for period, record in self._idle:
-            self._doubt(period, record, "and an administrator may have moved it: no consumer of the group ran")
+        for period, record, why in self._open:
+            self._doubt(period, record, why)
+
+    def _leave_open(self, period: Period, record: Record, why: str) -> tuple[Confidence, str]:
+        if len(self._open) < _KEPT_MAX:
+            self._open.append((period, record, why))
+        return Confidence.UNDECIDED, ""
 
     def _doubt(self, period: Period, record: Record, why: str) -> None:
         self._findings.violation(

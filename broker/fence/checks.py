@@ -82,9 +82,10 @@ class FenceChecks:
             denial = self._of_offset(claim, offset, stored, now_ms)
         return None if denial is None else self._counted(connection, claim, Act.COMMIT, denial, now_ms)
 
-    def allows_pull(self, connection: Connection, claim: Claiming, now_ms: int) -> bool:
-        """As `deny`, but nothing is counted."""
-        return self._of_owner(connection, claim, now_ms, needs_lease=True) is None
+    def deny_held(self, connection: Connection, claim: Claiming, now_ms: int) -> Denial | None:
+        """As `deny`, for a pull that is held. Held pulls end with each change of owner, so that is not counted."""
+        denial = self._of_owner(connection, claim, now_ms, needs_lease=True)
+        return denial if denial is not None and self._refuses(claim) else None
 
     def _of_owner(
         self, connection: Connection, claim: Claiming, now_ms: int, *, needs_lease: bool = False
@@ -134,7 +135,7 @@ class FenceChecks:
 
     def _counted(self, connection: Connection, claim: Claiming, act: Act, denial: Denial, now_ms: int) -> Denial | None:
         """Count and log a denial. Returns it, unless the request is served with a warning."""
-        refused = claim.lock_epoch is not None or self.legacy == _REFUSE
+        refused = self._refuses(claim)
         counts = self.denials.refused if refused else self.denials.served
         counts[act, denial.reason] += 1
         times = self._throttle.times((act, denial.reason, refused), now_ms)
@@ -144,6 +145,9 @@ class FenceChecks:
             write(event, act=act.value, reason=denial.reason.value, group=claim.consumer_group, queue_id=claim.queue_id,
                 topic=claim.topic, peer=connection.address, why=denial.remark, times=times)  # fmt: skip
         return denial if refused else None
+
+    def _refuses(self, claim: Claiming) -> bool:
+        return claim.lock_epoch is not None or self.legacy == _REFUSE
 
     # Changes -------------------------------------------------------------------------------------------------
 
@@ -179,8 +183,7 @@ class FenceChecks:
     def reset(self, consumer_group: str, topic: str, offsets: Mapping[int, int], now_ms: int) -> None:
         """An administrator has set the offsets of these queues. Their owners store no others until they know of it."""
         for queue_id, offset in offsets.items():
-            if self.are_locked(consumer_group, topic, [queue_id]):
-                self.resets.mark((consumer_group, topic, queue_id), offset, now_ms)
+            self.resets.mark((consumer_group, topic, queue_id), offset, now_ms)
 
 
 def _key(claim: Claiming) -> tuple[str, str, int]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.checks import FenceChecks
-from lockstep.broker.fence.denial import Act, Denial
+from lockstep.broker.fence.denial import Denial
 from lockstep.broker.state.held_pulls import HeldPull, PullHold, QueueKey
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -33,17 +33,13 @@ class FencedPulls:
         self._refused = refused
         self._store = store
 
-    def deny(self, pull: HeldPull, now_ms: int) -> Denial | None:
-        """May the sender pull?"""
-        return pull.claim and self._checks.deny(pull.connection, pull.claim, Act.PULL, now_ms)
-
     def refuse(self, pull: HeldPull, *, may_wait: bool) -> RemotingCommand | None:
         """Hold a refused pull. Returns its answer where it must not wait or cannot."""
         return None if may_wait and self._refused.park(pull) else self._answer(pull)
 
     def has_ended(self, pull: HeldPull, now_ms: int) -> bool:
         """Whether the sender of a held pull may not pull any more. Then it is answered, or waits as a refused one."""
-        denial = self.deny(pull, now_ms)
+        denial = self._denial(pull, now_ms)
         if denial is None:
             return False
         if pull.claim is not None and pull.claim.lock_epoch is not None:
@@ -59,12 +55,12 @@ class FencedPulls:
         for pull in self._served.take(key, lambda pull: pull.consumer_group == consumer_group):
             if not self.has_ended(pull, now_ms):
                 self._served.park(pull)
-        self._end(self._refused.take(key, lambda pull: self._allows(pull, now_ms)))
+        self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
 
     def bound(self, connection: Connection, now_ms: int) -> None:
         """Called when a connection has become that of another client too."""
         for key in self._refused.keys_of(connection):
-            self._end(self._refused.take(key, lambda pull: self._allows(pull, now_ms)))
+            self._end(self._refused.take(key, lambda pull: self._denial(pull, now_ms) is None))
 
     def sweep(self, now_ms: int) -> None:
         """Answer the refused pulls whose wait time is over."""
@@ -73,8 +69,8 @@ class FencedPulls:
     def on_closed(self, connection: Connection) -> None:
         self._refused.on_closed(connection)
 
-    def _allows(self, pull: HeldPull, now_ms: int) -> bool:
-        return pull.claim is None or self._checks.allows_pull(pull.connection, pull.claim, now_ms)
+    def _denial(self, pull: HeldPull, now_ms: int) -> Denial | None:
+        return pull.claim and self._checks.deny_held(pull.connection, pull.claim, now_ms)
 
     def _end(self, pulls: Iterable[HeldPull]) -> None:
         for pull in pulls:

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import Any, Final
 
 from lockstep.broker.state.broker import Broker
+from lockstep.order.format import VERSION
 from lockstep.protocol.bodies.subscription_group import BUILT_IN_GROUPS
 from lockstep.protocol.names import RESERVED_TOPICS, is_retry_topic, retry_topic
-from lockstep.remoting.storage import Storage
+from lockstep.remoting.runtime import Runtime
 from lockstep.store.errors import StoreUnusable
 
 __all__ = ["leave_resets"]
@@ -21,8 +22,10 @@ _RECORDS_MAX: Final = 100_000
 _WRITTEN_AT_ONCE: Final = 1000
 
 
-def leave_resets(broker: Broker, storage: Storage, now_ms: int) -> None:
+def leave_resets(broker: Broker, runtime: Runtime) -> None:
     """Add the records to the file of `--trace`, if the broker's last run ended with a crash.
+
+    They have the time of this start, on the clock of this machine and boot.
 
     Raises:
         StoreUnusable: The file cannot be written to; the folder is released then.
@@ -32,10 +35,12 @@ def leave_resets(broker: Broker, storage: Storage, now_ms: int) -> None:
         return
     queues = [(topic, queue_id) for topic, queue_id in kept.store.queues if topic not in RESERVED_TOPICS]
     groups = [group.group_name for group in broker.groups.groups if group.group_name not in BUILT_IN_GROUPS]
-    head = {"event": "reset", "wall_ms": now_ms, "broker": broker.config.broker_name}
+    machine, boot = runtime.clock_id()
+    head = {"event": "reset", "wall_ms": runtime.now_ms(), "mono_ns": runtime.monotonic_ns(), "v": VERSION}
+    head |= {"machine": machine, "boot": boot, "broker": broker.config.broker_name}
     places = _places(broker.offsets.all(), queues, groups) if kept.data_dir.crashed else iter(())
     try:
-        file = storage.open_append(path)
+        file = runtime.storage.open_append(path)
         try:
             for _ in range(0, _RECORDS_MAX, _WRITTEN_AT_ONCE):
                 records = [{**head, **place} for place in islice(places, _WRITTEN_AT_ONCE)]

@@ -1,5 +1,6 @@
 """PushConsumer: pulls messages and hands them to a listener, in order or without (wire.md 12.2)."""
 
+from dataclasses import replace
 from typing import Literal
 
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig, Fenced
@@ -45,6 +46,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             listener in a period of ownership; when it raises, it is called again. A plain function runs on a thread.
         on_lost: with fenced locks, `on_lost(queue, epoch, why)` is called once when a period ends: after the last call
             if the queue is given away, and at once if the lock is lost.
+        on_lock_lost: "cancel" the running calls of an `async def` listener, or let them "finish"; None: the setting's.
         trace: a file that gets a JSON line for each event that matters to order.
 
     Raises:
@@ -70,6 +72,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         fenced: bool | Literal["if the broker can"] | None = None,
         on_acquired: OnAcquired | None = None,
         on_lost: OnLost | None = None,
+        on_lock_lost: Literal["cancel", "finish"] | None = None,
         trace: str | None = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
@@ -79,6 +82,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         if key is not None and ordering != "key":
             raise ConsumerError(f"key is for ordering='key', not {ordering!r}")
         config = config or ConsumerConfig()
+        if on_lock_lost is not None:
+            config = replace(config, on_lock_lost=on_lock_lost)
         super().__init__(
             group,
             name_server=name_server,

@@ -8,7 +8,9 @@ import pytest
 
 from lockstep.broker.persistence import restart_trace
 from lockstep.broker.persistence.restart_trace import leave_resets
+from lockstep.order.reader import checked
 from lockstep.protocol.names import SCHEDULE_TOPIC
+from lockstep.remoting.runtime import AsyncioRuntime
 from lockstep.store.errors import StoreUnusable
 from tests.broker.helpers import NOW_MS
 from tests.broker.kept_broker import Kept, kept
@@ -16,7 +18,7 @@ from tests.store.stores import record
 
 
 def told(opened: Kept) -> list[dict[str, Any]]:
-    leave_resets(opened.broker, opened.disk, NOW_MS)
+    leave_resets(opened.broker, AsyncioRuntime())
     path = Path(opened.broker.config.trace)
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -43,8 +45,11 @@ async def test_after_a_crash_every_group_has_its_place(tmp_path: Path) -> None:
     (folder / "abort").touch()
     async with kept(folder, trace=trace) as again:
         records = told(again)
-    assert all(set(one) == {"event", "wall_ms", "broker", "group", "topic", "queue_id", "offset"} for one in records)
-    assert {(one["event"], one["wall_ms"], one["broker"]) for one in records} == {("reset", NOW_MS, "broker-a")}
+    clock = {"wall_ms", "mono_ns", "v", "machine", "boot"}
+    assert all(set(one) == {"event", "broker", "group", "topic", "queue_id", "offset"} | clock for one in records)
+    assert {(one["event"], one["broker"]) for one in records} == {("reset", "broker-a")}
+    assert (records[0]["machine"], records[0]["boot"]) == AsyncioRuntime().clock_id()
+    assert list(checked(records, "broker", [])) == records
     assert [(one["group"], one["topic"], one["queue_id"], one["offset"]) for one in records] == [
         ("G", "T", 0, 2),
         ("G", "T", 1, 0),
@@ -79,4 +84,4 @@ async def test_a_trace_that_cannot_be_written_ends_the_start(tmp_path: Path) -> 
     folder = tmp_path / "store"
     async with kept(folder, trace=str(tmp_path)) as opened:
         with pytest.raises(StoreUnusable, match=f"--trace {tmp_path}: Is a directory"):
-            leave_resets(opened.broker, opened.disk, NOW_MS)
+            leave_resets(opened.broker, AsyncioRuntime())

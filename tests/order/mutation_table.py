@@ -1,71 +1,144 @@
-"""What the judge finds of the mutations of a recorded run: the table of docs/judge.md.
+"""What the judge finds of wrongs put into real runs, and of good histories: the tables of docs/judge.md.
 
-`python -m tests.order.mutation_table` writes it.
+`python -m tests.order.mutation_table` writes them.
 """
 
 import gzip
 import json
 import random
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lockstep.order import check_traces
 from tests.order.content_mutations import MUTATIONS
+from tests.order.good_table import good_table, judged
+from tests.order.mutations import Mutation, Traces
+from tests.order.ways import on_machines
+from tests.order.worlds import run
 
-__all__ = ["Row", "recorded", "rows", "table"]
+__all__ = ["RUNS", "Cell", "Row", "recorded", "rows", "share", "table"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "judge.md"
-RECORDED = Path(__file__).parent / "traces" / "demo.jsonl.gz"
+RECORDED = Path(__file__).parent / "traces"
 BEGIN, END = "<!-- mutations -->\n", "<!-- end of mutations -->"
+WORLDS: Final = ((16, "queue"), (9, "key"), (24, "queue"), (12, "queue"))  # seeds of simulated runs with handovers
+
+
+class Cell(NamedTuple):
+    """At how many places a wrong was put in, found as a violation, found under its name, and left undecided."""
+
+    places: int = 0
+    found: int = 0
+    named: int = 0
+    undecided: int = 0
+
+    def __add__(self, other: object) -> "Cell":
+        assert isinstance(other, Cell)
+        return Cell(*(one + more for one, more in zip(self, other, strict=True)))
+
+    def __str__(self) -> str:
+        if not self.places:
+            return "-"
+        parts = [f"{self.found} of {self.places}"]
+        parts += [f"{self.named} named"] if self.named < self.found else []
+        parts += [f"{self.undecided} undecided"] if self.undecided else []
+        return ", ".join(parts)
 
 
 class Row(NamedTuple):
-    """How often one operator found a place, was found as a violation, and under one of its names."""
+    """What became of one operator in each kind of run."""
 
     name: str
-    places: int
-    found: int
-    named: int
+    cells: dict[str, Cell]
 
 
-def recorded() -> list[list[dict[str, Any]]]:
-    """Two queues of a small demo with a killed consumer, every eighth message, offsets numbered anew."""
+@cache
+def recorded(name: str) -> str:
+    """A recorded run, as JSON text of its traces.
+
+    `demo`: two queues of a small demo with a killed consumer, every eighth message, offsets numbered anew.
+    `interop`: four queues, consumed by two of Lockstep's consumers and two of Java's, one of each killed, one of Java's
+    stopped and one added; every third message, offsets numbered anew.
+    """
     traces: dict[int, list[dict[str, Any]]] = {}
-    for line in gzip.decompress(RECORDED.read_bytes()).splitlines():
+    for line in gzip.decompress((RECORDED / f"{name}.jsonl.gz").read_bytes()).splitlines():
         source, record = json.loads(line)
         traces.setdefault(source, []).append(record)
-    return list(traces.values())
+    return json.dumps(list(traces.values()))
 
 
-def rows(tries: int) -> list[Row]:
-    """Each operator at so many places by chance."""
-    text = json.dumps(recorded())
-    found = []
-    for name, mutation in MUTATIONS.items():
-        counts = [0, 0, 0]
-        for number in range(tries):
-            traces = json.loads(text)
-            if mutation.change(traces, random.Random(f"{name} {number}")):
-                report = check_traces(traces)
-                counts[0] += 1
-                counts[1] += bool(report.violation_counts or report.lost)
-                counts[2] += bool(mutation.kinds & report.violation_counts.keys())
-        found.append(Row(name, *counts))
-    return found
+@cache
+def simulated(seed: int, ordering: str) -> str:
+    """A simulated run, on one clock."""
+    return json.dumps(run(seed, ordering=ordering).one_clock)
 
 
-def table(found: list[Row]) -> str:
+def _recorded(name: str, number: int) -> Traces:
+    return json.loads(recorded(name))  # type: ignore[no-any-return]
+
+
+def _simulated(number: int) -> Traces:
+    return json.loads(simulated(*WORLDS[number % len(WORLDS)]))  # type: ignore[no-any-return]
+
+
+def _any(number: int) -> Traces:
+    return _simulated(number // 2) if number % 2 else _recorded("demo", number)
+
+
+RUNS: Final[dict[str, Callable[[int], Traces]]] = {
+    "demo": lambda number: _recorded("demo", number),
+    "with Java": lambda number: _recorded("interop", number),
+    "simulator": _simulated,
+    "several machines": _any,
+}
+
+
+def rows(tries: int, names: Sequence[str] = tuple(RUNS)) -> list[Row]:
+    """Each operator at so many places by chance, in each kind of run."""
+    return [
+        Row(name, {run_name: _cell(name, mutation, run_name, tries) for run_name in names})
+        for name, mutation in MUTATIONS.items()
+    ]
+
+
+def _cell(name: str, mutation: Mutation, run_name: str, tries: int) -> Cell:
+    cell = Cell()
+    for number in range(tries):
+        rng = random.Random(f"{name} {number}")
+        traces = RUNS[run_name](number)
+        if mutation.change(traces, rng):
+            if run_name == "several machines":
+                traces = on_machines(traces, rng)
+            report = check_traces(traces)
+            found = bool(report.violation_counts or report.lost)
+            named = bool(mutation.kinds & report.violation_counts.keys())
+            cell += Cell(1, found, named, not found and bool(report.undecided_counts))
+    return cell
+
+
+def share(found: Sequence[Row], run_name: str) -> tuple[float, float]:
+    """Of the wrongs that were not left undecided: the share that was found, and the share that was named rightly."""
+    total = sum((row.cells[run_name] for row in found), Cell())
+    decided = total.places - total.undecided
+    return total.found / decided, total.named / decided
+
+
+def table(found: Sequence[Row]) -> str:
     """For docs/judge.md."""
-    lines = ["| what was put in | places | found | named |", "|---|---|---|---|"]
-    lines += [f"| {row.name.replace('_', ' ')} | {row.places} | {row.found} | {row.named} |" for row in found]
-    places, seen, named = (
-        sum(column) for column in zip(*[(row.places, row.found, row.named) for row in found], strict=True)
-    )
-    lines.append(f"| **all {len(found)}** | **{places}** | **{seen}** | **{named}** |")
+    names = list(found[0].cells)
+    lines = [f"| what was put in | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    lines += [
+        f"| {row.name.replace('_', ' ')} | {' | '.join(str(row.cells[name]) for name in names)} |" for row in found
+    ]
+    totals = [sum((row.cells[name] for row in found), Cell()) for name in names]
+    lines.append(f"| **all {len(found)}** | {' | '.join(f'**{total}**' for total in totals)} |")
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
-    PAGE.write_text(before + BEGIN + table(rows(5)) + END + rest.split(END)[1], encoding="utf-8")
+    tables = good_table(judged(45, 60)) + "\n" + table(rows(5))
+    PAGE.write_text(before + BEGIN + tables + END + rest.split(END)[1], encoding="utf-8")

@@ -45,7 +45,6 @@ SPOILT: Final[dict[str, tuple[str, str]]] = {
     "by key, two of one key with another between": ("concurrent-calls", "a own 1 @0; a call 1 0 KL by-key 20ms; a call 1 1 KL by-key 1ms; a call 1 2 KL by-key begin-10ms"),
     "by key, two of no key": ("concurrent-calls", "a own 1 @0; a call 1 0 null by-key; a call 1 1 null by-key begin-3ms"),
     "a repeat beside the failing call": ("concurrent-calls", "a own 1 @0; a call 1 0 fail 20ms; a call 1 0 begin-10ms 15ms"),
-    "two calls with one begin": ("concurrent-calls", "a own 1 @0; a call 1 0 10ms; a call 1 1 begin-10ms 30ms"),
     # (c) Stored offsets and commits
     "a stored offset goes back": ("stored-regress", "a own 1 @0; a call 1 0 1; a commit 1 @2; broker stored @2; broker stored @1"),
     "a stored offset goes back to 0": ("stored-regress", "a own 1 @0; a call 1 0 1; a commit 1 @2; broker stored @2; broker stored @0; broker stored @2"),

@@ -6,12 +6,12 @@ import pytest
 
 from lockstep.order import OrderReport, check_traces
 from tests.order.good_histories import GOOD
+from tests.order.good_table import ONE_CLOCK_ALONE
 from tests.order.scripts import traces_of
 from tests.order.spoilt_histories import SPOILT
 from tests.order.ways import ONE_CLOCK, SEVERAL_CLOCKS, Way
 
 SEEN_IN_PART = {
-    "two calls with one begin": "records of version 1 do not say that all records of a call have one end",
     "one client id in two processes, one queue": "a file that holds `closed` alone is no sign of a consumer at work",
 }
 UNSEEN_ON_MACHINES = {
@@ -20,9 +20,7 @@ UNSEEN_ON_MACHINES = {
     "the successor never handled": "it may have been the predecessor",
     "two grants at once": "without a call nothing bounds when the first owner was at work",
     "three grants at once": "as above",
-    "two calls with one begin": "as in records of version 1",
 }
-ONE_CLOCK_ALONE = {"an emptied store"}  # only the time says to which store a send belongs
 
 
 def judged(script: str, way: Way, seed: str) -> tuple[OrderReport, set[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lockstep.broker.server import BrokerServer
 from lockstep.broker.state.members import ConsumerGroup
 from lockstep.client import (
     AllocateMessageQueueStrategy,
@@ -56,7 +57,9 @@ class Expected:
 class Cluster(LabCluster):
     """`seen` are all listener calls, `log` all that brokers and clients logged, `heard` all requests that arrived."""
 
-    def __init__(self, world: World, serialize_type: SerializeType) -> None:
+    def __init__(self, world: World, serialize_type: SerializeType, *, fenced: bool = False) -> None:
+        """`fenced`: by default brokers and ordered consumers have fenced locks."""
+        self.fenced = fenced
         self.heard = Heard(world)
         super().__init__(world, serialize_type, topic=TOPIC, group=GROUP, tap=self.heard.tap)
         self.seen = Calls(world)
@@ -84,7 +87,12 @@ class Cluster(LabCluster):
     def committed(self, queue_id: int = 0, name: str = BROKER, *, group: str = GROUP, topic: str = TOPIC) -> int:
         return self.core(name).offsets.query(group, topic, queue_id)
 
-    # Consumers -----------------------------------------------------------------------------------------------
+    # Members -------------------------------------------------------------------------------------------------
+
+    async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
+        if self.fenced:
+            settings = {"lock_mode": "fenced", **settings}
+        return await super().broker(name, queues=queues, **settings)
 
     async def consumer(
         self,
@@ -102,6 +110,8 @@ class Cluster(LabCluster):
         then answers, or is the one that is given."""
         if listener is None:
             listener = self.seen.listener(self.world.host(name), work_ms, works_ms or {}, answer, ordering=ordering)
+        if self.fenced and ordering != "none" and "message_model" not in settings:
+            settings = {"fenced": True, **settings}
         return await super().consumer(name, listener=listener, strategy=strategy, ordering=ordering, **settings)
 
     def crash(self, name: str, *, silently: bool = False) -> None:

@@ -33,11 +33,11 @@ class Scenario:
     story: Story
     options: SimulationOptions | None
 
-    def run(self, serialize_type: SerializeType, seed: int = SEED) -> Outcome[None]:
+    def run(self, serialize_type: SerializeType, seed: int = SEED, *, fenced: bool = False) -> Outcome[None]:
         """Raises what the story and the judge at its end raise, with the seed."""
 
         async def main(world: World) -> None:
-            cluster = Cluster(world, serialize_type)
+            cluster = Cluster(world, serialize_type, fenced=fenced)
             await self.story(cluster)
             await cluster.end()
 
@@ -48,16 +48,31 @@ class Scenario:
 STORIES: dict[str, Scenario] = {}
 
 
-def scenario(options: SimulationOptions | None = None) -> Callable[[Story], Callable[[SerializeType], None]]:
-    """Make a test of a story, and remember the story under its module's and its own name."""
+Mode = tuple[SerializeType, bool]
+_MODES: tuple[Mode, ...] = tuple((encoding, False) for encoding in ENCODINGS)
+_FENCED: Mode = (SerializeType.MSGPACK, True)
 
-    def decorate(story: Story) -> Callable[[SerializeType], None]:
+
+def _id(mode: Mode) -> str:
+    return f"{mode[0].name}-fenced" if mode[1] else mode[0].name
+
+
+def scenario(
+    options: SimulationOptions | None = None, *, also_fenced: bool = False
+) -> Callable[[Story], Callable[[Mode], None]]:
+    """Make a test of a story, and remember the story under its module's and its own name.
+
+    Args:
+        also_fenced: the story is also played with fenced locks, at brokers and consumers.
+    """
+
+    def decorate(story: Story) -> Callable[[Mode], None]:
         name = f"{story.__module__.rpartition('.')[2].removeprefix('test_')}.{story.__name__.removeprefix('test_')}"
         STORIES[name] = entry = Scenario(name, story, options)
 
-        @pytest.mark.parametrize("serialize_type", ENCODINGS, ids=lambda encoding: encoding.name)
-        def test(serialize_type: SerializeType) -> None:
-            entry.run(serialize_type)
+        @pytest.mark.parametrize("mode", [*_MODES, *([_FENCED] if also_fenced else [])], ids=_id)
+        def test(mode: Mode) -> None:
+            entry.run(mode[0], fenced=mode[1])
 
         test.__name__, test.__doc__, test.__module__ = story.__name__, story.__doc__, story.__module__
         return test
