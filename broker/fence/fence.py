@@ -24,6 +24,9 @@ class LockKeeper(Protocol):
     def when_kept(self, then: Callable[[str], None]) -> None:
         """Call `then` when all changes so far are on the disk, or with the reason why they are not."""
 
+    def tick(self) -> None:
+        """Called every 10 s: write what no answer waits for."""
+
 
 class Fence:
     """`checks` decide on requests, `pulls` are those that are held, `notices` go to clients that wait for a queue.
@@ -78,3 +81,5 @@ class Fence:
     def expire(self, now_ms: int) -> None:
         """Called every 10 s."""
         self.checks.resets.expire(now_ms)
+        if self.keeper is not None:
+            self.keeper.tick()

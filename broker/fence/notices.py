@@ -44,14 +44,14 @@ class LockNotices:
 
     def check(self) -> None:
         """Begin to tell, in the next turn of the loop, unless that has begun."""
-        if (self._locks.any_woken or self._ended) and not self._work.count_of(self):
+        if (self._locks.waiters.any_woken or self._ended) and not self._work.count_of(self):
             self._work.start(self, self._tell_all())
 
     def _tell_all(self) -> Steps:
         yield None  # the rest of this turn may free more queues
-        while self._locks.any_woken or self._ended:
+        while self._locks.waiters.any_woken or self._ended:
             self._log_ended()
-            for number, woken in enumerate(self._locks.take_woken(), 1):
+            for number, woken in enumerate(self._locks.waiters.take(), 1):
                 self._tell(woken)
                 if number % _NOTICES_A_STEP == 0:
                     yield None

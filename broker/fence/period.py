@@ -6,9 +6,9 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.fence.states import LockState
 from lockstep.broker.fence.waiters import QueueKey
 from lockstep.protocol.bodies.locks import LockTableRow
-from lockstep.protocol.model import MessageQueue
+from lockstep.store.format.lock_table import KeptLock
 
-__all__ = ["FenceSettings", "FencedLock", "KeptLock"]
+__all__ = ["FenceSettings", "FencedLock"]
 
 
 class FenceSettings(NamedTuple):
@@ -21,20 +21,8 @@ class FenceSettings(NamedTuple):
     entries_per_group_max: int = 0
 
 
-class KeptLock(NamedTuple):
-    """What is kept of a period on the disk. `fenced`: its owner sends epochs; otherwise it is an unmodified client."""
-
-    consumer_group: str
-    queue: MessageQueue
-    client_id: str
-    fenced: bool
-    epoch: int
-    lease_ms: int
-    acquired_ms: int
-
-
 class FencedLock:
-    """Only `FencedLocks` changes it. The first attributes are those of `KeptLock`.
+    """Only `FencedLocks` changes it. The first attributes are those of a `KeptLock`.
 
     Attributes:
         renewed_ms: When it was granted or renewed last.
@@ -49,9 +37,13 @@ class FencedLock:
     )  # fmt: skip
 
     def __init__(self, begun: KeptLock, now_ms: int) -> None:
-        self.consumer_group, self.queue, self.client_id, self.fenced, self.epoch, self.lease_ms, self.acquired_ms = (
-            begun
-        )
+        self.consumer_group = begun.consumer_group
+        self.queue = begun.queue
+        self.client_id = begun.client_id
+        self.fenced = begun.fenced
+        self.epoch = begun.epoch
+        self.lease_ms = begun.lease_ms
+        self.acquired_ms = begun.acquired_ms
         self.state = LockState.HELD
         self.renewed_ms = now_ms
         self.ends_ms = now_ms + begun.lease_ms

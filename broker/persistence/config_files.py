@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from lockstep.broker.delays.service import DelayService
 from lockstep.broker.persistence.config_writer import ChangingTable, Writing
+from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.broker.state.held_pulls import PullHold
 from lockstep.broker.state.offsets import NO_OFFSET, ConsumerOffsetManager
@@ -16,6 +17,7 @@ from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
+    LockOffsets,
     SubscriptionGroupWrapper,
     TopicConfigWrapper,
 )
@@ -33,11 +35,12 @@ TOPICS: Final = "topics.json"
 GROUPS: Final = "subscriptionGroup.json"
 OFFSETS: Final = "consumerOffset.json"
 DELAYS: Final = "delayOffset.json"
+LOCK_OFFSETS: Final = "lockOffsets.json"
 _UNSEEN_LOG_BYTES_MAX: Final = 64 * 1024 * 1024  # behind the table's log offset: a start may have to read so much
 
 
 class BrokerTables(NamedTuple):
-    """The tables of a broker that a restart brings back, and the waiting pulls."""
+    """The tables of a broker that a restart brings back, and the waiting pulls. `locks`: fenced ones."""
 
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
@@ -45,6 +48,7 @@ class BrokerTables(NamedTuple):
     delays: DelayService
     halves: HalfMessages
     hold: PullHold
+    locks: FencedLocks | None = None
 
 
 class ConfigFiles:
@@ -62,6 +66,7 @@ class ConfigFiles:
         self._tables = tables
         self._store = store
         self._delays = DelayOffsetTable({})
+        self.lock_epoch = 0  # the offsets that were read are later than the beginning of all epochs up to this one
         self.delays_log_offset: int | None = 0  # without a file: every delivery is found in the log
         self._log = store.events
         self._data_dir = store.data_dir
@@ -90,6 +95,9 @@ class ConfigFiles:
         if delays is not None:
             tables.delays.restore(delays.offset_table)
             self.delays_log_offset = delays.log_offset
+        if tables.locks is not None:
+            lock_offsets = self._read(LOCK_OFFSETS, LockOffsets)
+            self.lock_epoch = lock_offsets.epoch if lock_offsets is not None else 0
 
     def _restore_offsets(self, read: ConsumerOffsetTable, entries_max: int) -> None:
         """Restore offsets, except those that no commit could have stored. Their topics need not exist.
@@ -139,12 +147,17 @@ class ConfigFiles:
     def writings(self) -> list[Writing]:
         """Writings of the present offsets. They may run only after the present end of the log is synced."""
         tables = self._tables
-        offsets = partial(self._write_offsets, tables.offsets.all())
+        lock_epoch = tables.locks.epochs.last if tables.locks is not None else None
+        offsets = partial(self._write_offsets, tables.offsets.all(), lock_epoch)
         return [offsets, partial(self._write, DELAYS, self._delay_offsets())]
 
-    def _write_offsets(self, offsets: Mapping[tuple[str, str], Mapping[int, int]]) -> None:
+    def _write_offsets(
+        self, offsets: Mapping[tuple[str, str], Mapping[int, int]], lock_epoch: int | None = None
+    ) -> None:
         table = {f"{topic}@{group}": of_queues for (topic, group), of_queues in offsets.items()}
         self._write(OFFSETS, ConsumerOffsetTable(table))
+        if lock_epoch is not None:
+            self._write(LOCK_OFFSETS, LockOffsets(lock_epoch))
 
     def _delay_offsets(self) -> DelayOffsetTable:
         """While nothing is delivered the older log offset stays valid, so that the file does not change."""

@@ -8,6 +8,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.dispatch import BROKER_HANDLERS, dispatch
 from lockstep.broker.persistence.config_writer import TableWriter
 from lockstep.broker.persistence.durable_store import DurableStore
+from lockstep.broker.persistence.lock_table import DiskLockKeeper
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
@@ -57,7 +58,12 @@ class DurableReplies:
         )
         self._topic_writer = TableWriter(runtime, self._topics, broker.log)
         self._group_writer = TableWriter(runtime, self._groups, broker.log)
-        self._writers = (self._topic_writer, self._group_writer)
+        self._writers = [self._topic_writer, self._group_writer]
+        self._lock_file = kept.lock_file
+        if kept.lock_file is not None and broker.fenced is not None and broker.fence is not None:
+            lock_writer = TableWriter(runtime, kept.lock_file.table, broker.log)
+            self._writers.append(lock_writer)
+            broker.fence.keeper = DiskLockKeeper(kept.lock_file, broker.fenced, broker.offsets, lock_writer)
         writings, retention = kept.tables.writings, Retention(self._limits)
         self.flusher = StoreFlusher(runtime, kept.store, settings, retention, writings, on_visible)
 
@@ -85,6 +91,8 @@ class DurableReplies:
         """Write everything, release the folder and close the store."""
         for writer in self._writers:
             await writer.stop()
+        if self._lock_file is not None:
+            self._lock_file.close()
         await self.flusher.stop()
 
     # Answers -------------------------------------------------------------------------------------------------

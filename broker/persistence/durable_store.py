@@ -7,6 +7,8 @@ from lockstep.broker.config import BrokerConfig
 from lockstep.broker.delays.levels import parse_delay_levels
 from lockstep.broker.delays.recovery import count_delivered
 from lockstep.broker.persistence.config_files import BrokerTables, ConfigFiles
+from lockstep.broker.persistence.lock_table import LockTableFile
+from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.broker.transactions.half_messages import HalfMessage
 from lockstep.broker.transactions.recovery import mark_of, open_halves, unmarked
 from lockstep.protocol import properties as names
@@ -21,6 +23,7 @@ from lockstep.store.durability.recovery import Recovery
 from lockstep.store.errors import StoreUnusable
 from lockstep.store.file.settings import Arrived, FileStoreSettings, OnTrim
 from lockstep.store.file.store import FileStore
+from lockstep.store.format.lock_table import LockTable
 from lockstep.store.format.record import LogRecord
 
 __all__ = ["BrokerTables", "DurableStore", "FileStore", "new_file_store"]
@@ -67,6 +70,9 @@ class DurableStore:
         self.store = store
         self.data_dir = store.data_dir
         self.tables = ConfigFiles(tables, store)
+        self.lock_file: LockTableFile | None = None
+        if tables.locks is not None:
+            self.lock_file = LockTableFile(store.storage, store.data_dir.folder, store.events)
 
     def open(self, now_ms: int) -> None:
         """Recover messages and tables. Raises StoreUnusable; the folder is released then."""
@@ -96,6 +102,9 @@ class DurableStore:
     def _open(self, now_ms: int) -> None:
         tables, store = self._broker_tables, self.store
         self.tables.load(self._config.offset_entries_max)
+        kept_locks = self.lock_file.read() if self.lock_file is not None else None
+        if kept_locks is not None and self.data_dir.crashed:
+            self._raise_offsets(kept_locks)
         known = {config.topic_name for config in tables.topics.topics} if self.tables.topics_known else None
         if known is not None:
             known |= _MADE_WHEN_NEEDED  # these are never deleted
@@ -118,8 +127,31 @@ class DurableStore:
         for half in open_halves(store, half_committed):
             tables.halves.began(half)
         self.tables.write_now()
+        if self.lock_file is not None and tables.locks is not None:
+            self._restore_locks(self.lock_file, tables.locks, kept_locks, now_ms)
         if store.settings.deferred:
             store.on_arrived = self._on_arrived
+
+    def _raise_offsets(self, kept: LockTable) -> None:
+        """Offsets at which periods began after the file of offsets was written: what came before them was consumed."""
+        offsets = self._broker_tables.offsets
+        for lock in kept.locks.values():
+            group, topic, queue_id = lock.key
+            began_later = lock.epoch > self.tables.lock_epoch
+            if began_later and lock.committed_offset > offsets.query(group, topic, queue_id):
+                offsets.commit(group, topic, queue_id, lock.committed_offset)
+
+    def _restore_locks(self, file: LockTableFile, locks: FencedLocks, kept: LockTable | None, now_ms: int) -> None:
+        """A grace period begins when the table is lost, unless the log is empty, so that no queue was consumed."""
+        config = self._config
+        if kept is not None:
+            locks.restore(kept.locks.values(), kept.boot, now_ms)
+        lost = kept.in_grace if kept is not None else self.store.max_commit_log_offset > 0
+        grace_ms = config.lock_max_live_time_ms if config.lock_grace_ms is None else config.lock_grace_ms
+        if lost and grace_ms:
+            locks.begin_grace(now_ms + grace_ms)
+            self._log.warning("lock_grace_begun", grace_ms=grace_ms)
+        file.begin(locks)
 
     def tags_code_of(self, record: LogRecord) -> int:
         """The tags code for a message's entry: its tag's hash, or the epoch ms of its delivery."""

@@ -141,7 +141,7 @@ class Broker:
         from lockstep.broker.persistence.durable_store import BrokerTables, DurableStore, FileStore
 
         assert isinstance(self.store, FileStore)
-        tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays, self.halves, self.hold)
+        tables = BrokerTables(self.topics, self.groups, self.offsets, self.delays, self.halves, self.hold, self.fenced)
         kept = DurableStore(self.config, self.store, tables, on_progress)
         kept.open(now_ms)
         self.durable = kept  # from now on every change is written

@@ -13,12 +13,13 @@ from lockstep.broker.fence.answers import FenceAnswer, FencedAnswer, OwnerChange
 from lockstep.broker.fence.due_locks import DueLocks
 from lockstep.broker.fence.epochs import Epochs
 from lockstep.broker.fence.index import LockIndex
-from lockstep.broker.fence.period import FencedLock, FenceSettings, KeptLock
+from lockstep.broker.fence.period import FencedLock, FenceSettings
 from lockstep.broker.fence.states import TRANSITIONS, Cause, LockEvent, LockState
 from lockstep.broker.fence.waiters import LockWaiters, QueueKey, Woken
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
+from lockstep.store.format.lock_table import KeptLock
 
 __all__ = [
     "Cause",
@@ -49,6 +50,8 @@ class FencedLocks:
         boot: Of its epochs: epoch ms at the start, or one more than the kept one.
 
     Attributes:
+        epochs: Gives the epochs.
+        waiters: Clients whose claims were refused, and those of them that are to be told, once a loop turn.
         on_owner_changed: Called at each change of an owner or an epoch.
         on_removed: Called when a queue has no lock any more, also none that has ended.
         changes: Number of changes by cause.
@@ -61,10 +64,10 @@ class FencedLocks:
         self.on_removed: Callable[[FencedLock], None] = lambda _: None
         self.changes: Counter[Cause] = Counter()
         self.refusals: Counter[FenceAnswer] = Counter()
-        self._epochs = Epochs(boot)
+        self.epochs = Epochs(boot)
         self._grace_ends_ms: int | None = None
         self._locks = LockIndex()
-        self._waiters = LockWaiters(settings.entries_max)
+        self.waiters = LockWaiters(settings.entries_max)
         self._due = DueLocks()
 
     def __len__(self) -> int:
@@ -72,8 +75,9 @@ class FencedLocks:
 
     # The start -----------------------------------------------------------------------------------------------
 
-    def restore(self, kept: Iterable[KeptLock], now_ms: int) -> None:
-        """Locks of the last run: each has its lease once more."""
+    def restore(self, kept: Iterable[KeptLock], boot: int, now_ms: int) -> None:
+        """Locks of the last run: each has its lease once more. New epochs are above all of `boot`."""
+        self.epochs.go_above_boot(boot)
         for lock in kept:
             lease_ms = max(lock.lease_ms, self.settings.lease_ms)  # it may have been renewed for longer than was kept
             self._locks.put(FencedLock(lock._replace(lease_ms=lease_ms), now_ms))
@@ -81,6 +85,11 @@ class FencedLocks:
     def begin_grace(self, ends_ms: int) -> None:
         """The table of the last run is lost: until `ends_ms` a queue goes only to who presents an epoch of it."""
         self._grace_ends_ms = ends_ms
+
+    @property
+    def graced(self) -> bool:
+        """The grace period was not over when `due` was called last."""
+        return self._grace_ends_ms is not None
 
     def in_grace(self, now_ms: int) -> bool:
         return self._grace_ends_ms is not None and now_ms < self._grace_ends_ms
@@ -100,7 +109,7 @@ class FencedLocks:
 
         Args:
             epochs: One for each queue, 0 to claim it; None: an unmodified client, which renews by its client id.
-            connection: Its end begins the lock delay. When it is refused, `take_woken` names it once the queue is free.
+            connection: Its end begins the lock delay. When it is refused, `waiters` has it once the queue is free.
         """
         asker = _Asker(consumer_group, client_id, epochs is not None, connection)
         return [
@@ -113,7 +122,7 @@ class FencedLocks:
         lock = self._settled(group, key, now_ms)
         if lock is None:
             if self._grace_ends_ms is not None and self.in_grace(now_ms):
-                self._waiters.add(group, queue, asker.connection, fenced=asker.fenced)
+                self.waiters.add(group, queue, asker.connection, fenced=asker.fenced)
                 return FencedAnswer(queue, LockOutcome.REFUSED, wait_ms=self._grace_ends_ms - now_ms)
             if not self._has_capacity(group, now_ms):
                 return FencedAnswer(queue, LockOutcome.TABLE_FULL)
@@ -126,7 +135,7 @@ class FencedLocks:
                 return self._renew(lock, asker, queue, now_ms)
             self._move(lock, LockEvent.GRANT, now_ms)
             return self._grant(asker, queue, LockOutcome.GRANTED, now_ms)
-        self._waiters.add(group, queue, asker.connection, fenced=asker.fenced)
+        self.waiters.add(group, queue, asker.connection, fenced=asker.fenced)
         self._watch(lock)
         age_ms, wait_ms = now_ms - lock.renewed_ms, lock.ends_ms - now_ms
         return FencedAnswer(queue, LockOutcome.REFUSED, None, FenceAnswer.OK, lock.client_id, age_ms, wait_ms)
@@ -135,7 +144,7 @@ class FencedLocks:
         group, key = asker.consumer_group, (queue.topic, queue.queue_id)
         lock = self._settled(group, key, now_ms)
         may_reclaim = lock is None and self.in_grace(now_ms) and self._has_capacity(group, now_ms)
-        if may_reclaim and self._epochs.go_above(epoch, now_ms):
+        if may_reclaim and self.epochs.go_above(epoch, now_ms):
             return self._grant(asker, queue, LockOutcome.REACQUIRED, now_ms, epoch=epoch)
         fence = self.check(group, *key, asker.client_id, epoch, now_ms, needs_lease=True)
         if lock is not None and fence is FenceAnswer.OK:
@@ -154,14 +163,14 @@ class FencedLocks:
     ) -> FencedAnswer:
         """Begin a period of ownership. `epoch`: of a period that is reclaimed. `last`: the lock that has ended."""
         (group, client_id, fenced, connection), lease_ms = asker, self.settings.lease_ms
-        begun = KeptLock(group, queue, client_id, fenced, epoch or self._epochs.next(), lease_ms, now_ms)
+        begun = KeptLock(group, queue, client_id, fenced, epoch or self.epochs.next(), lease_ms, now_ms)
         lock = FencedLock(begun, now_ms)
         old, age_ms = (last.client_id, now_ms - last.renewed_ms) if last is not None else (None, 0)
         if last is not None:
             self._remove(last)
         self._locks.put(lock)
         self._locks.connect(lock, connection)
-        self._waiters.drop(group, lock.key, connection)
+        self.waiters.drop(group, lock.key, connection)
         cause = Cause.RECLAIMED if epoch else Cause.TAKEN_OVER if last is not None else Cause.GRANTED
         self._changed(lock, old, client_id, cause, now_ms)
         return FencedAnswer(queue, outcome, LockGrant(lock.epoch, lease_ms), FenceAnswer.OK, old, age_ms)
@@ -213,7 +222,7 @@ class FencedLocks:
         lock = self.entry(consumer_group, *queue)
         if lock is None or fence is not FenceAnswer.OK:
             return fence
-        lock.epoch, lock.acquired_ms = self._epochs.next(), now_ms
+        lock.epoch, lock.acquired_ms = self.epochs.next(), now_ms
         grant = self._renew(lock, _Asker(consumer_group, client_id, True, connection), lock.queue, now_ms).grant
         self._changed(lock, client_id, client_id, Cause.RESET, now_ms)
         assert grant is not None
@@ -279,7 +288,7 @@ class FencedLocks:
         Returns:
             How many queues rest now.
         """
-        self._waiters.forget(connection)
+        self.waiters.forget(connection)
         delayed_count = 0
         for lock in self._locks.of_connection(connection):
             self._locks.connect(lock, None)
@@ -311,10 +320,10 @@ class FencedLocks:
         """End what has ended by now: lock delays, and leases of queues for which clients wait."""
         if self._grace_ends_ms is not None and now_ms >= self._grace_ends_ms:
             self._grace_ends_ms = None
-            self._waiters.wake_all()
+            self.waiters.wake_all()
         while (lock := self._due.take(now_ms)) is not None:
             self._end_if_over(lock, now_ms)
-            if lock.is_draining or self._waiters.count(lock.consumer_group, lock.key):
+            if lock.is_draining or self.waiters.count(lock.consumer_group, lock.key):
                 self._watch(lock)
 
     def _watch(self, lock: FencedLock) -> None:
@@ -341,7 +350,7 @@ class FencedLocks:
             self._remove(lock)
             self.on_removed(lock)
         if row.state in (LockState.FREE, LockState.ENDED):
-            self._waiters.wake(lock.consumer_group, lock.key)
+            self.waiters.wake(lock.consumer_group, lock.key)
         if row.cause is not None:
             self._changed(lock, lock.client_id, None, row.cause, now_ms)
         return True
@@ -351,14 +360,6 @@ class FencedLocks:
         self.on_owner_changed(OwnerChange(lock.consumer_group, lock.queue, old, new, lock.epoch, cause, now_ms))
 
     # Who waits -----------------------------------------------------------------------------------------------
-
-    @property
-    def any_woken(self) -> bool:
-        return self._waiters.any_woken
-
-    def take_woken(self) -> list[Woken]:
-        """What became free since the last call, and who waits for it. Call it once a loop turn."""
-        return self._waiters.take()
 
     # The table -----------------------------------------------------------------------------------------------
 
@@ -391,4 +392,4 @@ class FencedLocks:
     def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:
         """All locks, or those of one group, sorted by group and queue; also ended ones."""
         locks = self._locks.sorted(consumer_group)
-        return tuple(lock.row(now_ms, self._waiters.count(lock.consumer_group, lock.key)) for lock in locks)
+        return tuple(lock.row(now_ms, self.waiters.count(lock.consumer_group, lock.key)) for lock in locks)

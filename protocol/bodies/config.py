@@ -7,11 +7,13 @@ from lockstep.protocol.bodies.broker import DataVersion, TopicConfig
 from lockstep.protocol.bodies.codec import as_int, as_object, as_table
 from lockstep.protocol.bodies.rows import BODY_ROWS_BYTES_MAX, BodySteps, encode_table
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
+from lockstep.protocol.epochs import EpochValue, parse_epoch
 from lockstep.protocol.errors import BodyError, shown
 
 __all__ = [
     "ConsumerOffsetTable",
     "DelayOffsetTable",
+    "LockOffsets",
     "QueryCorrectionOffsetBody",
     "QueueOffsets",
     "SubscriptionGroupWrapper",
@@ -128,6 +130,22 @@ class DelayOffsetTable(NamedTuple):
             _by_number(wire.get("offsetTable"), "offsetTable"),
             None if log_offset is None else as_int(log_offset, "logOffset"),
         )
+
+
+class LockOffsets(NamedTuple):
+    """lockOffsets.json, only of Lockstep: consumerOffset.json was written after all epochs up to this one had begun."""
+
+    epoch: int
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"epoch": EpochValue(self.epoch)}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        try:
+            return cls(parse_epoch(as_object(value, "lock offsets").get("epoch")))
+        except ValueError as error:
+            raise BodyError(str(error)) from None
 
 
 class QueryCorrectionOffsetBody(NamedTuple):

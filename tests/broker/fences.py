@@ -59,7 +59,7 @@ class Fences:
         return self.locks.begin_epoch("G", ("T", 0), client_id, epoch, self.connection(client_id), now_ms)
 
     def waiting_count(self) -> int:
-        return self.locks._waiters.count("G", ("T", 0))
+        return self.locks.waiters.count("G", ("T", 0))
 
     def ended(self, connection: str, now_ms: int, *, by_peer: bool = True) -> None:
         self.locks.connection_ended(self.connection(connection), by_peer=by_peer, now_ms=now_ms)
@@ -72,7 +72,7 @@ class Fences:
 
     def woken(self) -> list[str]:
         """The connections that are told that a queue is free."""
-        return [woken.connection.address for woken in self.locks.take_woken()]
+        return [woken.connection.address for woken in self.locks.waiters.take()]
 
     @staticmethod
     def epoch_of(answer: FencedAnswer) -> int:

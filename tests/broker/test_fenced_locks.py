@@ -49,8 +49,8 @@ def test_a_full_counter_raises_the_boot() -> None:
     fences = Fences()
     last, after = 0, 0
     for _ in range(COUNTER_MAX):
-        last = fences.locks._epochs.next()
-    after = fences.locks._epochs.next()
+        last = fences.locks.epochs.next()
+    after = fences.locks.epochs.next()
     assert last == make_epoch(NOW_MS, COUNTER_MAX)
     assert after == make_epoch(NOW_MS + 1, 1)
 
@@ -140,8 +140,8 @@ def test_an_unlock_frees_at_once_and_wakes_who_waits() -> None:
     assert fences.waiting_count() == 2
     assert fences.woken() == []
     fences.unlock("a", epoch, NOW_MS + 3)
-    assert fences.locks.any_woken
-    assert fences.locks.take_woken() == [("G", fences.connection(name), True, (QUEUE,)) for name in ("b", "c")]
+    assert fences.locks.waiters.any_woken
+    assert fences.locks.waiters.take() == [("G", fences.connection(name), True, (QUEUE,)) for name in ("b", "c")]
     assert (fences.woken(), fences.waiting_count()) == ([], 0)
     assert fences.claim("c", NOW_MS + 3) > epoch
 

@@ -17,7 +17,7 @@ def test_a_kept_lock_has_its_lease_once_more() -> None:
     """Its owner renews by client id and epoch; others wait for the whole lease from the start."""
     fences = Fences()
     epoch = make_epoch(NOW_MS - 1, 7)
-    fences.locks.restore([kept("a", epoch)], NOW_MS)
+    fences.locks.restore([kept("a", epoch)], NOW_MS - 1, NOW_MS)
     assert fences.ask("b", 0, NOW_MS).wait_ms == LEASE_MS
     assert fences.ask("a", 0, NOW_MS + 1).wait_ms == LEASE_MS - 1
     assert not fences.renews("a", epoch - 1, NOW_MS)
@@ -31,7 +31,7 @@ def test_a_kept_lock_that_nobody_renews_goes_to_another() -> None:
     """With an epoch above the kept one, although the wall clock stands still."""
     fences = Fences(boot=NOW_MS)
     epoch = make_epoch(NOW_MS - 1, COUNTER_MAX)
-    fences.locks.restore([kept("a", epoch)], NOW_MS)
+    fences.locks.restore([kept("a", epoch)], NOW_MS - 1, NOW_MS)
     assert not fences.claim("b", NOW_MS + LEASE_MS - 1)
     assert fences.claim("b", NOW_MS + LEASE_MS) > epoch
 
@@ -39,7 +39,7 @@ def test_a_kept_lock_that_nobody_renews_goes_to_another() -> None:
 def test_a_kept_lock_of_an_unmodified_owner_is_renewed_by_its_name() -> None:
     """It sends no epoch."""
     fences = Fences()
-    fences.locks.restore([kept("java", make_epoch(5, 5), fenced=False)], NOW_MS)
+    fences.locks.restore([kept("java", make_epoch(5, 5), fenced=False)], NOW_MS - 1, NOW_MS)
     assert not fences.claim_legacy("other", NOW_MS)
     assert fences.claim_legacy("java", NOW_MS) == make_epoch(5, 5)
 
@@ -47,9 +47,9 @@ def test_a_kept_lock_of_an_unmodified_owner_is_renewed_by_its_name() -> None:
 def test_a_kept_lease_is_the_longer_one() -> None:
     """The broker may run with another lease now, or may have granted a longer one than it kept."""
     fences = Fences()
-    fences.locks.restore([kept("a", make_epoch(5, 5), lease_ms=2 * LEASE_MS)], NOW_MS)
+    fences.locks.restore([kept("a", make_epoch(5, 5), lease_ms=2 * LEASE_MS)], NOW_MS - 1, NOW_MS)
     assert not fences.claim("b", NOW_MS + 2 * LEASE_MS - 1)
-    fences.locks.restore([kept("a", make_epoch(5, 5), lease_ms=10)._replace(consumer_group="H")], NOW_MS)
+    fences.locks.restore([kept("a", make_epoch(5, 5), lease_ms=10)._replace(consumer_group="H")], 5, NOW_MS)
     assert fences.locks.list(NOW_MS, "H")[0].remaining_ms == LEASE_MS - 1
 
 
