@@ -35,7 +35,7 @@ _JUMP_NS: Final = 1_000_000_000  # a larger jump since the last record means ano
 _SAME_CLOCK_NS: Final = 50_000_000
 _DRIFT: Final = 0.0002  # allowed drift of a corrected wall clock against the monotonic clock
 _SLACKS_NS: Final = (0, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 10_000_000_000)
-_TOLD_MAX: Final = 20
+_SHOWN_MAX: Final = 20
 Place = tuple[Any, ...]  # group, topic, broker, queue id, offset
 
 
@@ -192,7 +192,7 @@ class Clocks:
     def lines(self) -> list[str]:
         """Sentences with the bounds: each wall clock against the first one."""
         lines = []
-        for other in range(1, min(len(self), _TOLD_MAX)):
+        for other in range(1, min(len(self), _SHOWN_MAX)):
             least, most, by_causes = self.apart(0, other)
             middle = self._clocks[other].wall_minus_mono_ns - self._clocks[0].wall_minus_mono_ns
             low, high = (middle - most) / 1e6, (middle - least) / 1e6
@@ -205,8 +205,8 @@ class Clocks:
                 f"the wall clock of {self._clocks[other].name} is {_ms(low)} to {_ms(high)} ms ahead of that of "
                 f"{self._clocks[0].name} ({why})"
             )
-        if len(self) > _TOLD_MAX:
-            lines.append(f"and {len(self) - _TOLD_MAX} clocks more")
+        if len(self) > _SHOWN_MAX:
+            lines.append(f"and {len(self) - _SHOWN_MAX} clocks more")
         if self.slack_ns:
             lines.append(
                 f"causes contradict each other by up to {self.slack_ns // 1_000_000} ms: clocks drift, or records err"

@@ -34,12 +34,12 @@ class Event(NamedTuple):
 
 
 FIELDS: Final = (
-    Field("event", "text", "-", "the writer", "what happened; the table of events"),
-    Field("wall_ms", "integer", "ms since 1970", "wall clock at the process start + `mono_ns` since", "when; for a call, its end"),
-    Field("mono_ns", "integer", "ns", "CLOCK_BOOTTIME; counts sleep, begins anew with each boot", "when, on the clock of `machine` and `boot`"),
+    Field("event", "text", "-", "the writer", "the kind of the record; see the table of events"),
+    Field("wall_ms", "integer", "ms since 1970", "wall clock at the process start + `mono_ns` since", "time of the record; of a call, the time of its end"),
+    Field("mono_ns", "integer", "ns", "CLOCK_BOOTTIME; counts sleep, begins anew with each boot", "the same time, on the clock of `machine` and `boot`"),
     Field("v", "integer", "-", "the writer", "the version of the format; absent means 1", 2),
-    Field("machine", "text", "-", "a digest of /etc/machine-id, else a random id of the process", "whose clock `mono_ns` is", 2),
-    Field("boot", "text", "-", "a digest of /proc/sys/kernel/random/boot_id, else a random id of the process", "which boot `mono_ns` counts from", 2),
+    Field("machine", "text", "-", "a digest of /etc/machine-id, else a random id of the process", "the machine whose clock counted `mono_ns`", 2),
+    Field("boot", "text", "-", "a digest of /proc/sys/kernel/random/boot_id, else a random id of the process", "the boot from which `mono_ns` counts", 2),
     Field("host", "text", "-", "the address in the client id", "a name for people; two machines may share one"),
     Field("client_id", "text", "-", "the client's configuration", "the process that wrote the record"),
     Field("group", "text", "-", "the client's configuration", "the consumer group; of `sent` the producer group"),
@@ -48,16 +48,16 @@ FIELDS: Final = (
     Field("queue_id", "integer", "-", "the message queue", "number of the queue in its topic and broker"),
     Field("period", "integer", "-", "counts up in each consumer process", "the ownership period: from one grant of the lock to its end"),
     Field("offset", "integer", "messages", "the broker", "offset in the queue; of commits and positions, the next one to handle"),
-    Field("key", "text", "-", "the message's sharding key", "what must stay in order; null: no key", null=True),
+    Field("key", "text", "-", "the message's sharding key", "messages of one key stay in order; null: no key", null=True),
     Field("msg_id", "text", "-", "the producer (UNIQ_KEY)", "id of the message, equal for all tries of one send"),
     Field("status", "text", "-", "the listener's answer", "SUCCESS, COMMIT, ROLLBACK, SUSPEND_CURRENT_QUEUE_A_MOMENT, RECONSUME_LATER, CONSUME_SUCCESS"),
-    Field("begin_wall_ms", "integer", "ms since 1970", "as `wall_ms`", "when the call began"),
-    Field("begin_mono_ns", "integer", "ns", "as `mono_ns`", "when the call began; read before the lock is looked at"),
-    Field("reconsume_times", "integer", "-", "the message", "how often it was tried before"),
+    Field("begin_wall_ms", "integer", "ms since 1970", "as `wall_ms`", "wall-clock time at which the call began"),
+    Field("begin_mono_ns", "integer", "ns", "as `mono_ns`", "when the call began; read before the check of the lock"),
+    Field("reconsume_times", "integer", "-", "the message", "number of earlier attempts"),
     Field("ordering", "text", "-", "the consumer's mode", "absent: queue order; `key`: order by key; `none`: concurrent"),
     Field("epoch", "integer or text", "-", "the broker's grant (fenced lock)", "grows with every period of a queue; text is `boot-counter`", 2),
     Field("outlived_ms", "integer", "ms", "the client's lease (fenced lock)", "a call that ran on so long beyond its lease, or after its lock was lost; at least 1", 2),
-    Field("why", "text", "-", "the writer", "the reason, for people"),
+    Field("why", "text", "-", "the writer", "the reason, as text for people"),
     Field("outcome", "text", "-", "the producer", "`refused`: not stored; `unknown`: perhaps stored; `not_sent`"),
 )  # fmt: skip
 
@@ -70,7 +70,7 @@ EVENTS: Final = (
     Event("handled", (*_QUEUE, "client_id", "offset", "status"), ("period", "key", "msg_id", "begin_wall_ms", "begin_mono_ns", "reconsume_times", "ordering", "epoch", "outlived_ms"), "a listener call returned; one record a message, all of one call with the same begin"),
     Event("committed", (*_QUEUE, "client_id", "offset"), ("period", "epoch", "begin_mono_ns"), "an offset is about to be sent to the broker; with `begin_mono_ns`: it was sent then, and the broker took it"),
     Event("stored", (*_QUEUE, "offset"), ("period", "epoch"), "the broker has stored a committed offset"),
-    Event("reset", (*_QUEUE, "offset"), ("period", "epoch"), "the offset was moved on purpose, or because it was illegal; without `client_id`: a broker after a crash says where the group stands"),
+    Event("reset", (*_QUEUE, "offset"), ("period", "epoch"), "the offset was moved on purpose, or because it was illegal; without `client_id`: a broker came back from a crash, and this offset of the group is left"),
     Event("lock_lost", (*_QUEUE, "client_id"), ("period", "why", "epoch"), "the broker refused to renew the lock, or its lease ended"),
     Event("dropped", (*_QUEUE, "client_id"), ("period", "why", "epoch"), "the period is over; a call that runs may still end"),
     Event("dead_lettered", (*_QUEUE, "offset"), ("period", "key", "msg_id", "epoch", "begin_mono_ns"), "the message is in the dead-letter topic"),
@@ -78,7 +78,7 @@ EVENTS: Final = (
     Event("sent", ("topic", "broker", "queue_id", "offset"), ("group", "key", "msg_id"), "a producer's send was answered: the message is stored at this offset"),
     Event("send_failed", ("topic", "outcome"), ("group", "key", "msg_id"), "a producer's send failed, or its outcome is unknown"),
     Event("broker_restarted", (), ("broker",), "a broker came back with an empty store; without `broker`: every broker"),
-    Event("closed", (), ("group",), "the writer closed the file in an orderly shutdown: nothing of it is missing"),
+    Event("closed", (), ("group",), "the writer closed the file in an orderly shutdown: no record is missing"),
 )  # fmt: skip
 
 QUEUE_EVENTS: Final = frozenset({

@@ -357,9 +357,9 @@ class QueueHistory:
         if offset < period.floor:
             kind, evidence = Kind.REWIND_BELOW_COMMIT, period.floor_record
             sure, sentence = Confidence.UNDECIDED, ""
-            if not period.rewound_told:
+            if not period.rewind_is_reported:
                 sure, sentence = self._rewinds.judge(period, self.periods, record)
-                period.rewound_told = sure is Confidence.UNDECIDED
+                period.rewind_is_reported = sure is Confidence.UNDECIDED
         elif offset in period.own_done if ordering == "none" else offset < stands_at:
             sentence = f"went back from offset {max(stands_at, offset + 1)} to {offset} though no attempt had failed"
         if sentence:

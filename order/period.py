@@ -55,7 +55,7 @@ class Period:
     floor: int = -1  # the last stored commit when this period began
     floor_record: Record | None = None
     floor_clock: int = 0
-    rewound_told: bool = False
+    rewind_is_reported: bool = False
     may_have_missed: bool = False  # the broker may not have stored the floor: commits were lost on the way
     cause: Cause = Cause.TAKEOVER
     again_until: int = 0  # repeats below it have `again_cause`: set by the last rewind in this period

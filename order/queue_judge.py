@@ -166,7 +166,8 @@ class QueueJudge:
         sent = self.sent.get(self._generation)
         if sent is None:
             sent = self.sent[self._generation] = SentQueue()
-            sent.compares = not self._generation  # later only the time says to which store a send belongs
+            # In later stores only the time says to which one a send belongs. Without sends no message waits for one.
+            sent.compares = not self._generation and self._queue.topic in self._facts.sent_topics
         return sent
 
     def _present(self, group: str, record: Record) -> QueueHistory:

@@ -70,7 +70,7 @@ def check_files(
         records = merge_traces(files, facts.clocks)
         if timeline is not None:
             records = timeline.watch(records, facts.clocks)
-        checker.feed_all(_told(records, on_progress) if on_progress is not None else records)
+        checker.feed_all(_with_progress(records, on_progress) if on_progress is not None else records)
     return checker.report(
         torn_lines=sum(file.torn_lines for file in files),
         broken_lines=sum(file.broken_lines for file in files),
@@ -96,7 +96,7 @@ def _without_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _told(records: Iterable[TimedRecord], on_progress: Callable[[int], None]) -> Iterable[TimedRecord]:
+def _with_progress(records: Iterable[TimedRecord], on_progress: Callable[[int], None]) -> Iterable[TimedRecord]:
     for number, record in enumerate(records):
         if number % 20_000 == 0:
             on_progress(number)
