@@ -86,7 +86,7 @@ class Period:
             self.last_offset = offset
         if offset < self.first_offset or self.first_offset < 0:
             self.first_offset = offset
-        begin = record.get("begin_mono_ns")
+        begin = record.get("begin_mono_ns", record.get("begin_wall_ms"))
         if begin is None or begin != self.call_begin:
             self.call_begin = begin
             self.call_first = offset

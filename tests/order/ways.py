@@ -4,7 +4,17 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["ONE_CLOCK", "SEVERAL_CLOCKS", "Records", "Way", "as_it_is", "moved", "on_machines", "under_one_address"]
+__all__ = [
+    "ONE_CLOCK",
+    "SEVERAL_CLOCKS",
+    "Records",
+    "Way",
+    "as_it_is",
+    "by_wall_clock",
+    "moved",
+    "on_machines",
+    "under_one_address",
+]
 
 Records = list[dict[str, Any]]
 Way = Callable[[list[Records], random.Random], list[Records]]
@@ -63,6 +73,12 @@ def with_producers(traces: list[Records], rng: random.Random) -> list[Records]:
         for between in range(offset):
             sent.setdefault((*queue, between), one | {"offset": between, "msg_id": f"between-{queue[2]}-{between}"})
     return [*traces, sorted(sent.values(), key=lambda one: int(one["mono_ns"]))]
+
+
+def by_wall_clock(traces: list[Records], rng: random.Random) -> list[Records]:
+    """Records of a foreign writer: no monotonic clock at all."""
+    dropped = (*_TRANSIENT, "mono_ns", "begin_mono_ns")
+    return [[{name: one[name] for name in one if name not in dropped} for one in trace] for trace in traces]
 
 
 def on_machines(traces: list[Records], rng: random.Random) -> list[Records]:
