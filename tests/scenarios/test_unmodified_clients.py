@@ -65,6 +65,15 @@ def refusals(cluster: Cluster) -> dict[str, int]:
     return dict(fence.checks.denials.rows())
 
 
+async def reset(cluster: Cluster) -> None:
+    """To the first message. The broker stores it before a member writes its record."""
+    cluster.witness("reset", group=GROUP, offset=0, topic=TOPIC, broker=BROKER, queue_id=0)
+    header = ResetOffsetRequestHeader(TOPIC, GROUP, 0, True)
+    reply = await cluster.call("admin", RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    assert reply.code == ResponseCode.SUCCESS
+    assert cluster.committed() == 0
+
+
 async def stopped_owner(cluster: Cluster, ms: int) -> tuple[Java, Java]:
     """An owner that is stopped in a held pull, and wakes up when another one owns its queue."""
     await cluster.broker(queues=1, lock_mode="fenced")
@@ -178,11 +187,48 @@ async def test_a_reset_of_unmodified_owners_is_stored_by_the_broker(cluster: Clu
     await cluster.send(50)
     await cluster.all_seen()
     await cluster.at(20_000)
-    cluster.witness("reset", group=GROUP, offset=0, topic=TOPIC, broker=BROKER, queue_id=0)
-    header = ResetOffsetRequestHeader(TOPIC, GROUP, 0, True)
-    reply = await cluster.call("admin", RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-    assert reply.code == ResponseCode.SUCCESS
-    assert cluster.committed() == 0
+    await reset(cluster)
     await cluster.world.until(lambda: len(cluster.seen.all) == 100)
     await cluster.at(60_000)
     assert cluster.committed() == 50
+
+
+@scenario()
+async def test_a_group_of_both_kinds_shares_its_queues(cluster: Cluster) -> None:
+    """One member presents epochs and the other does not; queues go both ways, and no request is refused."""
+    await cluster.broker(queues=4, lock_mode="fenced")
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=5)
+    await cluster.send(100)
+    await cluster.all_seen()
+    await cluster.consumer("c2", work_ms=5, fenced=True)
+    await cluster.at(60_000)
+    await cluster.send(100)
+    await cluster.all_seen()
+    assert len({call.process for call in cluster.seen.of(since_ms=60_000)}) == 2
+    await cluster.leave("c2")
+    await cluster.at(120_000)
+    await cluster.send(100)
+    await cluster.all_seen()
+    assert refusals(cluster) == {}
+
+
+@scenario()
+async def test_a_reset_of_an_owner_with_epochs_begins_a_new_one(cluster: Cluster) -> None:
+    """The broker stores the offset, and its owner answers the notice with a request of its own."""
+    cluster.expected.duplicates = {Cause.RESET}
+    await cluster.broker(queues=1, lock_mode="fenced")
+    await cluster.producer()
+    await cluster.consumer("c1", fenced=True)
+    await cluster.send(50)
+    await cluster.all_seen()
+    await cluster.at(20_000)
+    before = cluster.locks()[0].epoch
+    await reset(cluster)
+    await cluster.world.until(lambda: len(cluster.seen.all) == 100)
+    await cluster.at(60_000)
+    assert cluster.committed() == 50
+    after = cluster.locks()[0].epoch
+    assert before is not None
+    assert after is not None
+    assert after > before
