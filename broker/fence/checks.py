@@ -20,6 +20,7 @@ from lockstep.store import MessageStore
 
 __all__ = ["FenceChecks", "FenceTables"]
 
+_OK: Final = FenceAnswer.OK
 _REFUSE: Final = "refuse"
 _OFF: Final = "off"
 _ANSWERS: Final = {
@@ -52,6 +53,7 @@ class FenceChecks:
 
     def __init__(self, tables: FenceTables, legacy: str, log: EventLog) -> None:
         self._tables = tables
+        self._check, self._committed_offset = tables.locks.check, tables.offsets.query
         self.legacy = legacy
         self._log = log
         self._throttle = EventThrottle()
@@ -67,7 +69,7 @@ class FenceChecks:
         return None if denial is None else self._counted(connection, claim, act, denial, now_ms)
 
     def deny_commit(
-        self, connection: Connection, claim: Claiming, offset: int, now_ms: int, *, alone: bool
+        self, connection: Connection, claim: Claiming, offset: int, now_ms: int, alone: bool
     ) -> Denial | None:
         """May the sender store this offset? While the queue has an owner, or its last one, commits do not go back.
 
@@ -76,7 +78,7 @@ class FenceChecks:
         """
         denial = self._of_owner(connection, claim, now_ms) if alone else None
         if denial is None:
-            stored = self._tables.offsets.query(claim.consumer_group, claim.topic, claim.queue_id)
+            stored = self._committed_offset(claim.consumer_group, claim.topic, claim.queue_id)
             if offset >= stored and not self.resets:
                 return None
             denial = self._of_offset(claim, offset, stored, now_ms)
@@ -91,14 +93,14 @@ class FenceChecks:
         self, connection: Connection, claim: Claiming, now_ms: int, *, needs_lease: bool = False
     ) -> Denial | None:
         group, topic, queue_id, epoch = claim.consumer_group, claim.topic, claim.queue_id, claim.lock_epoch
-        locks = self._tables.locks
         if epoch is not None:
-            client_id = claim.lock_client_id or ""
-            answer = locks.check(group, topic, queue_id, client_id, epoch, now_ms, needs_lease=needs_lease)
-            return None if answer is FenceAnswer.OK else self._refusal(claim, answer, now_ms)
+            answer = self._check(
+                group, topic, queue_id, claim.lock_client_id or "", epoch, now_ms, needs_lease=needs_lease
+            )
+            return None if answer is _OK else self._refusal(claim, answer, now_ms)
         if self.legacy == _OFF:
             return None
-        lock = locks.entry(group, topic, queue_id)
+        lock = self._tables.locks.entry(group, topic, queue_id)
         is_its_client = lock is not None and self.clients.has(connection, group, lock.client_id)
         if lock is None or (is_its_client and not lock.fenced) or self._broadcasts(group):
             return None
@@ -151,7 +153,7 @@ class FenceChecks:
 
     # Changes -------------------------------------------------------------------------------------------------
 
-    def committed(self, claim: Claiming, now_ms: int, *, alone: bool) -> None:
+    def committed(self, claim: Claiming, now_ms: int, alone: bool) -> None:
         """An allowed commit was stored. It ends a reset.
 
         Args:

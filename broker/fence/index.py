@@ -24,7 +24,8 @@ class LockIndex:
         return lock in self._by_age
 
     def get(self, consumer_group: str, key: QueueKey) -> FencedLock | None:
-        return self._by_queue.get(consumer_group, {}).get(key)
+        of_group = self._by_queue.get(consumer_group)
+        return of_group.get(key) if of_group is not None else None
 
     def count_of(self, consumer_group: str) -> int:
         return len(self._by_queue.get(consumer_group, ()))

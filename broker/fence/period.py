@@ -1,6 +1,6 @@
 """One period of ownership of one queue under the fenced lock."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.states import LockState
@@ -9,6 +9,8 @@ from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.store.format.lock_table import KeptLock
 
 __all__ = ["FenceSettings", "FencedLock"]
+
+_ENDED: Final = LockState.ENDED
 
 
 class FenceSettings(NamedTuple):
@@ -62,7 +64,7 @@ class FencedLock:
 
     def is_live(self, now_ms: int) -> bool:
         """Whether its client owns the queue now. A lock that has ended stays until the next owner."""
-        return now_ms < self.ends_ms and self.state is not LockState.ENDED
+        return now_ms < self.ends_ms and self.state is not _ENDED
 
     @property
     def is_draining(self) -> bool:

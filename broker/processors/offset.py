@@ -1,7 +1,5 @@
 """Committed offsets and the bounds of queues: codes 14, 15, 29, 30, 31, 32 (wire.md 8)."""
 
-from contextlib import suppress
-
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.denial import Act, Denial
 from lockstep.broker.processors.kept_answer import Begun, answer_when_kept
@@ -64,7 +62,7 @@ def update_offset(broker: Broker, connection: Connection, command: RemotingComma
         broker.offsets.commit(group, topic, queue_id, offset)
         broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
     else:
-        _commit(broker, connection, header, now_ms, alone=True)
+        refuse_if(_commit(broker, connection, header, now_ms, alone=True))
     reply = command.reply(ResponseCode.SUCCESS)
     reply.ext_fields = {}
     return reply
@@ -128,18 +126,21 @@ def _commit(
     now_ms: int,
     *,
     alone: bool,
-) -> None:
-    """Store any value; with fenced locks, only what the owner of the queue may, else raises Refusal.
+) -> Denial | None:
+    """Store any value; with fenced locks, only what the owner of the queue may. Returns why it was not stored.
 
     A lower offset is logged, because only a reset should commit one.
     """
     group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
     fence = broker.fence
-    if fence is not None:
-        refuse_if(fence.checks.deny_commit(connection, header, offset, now_ms, alone=alone))
+    if (
+        fence is not None
+        and (denial := fence.checks.deny_commit(connection, header, offset, now_ms, alone)) is not None
+    ):
+        return denial
     before = broker.offsets.commit(group, topic, queue_id, offset)
     if fence is not None:
-        fence.checks.committed(header, now_ms, alone=alone)
+        fence.checks.committed(header, now_ms, alone)
     if offset < before:
         broker.log.warning(
             "offset_committed_backwards",
@@ -150,6 +151,7 @@ def _commit(
             committed_offset=offset,
             peer=connection.address,
         )
+    return None
 
 
 def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
@@ -159,8 +161,7 @@ def commit_with_pull(broker: Broker, connection: Connection, header: PullMessage
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
-    with suppress(Refusal):  # of the fence, which logs it
-        _commit(broker, connection, header, now_ms, alone=False)
+    _commit(broker, connection, header, now_ms, alone=False)  # the fence logs what it denies
 
 
 def reset_own_offset(

@@ -28,6 +28,7 @@ from lockstep.store import GetResult, GetStatus, Passes, Record, StoreFull
 __all__ = ["pull_message", "sweep_held_pulls", "wake_held_pulls"]
 
 _COMMIT: Final = int(PullSysFlag.COMMIT_OFFSET)
+_PULL: Final = Act.PULL
 _SUSPEND: Final = int(PullSysFlag.SUSPEND)
 _SUBSCRIPTION: Final = int(PullSysFlag.SUBSCRIPTION)
 _BULK: Final = int(PullSysFlag.BULK)
@@ -75,7 +76,7 @@ def pull_message(
         bulk=bool(header.sys_flag & _BULK),
     )
     may_wait = bool(header.sys_flag & _SUSPEND and not command.is_one_way)
-    if fence is not None and (denial := fence.checks.deny(connection, header, Act.PULL, now_ms)) is not None:
+    if fence is not None and (denial := fence.checks.deny(connection, header, _PULL, now_ms)) is not None:
         if header.lock_epoch is not None:
             raise Refusal(denial.code, denial.remark)
         return fence.pulls.refuse(_to_hold(broker, pull, header), may_wait=may_wait)

@@ -33,6 +33,7 @@ __all__ = [
     "Woken",
 ]
 
+_OK: Final = FenceAnswer.OK
 _LEGACY_UNLOCK_MS: Final = 1000  # Java unlocks a queue before it commits its last offset
 
 
@@ -253,8 +254,10 @@ class FencedLocks:
             needs_lease: Whether the lease must not have ended (a pull); a commit is also taken later.
         """
         lock = self._locks.get(consumer_group, (topic, queue_id))
+        if lock is not None and lock.epoch == epoch and lock.client_id == client_id and not needs_lease:
+            return _OK  # nearly all commits, without another call
         answer = self._check(lock, client_id, epoch, now_ms, needs_lease=needs_lease)
-        if answer is not FenceAnswer.OK:
+        if answer is not _OK:
             self.refusals[answer] += 1
         return answer
 
