@@ -81,10 +81,23 @@ class Across:
         self.findings = Findings()
         self.key_counts: dict[tuple[str, str], tuple[int, int]] = {}
         """By group and topic: the number of keys, and of keys in several queues, if not all messages come here."""
+        self._takers: dict[tuple[str, MessageQueue, int], FirstHandled] = {}
         self._topics: defaultdict[tuple[str, str], _Topic] = defaultdict(_Topic)
 
     def of(self, seen: QueueSeen) -> FirstHandled:
         """What takes the first handlings of a queue."""
+        name = seen.group, seen.queue, seen.generation
+        known = self._takers.get(name)
+        if known is None:
+            known = self._takers[name] = self._taker(seen)
+        return known
+
+    def expect(self, queues: Iterable[QueueSeen]) -> None:
+        """Name all queues: which there are decides about keys that moved."""
+        for seen in queues:
+            self.of(seen)
+
+    def _taker(self, seen: QueueSeen) -> FirstHandled:
         topic = self._topics[seen.group, seen.queue.topic]
         number = len(topic.queues)
         topic.queues.append(seen)

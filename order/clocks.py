@@ -21,6 +21,7 @@ from lockstep.order.reader import Record
 
 __all__ = [
     "WALL_SKEW_MS",
+    "Bounds",
     "Causes",
     "Clock",
     "Clocks",
@@ -124,6 +125,15 @@ class Clock(NamedTuple):
     is_monotonic: bool = True
 
 
+class Bounds(NamedTuple):
+    """The wall clock of a clock is `least_ms` to `most_ms` ahead of that of the first clock."""
+
+    name: str
+    least_ms: float
+    most_ms: float
+    by_causes: bool
+
+
 class Clocks:
     """The numbered clocks of all traces. `axis_ns[clock] + mono_ns` is a common time that agrees with all causes."""
 
@@ -159,6 +169,10 @@ class Clocks:
     def __len__(self) -> int:
         return len(self._clocks)
 
+    def name(self, clock: int) -> str:
+        """The name of a clock."""
+        return self._clocks[clock].name
+
     def of(self, source: int, stretch: int) -> int:
         """The number of the clock of a stretch in a trace."""
         return self._of_stretch[source][stretch]
@@ -189,22 +203,28 @@ class Clocks:
             return least, most, True
         return max(least, low), min(most, high), least >= low and most <= high
 
+    def bounds(self) -> "list[Bounds]":
+        """What is known of each clock against the first one, the first one included."""
+        found = []
+        for other in range(min(len(self), _SHOWN_MAX)):
+            least, most, by_causes = self.apart(0, other) if other else (0.0, 0.0, True)
+            middle = self._clocks[other].wall_minus_mono_ns - self._clocks[0].wall_minus_mono_ns if other else 0
+            found.append(Bounds(self._clocks[other].name, (middle - most) / 1e6, (middle - least) / 1e6, by_causes))
+        return found
+
+    def sentence(self, bounds: "Bounds") -> str:
+        """The bounds of a clock in words."""
+        why = "by causes"
+        if not bounds.by_causes:
+            why += f", and wall clocks at most {self._skew_ns // 1_000_000} ms apart"
+        return (
+            f"the wall clock of {bounds.name} is {_ms(bounds.least_ms)} to {_ms(bounds.most_ms)} ms ahead of that of "
+            f"{self._clocks[0].name} ({why})"
+        )
+
     def lines(self) -> list[str]:
         """Sentences with the bounds: each wall clock against the first one."""
-        lines = []
-        for other in range(1, min(len(self), _SHOWN_MAX)):
-            least, most, by_causes = self.apart(0, other)
-            middle = self._clocks[other].wall_minus_mono_ns - self._clocks[0].wall_minus_mono_ns
-            low, high = (middle - most) / 1e6, (middle - least) / 1e6
-            why = (
-                "by causes"
-                if by_causes
-                else f"by causes, and wall clocks at most {self._skew_ns // 1_000_000} ms apart"
-            )
-            lines.append(
-                f"the wall clock of {self._clocks[other].name} is {_ms(low)} to {_ms(high)} ms ahead of that of "
-                f"{self._clocks[0].name} ({why})"
-            )
+        lines = [self.sentence(bounds) for bounds in self.bounds()[1:]]
         if len(self) > _SHOWN_MAX:
             lines.append(f"and {len(self) - _SHOWN_MAX} clocks more")
         if self.slack_ns:

@@ -43,7 +43,7 @@ class QueueHistory:
         self._seen = seen
         self._sent = sent
         self._first_handled = first_handled
-        self._ownership = Ownership(seen.name, findings, facts.clocks)
+        self.ownership = Ownership(seen.name, findings, facts.clocks)
         self._newest: Period | None = None  # the period that was granted last
         self._owner: Period | None = None  # the period that was positioned last
         self._commits = StoredCommits()
@@ -65,7 +65,7 @@ class QueueHistory:
         period = self._period(record, time_ns, clock)
         self._position(period, record, time_ns)
         if not self._is_unordered:
-            self._ownership.positioned(period, record)
+            self.ownership.positioned(period, record)
         elif period.position is None:
             period.position = record
 
@@ -99,9 +99,9 @@ class QueueHistory:
             if not failed:
                 period.own_done.add(offset)
             if begin is not None:
-                self._ownership.call_times(record, begin)
+                self.ownership.call_times(record, begin)
         elif begin is not None:
-            self._ownership.call(period, record, begin, repeated_stale=stale)
+            self.ownership.call(period, record, begin, repeated_stale=stale)
         if not failed:
             self.done.add(offset)
         period.note_attempt(record, offset)
@@ -112,7 +112,7 @@ class QueueHistory:
         """Take a `dead_lettered` or `sent_back` record: the broker stored the message in a topic of the group."""
         self.done.add(record["offset"])
         if "epoch" in record:
-            self._ownership.epoch(record, clock)
+            self.ownership.epoch(record, clock)
 
     def committed(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `committed` record. Rule (d): a commit neither goes back nor passes unhandled messages."""
@@ -152,7 +152,7 @@ class QueueHistory:
         if is_sure:
             self._commits.stored(record, clock)
         if "epoch" in record:
-            self._ownership.epoch(record, clock)
+            self.ownership.epoch(record, clock)
 
     def reset(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `reset` record: a user moved the offset, or the broker corrected an illegal one."""
@@ -191,7 +191,7 @@ class QueueHistory:
         self._unless_reset.finish()
         if not self._is_unordered:
             granted = self._facts.grants.get(self.group, {})
-            self._ownership.finish(list(self.periods.values()), granted.get, knows_grants=bool(granted))
+            self.ownership.finish(list(self.periods.values()), granted.get, knows_grants=bool(granted))
 
     def _may_be_lost(self, record: Record, clock: int) -> bool:
         """Whether a commit may have come before the last crash of the broker, and the crash may have undone it."""
@@ -206,13 +206,13 @@ class QueueHistory:
         period = self.periods.get(name)
         if period is None:
             period = self.periods[name] = Period(*name, last_time_ns=time_ns, born_ns=time_ns, clock=clock)
-            self._ownership.began(period, record, self._newest)
+            self.ownership.began(period, record, self._newest)
             self._newest = period
         elif not period.ended:
             period.last_time_ns = time_ns
         period.until_ns = time_ns
         if "epoch" in record:
-            self._ownership.epoch(record, clock)
+            self.ownership.epoch(record, clock)
         return period
 
     def _position(self, period: Period, record: Record, time_ns: int) -> None:

@@ -1,7 +1,7 @@
 """Which processes consumed in each group, from when to when, and which of them ended in an orderly shutdown."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lockstep.order.clocks import Clocks
@@ -34,6 +34,10 @@ class Members:
     def __init__(self, clocks: Clocks, members: Iterable[Member] = ()) -> None:
         self._clocks = clocks
         self._members = sorted(members, key=lambda one: (self._axis_ns(one.clock, one.first_ns), one.source))
+
+    def all(self) -> Sequence[Member]:
+        """All members."""
+        return self._members
 
     def _axis_ns(self, clock: int, time_ns: int) -> int:
         return self._clocks.axis_ns[clock] + time_ns

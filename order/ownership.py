@@ -5,6 +5,7 @@ Two records may have different clocks. A finding is CERTAIN if it holds for ever
 correct if the calls of the old owner surely began before the new owner read its first offset.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,7 @@ class Ownership:
         self._doubted_epochs: set[int] = set()
         self._shared_epochs: set[Any] = set()
         self._ungranted: list[tuple[Period, Record]] = []
+        self.overlaps: Counter[tuple[str, int]] = Counter()  # by client and period
 
     # Periods -------------------------------------------------------------------------------------------------
 
@@ -154,6 +156,8 @@ class Ownership:
 
     def _overlap(self, one: Record, record: Record, late_ms: float, *, ordered: bool) -> None:
         first, second = one, record
+        for call in (one, record):
+            self.overlaps[call["client_id"], call.get("period", 0)] += 1
         if ordered:
             first, second = sorted((one, record), key=lambda call: call.get("begin_mono_ns", call.get("mono_ns", 0)))
         self._findings.violation(

@@ -4,6 +4,7 @@ A `broker_restarted` record starts a new history of each queue of the broker. A 
 consumer's record to the store in which its ownership period began.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
@@ -77,7 +78,7 @@ class Losses:
 
 @dataclass(slots=True)
 class GroupResult:
-    """What one consumer group did with the queue. `keys`: the keys in it; `periods`: of all stores."""
+    """What one consumer group did with the queue. `keys`: the number of keys in it; `periods`: of all stores."""
 
     findings: Findings = field(default_factory=Findings)
     handled: int = 0
@@ -85,6 +86,7 @@ class GroupResult:
     attempted: bool = False
     seen: list[QueueSeen] = field(default_factory=list)
     periods: list[Period] = field(default_factory=list)
+    overlaps: Counter[tuple[str, int]] = field(default_factory=Counter)  # by client and period
 
 
 @dataclass(slots=True)
@@ -184,6 +186,20 @@ class QueueJudge:
             )
         return history
 
+    def keys(self) -> Iterator[tuple[str, str]]:
+        """The keys in the queue: group, key."""
+        return (
+            (group, key)
+            for (group, _), history in self._histories.items()
+            for key in history.last_of_key
+            if key is not None
+        )
+
+    def repeats(self, group: str) -> int:
+        """How often a group handled a message of this queue again, so far."""
+        result = self._groups.get(group)
+        return sum(result.findings.duplicates.values()) if result is not None else 0
+
     def finish(self) -> QueueResult:
         """The verdict. Call it once, after the last record."""
         queue, facts = self._queue, self._facts
@@ -210,14 +226,10 @@ class QueueJudge:
             one.handled += len(history.done)
             one.attempted |= bool(history.attempted)
             one.periods += history.periods.values()
-        for group, one in result.groups.items():
-            one.keys = len({
-                key
-                for (of, _), history in self._histories.items()
-                if of == group
-                for key in history.last_of_key
-                if key is not None
-            })  # fmt: skip
+            one.overlaps += history.ownership.overlaps
+        for group, _ in set(self.keys()):
+            if group in result.groups:
+                result.groups[group].keys += 1
         for sent in self.sent.values():
             strangers = sent.finish(self._findings, result.unseen)
             if strangers is not None:

@@ -154,6 +154,10 @@ class TraceSurvey:
             known.member.last_ns = mono
         return False
 
+    def forget(self) -> None:
+        """Drop what only `needs` uses, before the survey is sent to another process."""
+        self._segments.clear()
+
     def _is_news(self, line: bytes, group: str) -> bool:
         return b'"ordering":"none"' in line and group not in self.unordered
 

@@ -1,15 +1,7 @@
-"""The auditor of order: traces of any number of consumers, and the topic's content, to violations with evidence."""
+"""The auditor of order: traces of any number of processes, judged on Spark by the code of `lockstep.order`."""
 
-from lockstep.pipeline.audit.schema import RECORD_COLUMNS, TABLES, TRACE_COLUMNS
-from lockstep.pipeline.audit.tables import DEFAULT_CLOCK_TOLERANCE_MS, Audit, transform
+from lockstep.pipeline.audit.schema import TABLES, TRACE_COLUMNS
+from lockstep.pipeline.audit.tables import Audit, transform
 from lockstep.pipeline.audit.traces import read_traces
 
-__all__ = [
-    "DEFAULT_CLOCK_TOLERANCE_MS",
-    "RECORD_COLUMNS",
-    "TABLES",
-    "TRACE_COLUMNS",
-    "Audit",
-    "read_traces",
-    "transform",
-]
+__all__ = ["TABLES", "TRACE_COLUMNS", "Audit", "read_traces", "transform"]

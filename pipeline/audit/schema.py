@@ -7,21 +7,10 @@ fractions, the others as whole numbers.
 
 from typing import Final
 
-__all__ = ["RECORD_COLUMNS", "TABLES", "TRACE_COLUMNS"]
+__all__ = ["TABLES", "TRACE_COLUMNS"]
 
-RECORD_COLUMNS: Final = """
-    event string, wall_ms long, mono_ns long, host string, client_id string, group string, topic string,
-    broker string, queue_id int, period int, offset long, key string, msg_id string, begin_wall_ms long,
-    begin_mono_ns long, status string, ordering string, reconsume_times int, outcome string
-"""
-"""One trace record (`lockstep.order.rules` says what each event carries); the rest is null."""
-
-TRACE_COLUMNS: Final = f"""
-    history string not null, file string not null, line_block long not null, line_row long not null,
-    {RECORD_COLUMNS}, broken string
-"""
-"""What `read_traces` gives: blocks of a file stand in the order of `line_block`, in each of which `line_row` counts the
-lines up by one from any number; `broken` is a line's text."""
+TRACE_COLUMNS: Final = "history string not null, file string not null, line binary not null"
+"""What `read_traces` gives: the lines of each file are in one partition, in their order."""
 
 _QUEUE: Final = "group string, topic string, broker string, queue_id int"
 

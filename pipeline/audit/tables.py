@@ -1,46 +1,72 @@
-"""The audit as a whole: traces, and what is in the topic, to the tables of schema.py."""
+"""The audit as a whole: traces, and what topics hold, to the tables of schema.py."""
 
+import pickle
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from pyspark.sql import DataFrame
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from lockstep.pipeline.audit.content import Content, content, exists_of
-from lockstep.pipeline.audit.evidence import violations
-from lockstep.pipeline.audit.histories import facts, of_clients, period_names, queue_names, queue_records
-from lockstep.pipeline.audit.lanes import lane_repeats
-from lockstep.pipeline.audit.losses import loss_findings, losses
-from lockstep.pipeline.audit.measures import latency, owners, rates
-from lockstep.pipeline.audit.ownership import handovers, positions
-from lockstep.pipeline.audit.repeats import late_rows, repeats
-from lockstep.pipeline.audit.rules import commit_findings, key_findings, overlap_findings, repeat_findings
+from lockstep.order import OrderReport
+from lockstep.order.clocks import WALL_SKEW_MS
+from lockstep.order.joined import BROKEN_KEPT, Counts, joined_report
+from lockstep.order.queue_judge import QueueResult
+from lockstep.order.reader import BrokenLine
+from lockstep.pipeline.audit.content import read_contents
+from lockstep.pipeline.audit.crossing import Crossing, cross
+from lockstep.pipeline.audit.judging import JUDGED, Contents, finished, judged
+from lockstep.pipeline.audit.placing import PLACED, FileCounts, placed
+from lockstep.pipeline.audit.rows import Row, rows_of
 from lockstep.pipeline.audit.schema import TABLES
-from lockstep.pipeline.audit.summary import Parts, duplicates, summary
-from lockstep.pipeline.audit.traces import blocks, broken_lines, file_numbers, line_numbers, timed
-from lockstep.pipeline.audit.work import Work
+from lockstep.pipeline.audit.survey import History, survey_traces
+from lockstep.pipeline.audit.traces import Sized, sized
 
-__all__ = ["DEFAULT_CLOCK_TOLERANCE_MS", "Audit", "transform"]
+__all__ = ["Audit", "Judged", "transform"]
 
-DEFAULT_CLOCK_TOLERANCE_MS = 1000
+_LAG_MESSAGES: Final = 500_000  # the lag of more than that is taken of every n-th offset
+_ON_EXECUTORS: Final = ("owners", "latency", "rates")  # tables whose rows come from the judges
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One history that was judged."""
+
+    history: History
+    report: OrderReport
+    results: list[QueueResult]
+    crossing: Crossing
+    files: list[FileCounts]
 
 
 class Audit(Mapping[str, DataFrame]):
-    """The tables by their names, until `close`: they are read from the work folder, which then is removed."""
+    """The tables by their names, until `close`. `reports` has each history as `lockstep trace check` reports it."""
 
-    def __init__(self, work: Work) -> None:
-        self._tables: dict[str, DataFrame] = {}
-        self._work = work
+    def __init__(self, spark: SparkSession, histories: Mapping[str, Judged], rows: DataFrame) -> None:
+        self.reports = {name: one.report for name, one in histories.items()}
+        self._rows = rows
+        self._tables = {name: _of_executors(rows, name) for name in _ON_EXECUTORS}
+        made: defaultdict[str, list[Row]] = defaultdict(list)
+        for one in histories.values():
+            for name, more in rows_of(one).items():
+                made[name] += more
+        for name in TABLES.keys() - self._tables.keys():
+            schema = spark.createDataFrame([], TABLES[name]).schema
+            names = schema.fieldNames()
+            values = [tuple(row.get(column) for column in names) for row in made[name]]
+            self._tables[name] = spark.createDataFrame(values, schema)
 
     def __getitem__(self, name: str) -> DataFrame:
         return self._tables[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
+        return iter(TABLES)
 
     def __len__(self) -> int:
-        return len(self._tables)
+        return len(TABLES)
 
     def __enter__(self) -> Self:
         return self
@@ -51,91 +77,85 @@ class Audit(Mapping[str, DataFrame]):
         self.close()
 
     def close(self) -> None:
-        """Remove what was kept; the tables cannot be read any more."""
-        self._work.remove()
-
-    def add(self, name: str, rows: DataFrame) -> None:
-        """A table, with the columns that schema.py says."""
-        self._tables[name] = rows.to(rows.sparkSession.createDataFrame([], TABLES[name]).schema)
+        """Remove what was kept on executors; some tables cannot be read any more."""
+        self._rows.unpersist()
 
 
-def transform(
-    traces: DataFrame,
-    topic: DataFrame | None = None,
-    *,
-    clock_tolerance_ms: int | None = DEFAULT_CLOCK_TOLERANCE_MS,
-    work_folder: str = "",
-) -> Audit:
-    """Judge traces (TRACE_COLUMNS, as `read_traces` gives) by docs/order.md.
+def _of_executors(rows: DataFrame, name: str) -> DataFrame:
+    """A table from rows of JSON. Of `rates` each queue has a part."""
+    table = rows.where(fn.col("what") == name).select(fn.from_json("text", TABLES[name]).alias("row")).select("row.*")
+    if name == "rates":
+        sums = [fn.sum(column).alias(column) for column in ("attempts", "repeats")]
+        return table.groupBy("history", "group", "topic", "second_ms").agg(*sums)
+    return table
 
-    `topic`: the topic's content with the source's columns topic, brokerName, queueId, offset, storeTimestamp; messages
-    in it that nobody handled are lost, and how long each waited is measured from it. Without it, producers' `sent`
-    records say what there was, if there are any. `clock_tolerance_ms`: how far the wall clocks of two hosts may be
-    apart; calls on different hosts that overlap by more are a violation. None: hosts are not compared. `work_folder`:
-    where all executors can write and read; a temporary one will do where they are this machine.
+
+def transform(traces: DataFrame, topic: DataFrame | None = None, *, clock_skew_ms: int = WALL_SKEW_MS) -> Audit:
+    """Judge traces, each history as `lockstep trace check` judges its files.
+
+    Args:
+        traces: TRACE_COLUMNS, as `read_traces` gives.
+        topic: What the topics hold, with the source's columns topic, brokerName, queueId, offset, storeTimestamp.
+            Messages in it that no consumer handled are lost, and how long each waited is measured from it. None:
+            producers' `sent` records say what there was, if there are any.
+        clock_skew_ms: The largest assumed difference of two machines' wall clocks; causes may prove another.
     """
-    work = Work(traces.sparkSession, work_folder)
-    audit = Audit(work)
-    try:
-        _judge(audit, work, traces, topic, clock_tolerance_ms)
-    except BaseException:
-        audit.close()
-        raise
-    return audit
+    with sized(traces) as measured:
+        every = max(1, measured.messages // _LAG_MESSAGES)
+        contents = read_contents(topic, every) if topic is not None else {}
+        histories = survey_traces(measured.lines, clock_skew_ms)
+        for name, history in histories.items():
+            history.facts.sent_topics |= {queue.topic for queue in contents.get(name, {})}
+        rows = _judged_rows(measured, histories, contents, every)
+        return Audit(traces.sparkSession, _joined(measured.lines, rows, histories, contents), rows)
 
 
-def _judge(
-    audit: Audit, work: Work, traces: DataFrame, topic: DataFrame | None, clock_tolerance_ms: int | None
-) -> None:
-    lines = work.large("lines", traces)
-    spans = work.small(blocks(lines))
-    files = work.small(file_numbers(spans))
-    numbers = work.small(line_numbers(spans, files))
-    events = work.large("events", timed(lines, spans, numbers))
-    stock = content(events, topic, work)
-    judged = events if spans.where("has_brokers").isEmpty() else of_clients(events)
-    records = queue_records(judged, stock.restarts)
-    rows = work.large("facts", facts(records))
-    exists = exists_of(stock, work.small(queue_names(records)))
-    queues = work.small(exists.queues)
-    begins = work.small(positions(rows, queues, events, work))
-    late = work.small(late_rows(rows))
-    again = repeats(late, rows, begins, work)
-    if not spans.where("has_lanes").isEmpty():
-        again = again.unionByName(lane_repeats(late, rows, begins), allowMissingColumns=True)
-    again = work.small(again)
-    counts, ranges = losses(rows, work.small(exists.words), exists.known, begins, work)
-    findings = key_findings(late, rows)
-    for more in (
-        repeat_findings(again),
-        overlap_findings(rows, clock_tolerance_ms),
-        commit_findings(rows),
-        loss_findings(ranges),
-    ):
-        findings = findings.unionByName(more)
-    moved = work.small(handovers(begins, rows))
-    broken = work.small(broken_lines(lines, numbers))
-    parts = Parts(rows, late, again, counts, work.small(findings), moved, queues, broken, files, stock.sent)
-    _add_tables(audit, parts, work.small(period_names(records)), stock, work)
+def _judged_rows(
+    measured: Sized, histories: Mapping[str, History], contents: Mapping[str, Contents], every: int
+) -> DataFrame:
+    """JUDGED rows: records go to their queue's task, which sorts them by time on disk and judges them as a stream."""
+    records = measured.lines.mapInArrow(placed(histories), PLACED)
+    queues = records.repartition(measured.tasks, "q").sortWithinPartitions("q", "time_ns", "source", "number")
+    return queues.mapInArrow(judged(histories, contents, every), JUDGED).persist(StorageLevel.DISK_ONLY)
 
 
-def _add_tables(audit: Audit, parts: Parts, periods: DataFrame, stock: Content, work: Work) -> None:
-    causes = work.small(duplicates(parts))
-    audit.add("violations", violations(parts.findings, parts.queues, periods, parts.files))
-    audit.add("duplicates", causes)
-    audit.add("handovers", _named_handovers(parts.handovers, parts.queues, periods))
-    audit.add("owners", owners(parts.facts, parts.findings, parts.queues, periods))
-    audit.add("latency", latency(parts.facts, stock.stored, stock.messages, parts.queues))
-    audit.add("rates", rates(parts.facts, parts.late, parts.queues))
-    audit.add("summary", summary(parts, causes))
-    audit.add("broken_lines", parts.broken)
-    spark = parts.broken.sparkSession
-    for name in TABLES.keys() - audit.keys():
-        audit.add(name, spark.createDataFrame([], TABLES[name]))
+def _joined(
+    lines: DataFrame, rows: DataFrame, histories: Mapping[str, History], contents: Mapping[str, Contents]
+) -> dict[str, Judged]:
+    results: defaultdict[str, list[QueueResult]] = defaultdict(list)
+    files: defaultdict[str, list[FileCounts]] = defaultdict(list)
+    names = {history.number: name for name, history in histories.items()}
+    for row in rows.where("payload is not null").select("what", "history", "payload").collect():
+        made_by_judges = pickle.loads(row.payload)
+        (results if row.what == "queue" else files)[names[row.history]].append(made_by_judges)
+    for name, history in histories.items():
+        known = {one.queue for one in results[name]}
+        held = {queue: content for queue, content in contents.get(name, {}).items() if queue not in known}
+        results[name] += [finished(queue, history, offsets) for queue, (offsets, _) in held.items()]
+        results[name].sort(key=lambda one: one.queue)
+        files[name].sort(key=lambda one: history.files.index(one.file))
+    crossings = cross(lines, rows, histories, results)
+    return {
+        name: Judged(history, _report(history, results[name], crossings[name], files[name]), results[name],
+                     crossings[name], files[name])
+        for name, history in histories.items()
+    }  # fmt: skip
 
 
-def _named_handovers(moved: DataFrame, queues: DataFrame, periods: DataFrame) -> DataFrame:
-    for which in ("from", "to"):
-        named = periods.select(fn.col("p").alias(f"{which}_p"), fn.col("client_id").alias(f"{which}_client_id"))
-        moved = moved.join(fn.broadcast(named), f"{which}_p")
-    return moved.join(fn.broadcast(queues), "h")
+def _report(
+    history: History, results: list[QueueResult], crossing: Crossing, files: list[FileCounts]
+) -> OrderReport:  # fmt: skip
+    events, failures = Counter[str](), Counter[str]()
+    for file in files:
+        events += file.events
+        failures += file.send_failures
+    broken = [BrokenLine(file.file, number, why) for file in files for number, why, _ in file.broken if why is not None]
+    counts = Counts(
+        events,
+        failures,
+        sum(file.torn_lines for file in files),
+        sum(file.broken_lines for file in files),
+        tuple(broken[:BROKEN_KEPT]),
+    )
+    across = (crossing.across.findings, crossing.explained, crossing.unseen)
+    return joined_report(history.facts, results, across, counts)

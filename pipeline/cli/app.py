@@ -1,6 +1,7 @@
 """`lockstep-pipeline`: publish, audit and lag on Spark. The entry point: signals and errors.
 
-Exit status: 0; 1 when something failed; 2 for a wrong call; 3 when an audit found violations or loss; 130 after Ctrl-C,
+Exit status: 0; 1 when something failed; 2 for a wrong call; 3 when an audit found violations or loss, 4 when it
+could not decide; 130 after Ctrl-C,
 143 after SIGTERM.
 """
 

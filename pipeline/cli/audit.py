@@ -32,9 +32,7 @@ def run_audit(spark: "SparkSession", options: AuditOptions) -> Verdict:
         if options.name_server and options.topic:
             content = read_topic(spark, options.name_server, options.topic)
         traces = read_traces(spark, *options.traces)
-        with transform(
-            traces, content, clock_tolerance_ms=options.clock_tolerance_ms, work_folder=options.work_folder
-        ) as tables:
+        with transform(traces, content, clock_skew_ms=options.clock_skew_ms) as tables:
             write_tables(tables, folder, lambda name: progress.show(f"audit: the table {name}"))
         progress.show("audit: the report")
         lag = spark.read.parquet(options.lag) if options.lag else None

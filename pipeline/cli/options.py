@@ -110,16 +110,16 @@ class AuditOptions(_SparkOptions):
     topic: Annotated[
         list[str] | None, Option("--topic", "-t", help="Read what the topic holds too; may be repeated.")
     ] = None
-    clock_tolerance_ms: Annotated[int, Option(min=0, help="How far clocks of two hosts may be apart.")] = 1000
+    clock_skew_ms: Annotated[
+        int,
+        Option("--clock-skew", min=0, metavar="MS", help="How far wall clocks of machines may be apart."),
+    ] = 1000
     to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the tables there, as Parquet.")] = None
     report: Annotated[Path | None, Option(metavar="FILE", help="Write a report there, as HTML.")] = None
     lag: Annotated[str | None, Option(metavar="FOLDER", help="What the command lag has written, for the report.")] = (
         None
     )
     title: Annotated[str, Option(help="Of the report.")] = "Audit of order"
-    work_folder: Annotated[
-        str, Option(metavar="FOLDER", help="Keep what is half done there, where all executors write and read.")
-    ] = ""
 
     def __post_init__(self) -> None:
         if self.topic and not self.name_server:
