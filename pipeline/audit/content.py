@@ -2,7 +2,8 @@
 
 import pickle
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -10,6 +11,7 @@ from pyspark.sql import functions as fn
 
 from lockstep.order.offset_set import OffsetSet
 from lockstep.pipeline.audit.judging import Contents
+from lockstep.pipeline.spark.arrow import map_in_arrow
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["read_contents"]
@@ -31,7 +33,7 @@ def read_contents(topic: DataFrame, every: int) -> dict[str, Contents]:
         stored.alias("stored_ms"),
     )  # fmt: skip
     whole = _queues()
-    for row in rows.mapInArrow(_runs(every), "queues binary").collect():
+    for row in map_in_arrow(rows, partial(_runs, every), "queues binary").collect():
         for name, (offsets, times) in pickle.loads(row.queues).items():
             for start, end in offsets.runs():
                 whole[name][0].add_range(start, end)
@@ -46,18 +48,15 @@ def _queues() -> _Queues:
     return defaultdict(lambda: (OffsetSet(), {}))
 
 
-def _runs(every: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        queues, last, now = _queues(), None, (OffsetSet(), dict[int, int]())
-        for batch in batches:
-            columns = [column.to_pylist() for column in batch.columns]
-            for history, topic, broker, queue_id, offset, stored_ms in zip(*columns, strict=True):
-                name = history, topic, broker, queue_id
-                if name != last:
-                    last, now = name, queues[history, MessageQueue(topic, broker, queue_id)]
-                now[0].add(offset)
-                if offset % every == 0 and stored_ms is not None:
-                    now[1][offset] = stored_ms
-        yield pa.RecordBatch.from_pydict({"queues": [pickle.dumps(dict(queues))]})
-
-    return runs
+def _runs(every: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    queues, last, now = _queues(), None, (OffsetSet(), dict[int, int]())
+    for batch in batches:
+        columns = [column.to_pylist() for column in batch.columns]
+        for history, topic, broker, queue_id, offset, stored_ms in zip(*columns, strict=True):
+            name = history, topic, broker, queue_id
+            if name != last:
+                last, now = name, queues[history, MessageQueue(topic, broker, queue_id)]
+            now[0].add(offset)
+            if offset % every == 0 and stored_ms is not None:
+                now[1][offset] = stored_ms
+    yield pa.RecordBatch.from_pydict({"queues": [pickle.dumps(dict(queues))]})

@@ -6,8 +6,9 @@ and go through the same `Across` as in one process.
 
 import pickle
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from lockstep.order.sent import digest
 from lockstep.pipeline.audit.judging import seen_number, topic_number
 from lockstep.pipeline.audit.survey import LINE, TIME, History
 from lockstep.pipeline.audit.traces import traces_of
+from lockstep.pipeline.spark.arrow import map_in_arrow
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["Crossing", "cross"]
@@ -210,30 +212,29 @@ def _read_again(
 ) -> dict[str, list[Record]]:
     """The wanted records by history, with their time and LINE."""
     found: defaultdict[str, list[Record]] = defaultdict(list)
-    for row in lines.mapInArrow(_finder(histories, dict(wanted)), "history string, record binary").collect():
+    for row in map_in_arrow(
+        lines, partial(_found_again, histories, dict(wanted)), "history string, record binary"
+    ).collect():
         found[row.history].append(pickle.loads(row.record))
     return dict(found)
 
 
-def _finder(
-    histories: Mapping[str, History], wanted: Mapping[str, _Wanted]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def find(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for trace in traces_of(batches):
-            history, what = histories[trace.history], wanted.get(trace.history)
-            if not what:
-                continue
-            source, reader = history.source_of()[trace.file], TraceLines(trace.file)
-            found = []
-            for time_ns, _, _, record in timed(source, reader.read(trace.lines), history.facts.clocks):
-                line = source << 40 | reader.number
-                if line in what.lines or _is_wanted(record, what):
-                    found.append(pickle.dumps({**record, LINE: line, TIME: time_ns}))
-            yield pa.RecordBatch.from_pydict({
-                "history": pa.array([trace.history] * len(found), pa.string()), "record": pa.array(found, pa.binary()),
-            })  # fmt: skip
-
-    return find
+def _found_again(
+    histories: Mapping[str, History], wanted: Mapping[str, _Wanted], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    for trace in traces_of(batches):
+        history, what = histories[trace.history], wanted.get(trace.history)
+        if not what:
+            continue
+        source, reader = history.source_of()[trace.file], TraceLines(trace.file)
+        found = []
+        for time_ns, _, _, record in timed(source, reader.read(trace.lines), history.facts.clocks):
+            line = source << 40 | reader.number
+            if line in what.lines or _is_wanted(record, what):
+                found.append(pickle.dumps({**record, LINE: line, TIME: time_ns}))
+        yield pa.RecordBatch.from_pydict({
+            "history": pa.array([trace.history] * len(found), pa.string()), "record": pa.array(found, pa.binary()),
+        })  # fmt: skip
 
 
 def _is_wanted(record: Record, what: _Wanted) -> bool:

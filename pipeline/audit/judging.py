@@ -123,42 +123,41 @@ class _Queue:
 
 
 def judged(
-    histories: Mapping[str, History], contents: Mapping[str, Contents], every: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What makes JUDGED rows of PLACED rows, which are sorted by queue, time, trace and line.
+    histories: Mapping[str, History],
+    contents: Mapping[str, Contents],
+    every: int,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Make JUDGED rows of PLACED rows, which are sorted by queue, time, trace and line.
 
     Args:
         contents: What the topics hold, by history.
         every: How long messages waited is measured for every so many offsets.
     """
     by_number = {history.number: history for history in histories.values()}
-
-    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        output = _Output()
-        now, queue = 0, None
-        for batch in batches:
-            columns = [batch.column(name).to_pylist() for name in _SCHEMA_IN]
-            for q, number, time_ns, source, line_number, clock, line in zip(*columns, strict=True):
-                if q == 0:
-                    output.add("file", number, payload=line)
-                    continue
-                record = _scan(line.decode("utf-8", "surrogatepass"), 0)[0]
-                record[LINE] = source << 40 | line_number
-                record[TIME] = time_ns
-                if q != now or queue is None:
-                    if queue is not None:
-                        queue.finish()
-                    history = by_number[number]
-                    name = MessageQueue(record["topic"], record["broker"], record["queue_id"])
-                    now, queue = q, _Queue(name, history, contents.get(history.name, {}), every, output)
-                queue.feed(record, time_ns, clock, source)
-                queue.measures.note(record, time_ns)
-            yield output.take()
-        if queue is not None:
-            queue.finish()
+    output = _Output()
+    now, queue = 0, None
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in _SCHEMA_IN]
+        for q, number, time_ns, source, line_number, clock, line in zip(*columns, strict=True):
+            if q == 0:
+                output.add("file", number, payload=line)
+                continue
+            record = _scan(line.decode("utf-8", "surrogatepass"), 0)[0]
+            record[LINE] = source << 40 | line_number
+            record[TIME] = time_ns
+            if q != now or queue is None:
+                if queue is not None:
+                    queue.finish()
+                history = by_number[number]
+                name = MessageQueue(record["topic"], record["broker"], record["queue_id"])
+                now, queue = q, _Queue(name, history, contents.get(history.name, {}), every, output)
+            queue.feed(record, time_ns, clock, source)
+            queue.measures.note(record, time_ns)
         yield output.take()
-
-    return judge
+    if queue is not None:
+        queue.finish()
+    yield output.take()
 
 
 _SCHEMA_IN: Final = ("q", "history", "time_ns", "source", "number", "clock", "line")

@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,15 +45,11 @@ class FileCounts:
     broken: list[tuple[int, str | None, str]] = field(default_factory=list)
 
 
-def placed(histories: Mapping[str, History]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What makes PLACED rows of TRACE_COLUMNS."""
-
-    def place(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for trace in traces_of(batches):
-            history = histories[trace.history]
-            yield from _placed(trace, history, history.source_of()[trace.file])
-
-    return place
+def placed(histories: Mapping[str, History], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make PLACED rows of TRACE_COLUMNS."""
+    for trace in traces_of(batches):
+        history = histories[trace.history]
+        yield from _placed(trace, history, history.source_of()[trace.file])
 
 
 def _placed(trace: Trace, history: History, source: int) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["TABLES", "TRACE_COLUMNS"]
 
-TRACE_COLUMNS: Final = "history string not null, file string not null, line binary not null"
+TRACE_COLUMNS: Final = "history string, file string, line binary"
 """What `read_traces` gives: the lines of each file are in one partition, in their order."""
 
 _QUEUE: Final = "group string, topic string, broker string, queue_id int"

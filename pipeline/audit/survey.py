@@ -4,6 +4,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from lockstep.order.clocks import Causes, Stretches, cause_edges, number_clocks
 from lockstep.order.reader import Record, TraceLines
 from lockstep.order.survey import Facts, TraceSurvey, gather
 from lockstep.pipeline.audit.traces import Trace, traces_of
+from lockstep.pipeline.spark.arrow import map_in_arrow
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["LINE", "TIME", "History", "queue_number", "stable_number", "survey_traces"]
@@ -50,7 +52,7 @@ class History:
 def survey_traces(lines: DataFrame, clock_skew_ms: int) -> dict[str, History]:
     """The histories by their names. `lines` has TRACE_COLUMNS."""
     found: defaultdict[str, list[tuple[str, TraceSurvey, bool]]] = defaultdict(list)
-    for row in lines.mapInArrow(_surveys, _SURVEYS).collect():
+    for row in map_in_arrow(lines, _surveys, _SURVEYS).collect():
         survey, is_whole = pickle.loads(row.survey)
         found[row.history].append((row.file, survey, is_whole))
     histories = {}
@@ -100,30 +102,31 @@ def _joined_edges(
         return {}
     sources = {file: source for source, file in enumerate(files)}
 
-    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for trace in traces_of(batches):
-            if trace.history == history:
-                yield from _cause_rows(trace, sources[trace.file])
-
-    def edges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _edges(batches, of_stretch)
-
-    causes = lines.mapInArrow(rows, _CAUSE_ROWS).repartition("place").sortWithinPartitions("place")
+    causes = (
+        map_in_arrow(lines, partial(_cause_rows, history, sources), _CAUSE_ROWS)
+        .repartition("place")
+        .sortWithinPartitions("place")
+    )
     found: dict[tuple[int, int], int] = {}
-    for row in causes.mapInArrow(edges, _EDGE_ROWS).collect():
+    for row in map_in_arrow(causes, partial(_edges, of_stretch), _EDGE_ROWS).collect():
         found[row.one, row.other] = max(row.least, found.get((row.one, row.other), row.least))
     return found
 
 
-def _cause_rows(trace: Trace, source: int) -> Iterator[pa.RecordBatch]:
-    causes, stretches = Causes(), Stretches()
-    for record in TraceLines(trace.file).read(trace.lines):
-        mono = record.get("mono_ns")
-        causes.note(record, stretches.of(record), record["wall_ms"] * 1_000_000 if mono is None else mono)
-        if len(causes) >= _CAUSES_MAX:
-            yield _as_rows(trace.history, source, causes)
-            causes = Causes()
-    yield _as_rows(trace.history, source, causes)
+def _cause_rows(
+    history: str, sources: dict[str, int], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    for trace in traces_of(batches):
+        if trace.history != history:
+            continue
+        causes, stretches, source = Causes(), Stretches(), sources[trace.file]
+        for record in TraceLines(trace.file).read(trace.lines):
+            mono = record.get("mono_ns")
+            causes.note(record, stretches.of(record), record["wall_ms"] * 1_000_000 if mono is None else mono)
+            if len(causes) >= _CAUSES_MAX:
+                yield _as_rows(history, source, causes)
+                causes = Causes()
+        yield _as_rows(history, source, causes)
 
 
 def _as_rows(history: str, source: int, causes: Causes) -> pa.RecordBatch:
@@ -140,7 +143,7 @@ def _as_rows(history: str, source: int, causes: Causes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _edges(batches: Iterable[pa.RecordBatch], of_stretch: list[list[int]]) -> Iterator[pa.RecordBatch]:
+def _edges(of_stretch: list[list[int]], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The edges of all places; rows are sorted by place."""
     found: dict[tuple[int, int], int] = {}
     traces: list[Causes] = [Causes() for _ in of_stretch]

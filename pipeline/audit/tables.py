@@ -4,6 +4,7 @@ import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -24,6 +25,7 @@ from lockstep.pipeline.audit.rows import Row, rows_of
 from lockstep.pipeline.audit.schema import TABLES
 from lockstep.pipeline.audit.survey import History, survey_traces
 from lockstep.pipeline.audit.traces import Sized, sized
+from lockstep.pipeline.spark.arrow import map_in_arrow
 
 __all__ = ["Audit", "Judged", "transform"]
 
@@ -114,9 +116,9 @@ def _judged_rows(
     measured: Sized, histories: Mapping[str, History], contents: Mapping[str, Contents], every: int
 ) -> DataFrame:
     """JUDGED rows: records go to their queue's task, which sorts them by time on disk and judges them as a stream."""
-    records = measured.lines.mapInArrow(placed(histories), PLACED)
+    records = map_in_arrow(measured.lines, partial(placed, histories), PLACED)
     queues = records.repartition(measured.tasks, "q").sortWithinPartitions("q", "time_ns", "source", "number")
-    return queues.mapInArrow(judged(histories, contents, every), JUDGED).persist(StorageLevel.DISK_ONLY)
+    return map_in_arrow(queues, partial(judged, histories, contents, every), JUDGED).persist(StorageLevel.DISK_ONLY)
 
 
 def _joined(

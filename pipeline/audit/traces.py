@@ -18,6 +18,7 @@ _WHOLE: Final = str(1 << 44)  # no file is larger, so no file is divided
 _TINY_BYTES: Final = 16 << 20
 _READ_BYTES: Final = 16 << 20  # at least, for a task that reads
 _JUDGED_BYTES: Final = 64 << 20  # for a task that judges
+_MESSAGE_BYTES: Final = 500  # of records, for each message
 _SETTINGS: Final = {
     "spark.sql.files.maxPartitionBytes": _WHOLE,
     "spark.sql.files.openCostInBytes": _WHOLE,
@@ -60,12 +61,15 @@ def sized(traces: DataFrame) -> Iterator[Sized]:
     before = {name: spark.conf.get(name) or "" for name in (*_SETTINGS, *_TINY, "spark.sql.shuffle.partitions")}
     # Spark's estimate is the size of the files. No public method returns it.
     size = int(traces._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())  # noqa: SLF001
-    is_tiny = size < _TINY_BYTES
-    tasks = 1 if is_tiny else max(2 * spark.sparkContext.defaultParallelism, size // _JUDGED_BYTES)
+    is_tiny, is_known = size < _TINY_BYTES, size < 1 << 60
+    tasks = 1 if is_tiny else max(2 * spark.sparkContext.defaultParallelism, size // _JUDGED_BYTES if is_known else 0)
     for name, value in {**_SETTINGS, **(_TINY if is_tiny else {}), "spark.sql.shuffle.partitions": str(tasks)}.items():
         spark.conf.set(name, value)
     try:
-        yield Sized(traces.select(*_names()).coalesce(max(1, size // _READ_BYTES)), tasks, size // 500)
+        lines = traces.select(*_names())
+        if is_known:
+            lines = lines.coalesce(max(1, size // _READ_BYTES))
+        yield Sized(lines, tasks, size // _MESSAGE_BYTES if is_known else 0)
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)

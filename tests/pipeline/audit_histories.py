@@ -5,27 +5,17 @@ import inspect
 import itertools
 import json
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from lockstep.order import Kind, OrderReport, check_traces
+from lockstep.order import OrderReport, check_traces
 from tests.order.legal_histories import histories
 from tests.order.stories import Story
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SMALL_PLANS = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
 Records = list[dict[str, Any]]
 Traces = list[Records]
 
@@ -35,19 +25,6 @@ class History(NamedTuple):
 
     name: str
     traces: Traces
-
-
-@contextmanager
-def small_plans(spark: "SparkSession") -> Iterator[None]:
-    """Plans of small data are run as they are: compiling them takes longer than they do."""
-    before = {name: spark.conf.get(name) or "" for name in SMALL_PLANS}
-    for name, value in SMALL_PLANS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def legal_histories(count: int) -> list[History]:
@@ -230,44 +207,3 @@ def lines_of(history: History) -> str:
     """A history as JSON lines, to look at when a test fails."""
     records = sorted(itertools.chain(*history.traces), key=lambda record: record["mono_ns"])
     return "\n".join(json.dumps(record) for record in records)
-
-
-def verdict(report: OrderReport) -> dict[str, Any]:
-    """What the auditor must agree to: the kinds that it knows."""
-    kinds = {str(kind): count for kind, count in report.violation_counts.items() if kind in KNOWN_TO_SPARK}
-    return {
-        "violations": Counter(kinds),
-        "duplicates": Counter({str(cause): count for cause, count in report.duplicates.items() if count}),
-        "handovers": sorted((h.from_client_id, h.to_client_id, round(h.duration_ms, 6)) for h in report.handovers),
-        "counts": {name: getattr(report, name) for name in COUNTS},
-        "in_order": not kinds and not report.lost,
-    }
-
-
-def on_one_clock(traces: Traces) -> Traces:
-    """The same traces, each host with one boot: the auditor takes `host` for that, and bent times move no clock."""
-    return [[{**record, "machine": record.get("host", ""), "boot": "b"} for record in trace] for trace in traces]
-
-
-def is_doubted_rewind(ours: dict[str, Any], report: OrderReport) -> bool:
-    """Whether the auditor calls a rewind what the judge leaves open: commits may never have reached the broker."""
-    kind = Kind.REWIND_BELOW_COMMIT
-    return bool(ours["violations"][kind] > report.violation_counts.get(kind, 0))
-
-
-KNOWN_TO_SPARK = frozenset({
-    Kind.NONMONOTONIC_POLL, Kind.UNEXPLAINED_REPEAT, Kind.STALE_REPEAT, Kind.REWIND_BELOW_COMMIT, Kind.POLL_SKIP,
-    Kind.OVERLAP, Kind.LOST_WRITE, Kind.COMMIT_REGRESS, Kind.STALE_COMMIT,
-})  # fmt: skip
-COUNTS = (
-    "sent",
-    "handled",
-    "attempts",
-    "dead_lettered",
-    "lost",
-    "before_start",
-    "skipped",
-    "emptied",
-    "queues",
-    "keys",
-)

@@ -109,11 +109,11 @@ def round_trip(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def audited(spark: SparkSession, spec: dict[str, Any]) -> dict[str, Any]:
-    """Generated traces judged in executors' own processes, which share a work folder."""
+    """Generated traces judged in executors' own processes."""
     shape = Shape(3000, queues=3, consumers=4, hosts=1, keys=5, takeover_every=400, commit_every=50, repeated=20)
-    traces, work = spec["checkpoint"] + "/traces", spec["checkpoint"] + "/kept"
+    traces = spec["checkpoint"] + "/traces"
     write_traces(spark, shape, traces)
-    with transform(read_traces(spark, traces), topic_rows(spark, shape), work_folder=work) as tables:
+    with transform(read_traces(spark, traces), topic_rows(spark, shape)) as tables:
         (row,) = tables["summary"].collect()
         found: dict[str, Any] = row.asDict()
     return found

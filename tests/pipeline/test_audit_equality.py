@@ -1,93 +1,106 @@
-"""The auditor on Spark and the judge in memory give one verdict on the kinds that both know, on the same histories."""
+"""The auditor on Spark and `lockstep trace check` say the same of the same histories, in every part of the report."""
 
-from collections import Counter, defaultdict
+import dataclasses
+import json
+import random
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from lockstep.order import check_traces
-from lockstep.pipeline.audit import RECORD_COLUMNS, TRACE_COLUMNS, Audit, transform
-from tests.order import test_lanes, test_legal, test_violations
-from tests.pipeline.audit_histories import (
-    COUNTS,
-    History,
-    bent_histories,
-    is_doubted_rewind,
-    legal_histories,
-    lines_of,
-    on_one_clock,
-    small_plans,
-    told_histories,
-    verdict,
-)
+from lockstep.order import Confidence, OrderReport, Violation, check_traces
+from lockstep.pipeline.audit import transform
+from lockstep.pipeline.audit.survey import LINE, TIME
+from tests.order import test_contents, test_lanes, test_legal, test_mutations, test_owners, test_violations
+from tests.order.content_mutations import MUTATIONS
+from tests.order.key_histories import key_histories
+from tests.order.legal_histories import histories
+from tests.order.mutation_table import recorded
+from tests.pipeline.audit_histories import History, bent_histories, legal_histories, lines_of, told_histories
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RECORD_NAMES = [column.split()[0] for column in RECORD_COLUMNS.split(",")]
 
-
-def traces_frame(spark: "SparkSession", histories: list[History]) -> "DataFrame":
+def traces_frame(spark: "SparkSession", histories: Iterable[History]) -> "DataFrame":
     """All histories as one DataFrame, told apart by their names."""
     rows = [
-        (history.name, f"{source:03}", 0, line, *[record.get(name) for name in RECORD_NAMES], None)
+        (history.name, f"{source:03}", json.dumps(record, ensure_ascii=False).encode())
         for history in histories
         for source, trace in enumerate(history.traces)
-        for line, record in enumerate(trace, 1)
+        for record in trace
     ]
-    return spark.createDataFrame(rows, TRACE_COLUMNS)
+    columns = dict(zip(("history", "file", "line"), map(list, zip(*rows, strict=True)), strict=True))
+    return spark.createDataFrame(pa.table(columns))
 
 
-def verdicts(audit: Audit) -> dict[str, dict[str, Any]]:
-    """The auditor's, by history."""
-    found: dict[str, dict[str, Any]] = {}
-    kinds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for row in audit["violations"].groupBy("history", "kind").count().collect():
-        kinds[row.history][row.kind] = row["count"]
-    causes: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for row in audit["duplicates"].collect():
-        causes[row.history][row.cause] += row.messages
-    moved: defaultdict[str, list[tuple[str, str, float]]] = defaultdict(list)
-    for row in audit["handovers"].collect():
-        moved[row.history].append((row.from_client_id, row.to_client_id, round(row.duration_ms, 6)))
-    for row in audit["summary"].collect():
-        found[row.history] = {
-            "violations": kinds[row.history],
-            "duplicates": causes[row.history],
-            "handovers": sorted(moved[row.history]),
-            "counts": {name: row[name] for name in COUNTS},
-            "in_order": row.in_order,
-        }
-    return found
+def said(report: OrderReport) -> dict[str, Any]:
+    """All that a report says, to compare it."""
+    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
+    fields["violations"] = [_as_written(found) for found in report.violations]
+    fields["undecided"] = [_as_written(found) for found in report.undecided]
+    fields["duplicates"] = {cause: count for cause, count in report.duplicates.items() if count}
+    fields["broken"] = [(line.number, line.why) for line in report.broken]
+    return fields | {"verdict": report.verdict}
 
 
-def assert_equal(spark: "SparkSession", histories: list[History]) -> None:
-    """Compare all, and show the first history on which they differ."""
-    with small_plans(spark), transform(traces_frame(spark, histories), clock_tolerance_ms=None) as audit:
-        ours = verdicts(audit)
-    reports = {h.name: check_traces(on_one_clock(h.traces)) for h in histories}
-    differ = [
-        h for h in histories
-        if ours.get(h.name) != verdict(reports[h.name]) and not is_doubted_rewind(ours[h.name], reports[h.name])
-    ]  # fmt: skip
+def _as_written(found: Violation) -> tuple[Any, ...]:
+    evidence = [{name: value for name, value in one.items() if name not in (LINE, TIME)} for one in found.evidence]
+    return found.kind, found.sentence, found.confidence, found.size, found.around, evidence
+
+
+def assert_equal(spark: "SparkSession", histories: Iterable[History]) -> dict[str, OrderReport]:
+    """Compare all, and show the shortest history on which they differ. Returns the reports."""
+    known = [history for history in histories if any(history.traces)]
+    with transform(traces_frame(spark, known)) as audit:
+        ours = audit.reports
+    expected = {history.name: check_traces([trace for trace in history.traces if trace]) for history in known}
+    differ = [history for history in known if said(ours[history.name]) != said(expected[history.name])]
     if differ:
         first = min(differ, key=lambda history: sum(map(len, history.traces)))
-        pytest.fail(
-            f"{len(differ)} of {len(histories)} differ; {first.name}\n"
-            f"{ours.get(first.name)}\n{verdict(reports[first.name])}\n{lines_of(first)}"
-        )
+        one, other = said(ours[first.name]), said(expected[first.name])
+        parts = [f"{name}: {one[name]}\n  not {other[name]}" for name in one if one[name] != other[name]]
+        pytest.fail(f"{len(differ)} of {len(known)} differ; {first.name}\n" + "\n".join(parts) + f"\n{lines_of(first)}")
+    return expected
 
 
-def test_the_stories_of_the_checker(spark: "SparkSession") -> None:
-    """Every history that the checker's own tests tell has the same verdict here."""
-    histories = told_histories(test_lanes, test_legal, test_violations)
-    assert len(histories) > 40
-    assert_equal(spark, histories)
+def unique(histories: Iterable[History]) -> list[History]:
+    """The histories with a number before each name."""
+    return [History(f"{place}: {history.name}", history.traces) for place, history in enumerate(histories)]
+
+
+def test_the_stories_of_the_judge(spark: "SparkSession") -> None:
+    """Every history that the judge's own tests tell has the same report here."""
+    modules = (test_contents, test_lanes, test_legal, test_owners, test_violations)
+    found = unique(told_histories(*modules))
+    assert len(found) > 60
+    assert_equal(spark, found)
 
 
 def test_random_histories_legal_and_bent(spark: "SparkSession") -> None:
-    """Legal histories, and the same with some wrongs in them, have the same verdict here."""
+    """200 random histories, legal and with some wrongs in them, have the same report here."""
     legal = legal_histories(40)
-    bent = [history for seed in range(4) for history in bent_histories(legal, seed)]
-    unique = [History(f"{place}: {history.name}", history.traces) for place, history in enumerate([*legal, *bent])]
-    assert_equal(spark, unique)
+    assert_equal(spark, unique([*legal, *(history for seed in range(4) for history in bent_histories(legal, seed))]))
+
+
+def test_good_histories_on_several_machines(spark: "SparkSession") -> None:
+    """Skewed machines, one address, rotated files: the bounds of clocks and what they leave open are the same."""
+    rng = random.Random(1)
+    good = [*test_mutations.good(6, histories()), *test_mutations.good(6, key_histories())]
+    reports = assert_equal(
+        spark, unique(History(way.__name__, way(traces, rng)) for traces in good for way in test_mutations.WAYS)
+    )
+    doubts = [found for report in reports.values() for found in report.undecided]
+    assert {found.confidence for found in doubts} == {Confidence.UNDECIDED}
+
+
+def test_every_mutation_of_a_recorded_run(spark: "SparkSession") -> None:
+    """A real run with one wrong of each sort in it; together they show nearly all kinds."""
+    found = [History("as it was", recorded())]
+    for name, mutation in MUTATIONS.items():
+        traces = recorded()
+        if mutation.change(traces, random.Random(name)):
+            found.append(History(name, traces))
+    reports = assert_equal(spark, unique(found))
+    assert len({kind for report in reports.values() for kind in report.violation_counts}) > 16
