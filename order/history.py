@@ -4,6 +4,7 @@ A history needs the records of its queue in time order, and the facts of the sur
 and ownership periods, not with messages: sets of offsets are kept as runs.
 """
 
+from collections import Counter
 from functools import partial
 
 from lockstep.order.across import FirstHandled, QueueSeen
@@ -43,7 +44,7 @@ class QueueHistory:
         self._seen = seen
         self._sent = sent
         self._first_handled = first_handled
-        self.ownership = Ownership(seen.name, findings, facts.clocks)
+        self._ownership = Ownership(seen.name, findings, facts.clocks)
         self._newest: Period | None = None  # the period that was granted last
         self._owner: Period | None = None  # the period that was positioned last
         self._commits = StoredCommits()
@@ -65,7 +66,7 @@ class QueueHistory:
         period = self._period(record, time_ns, clock)
         self._position(period, record, time_ns)
         if not self._is_unordered:
-            self.ownership.positioned(period, record)
+            self._ownership.positioned(period, record)
         elif period.position is None:
             period.position = record
 
@@ -99,9 +100,9 @@ class QueueHistory:
             if not failed:
                 period.own_done.add(offset)
             if begin is not None:
-                self.ownership.call_times(record, begin)
+                self._ownership.call_times(record, begin)
         elif begin is not None:
-            self.ownership.call(period, record, begin, repeated_stale=stale)
+            self._ownership.call(period, record, begin, repeated_stale=stale)
         if not failed:
             self.done.add(offset)
         period.note_attempt(record, offset)
@@ -112,7 +113,7 @@ class QueueHistory:
         """Take a `dead_lettered` or `sent_back` record: the broker stored the message in a topic of the group."""
         self.done.add(record["offset"])
         if "epoch" in record:
-            self.ownership.epoch(record, clock)
+            self._ownership.epoch(record, clock)
 
     def committed(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `committed` record. Rule (d): a commit neither goes back nor passes unhandled messages."""
@@ -152,7 +153,7 @@ class QueueHistory:
         if is_sure:
             self._commits.stored(record, clock)
         if "epoch" in record:
-            self.ownership.epoch(record, clock)
+            self._ownership.epoch(record, clock)
 
     def reset(self, record: Record, time_ns: int, clock: int) -> None:
         """Take a `reset` record: a user moved the offset, or the broker corrected an illegal one."""
@@ -176,6 +177,11 @@ class QueueHistory:
         """The highest commit or stored offset; 0 without one."""
         return self._rule_d.highest
 
+    @property
+    def overlaps(self) -> Counter[tuple[str, int]]:
+        """The overlaps by client and period: each counts for both periods."""
+        return self._ownership.overlaps
+
     def lost_below_commit(self, exists: OffsetSet | None) -> OffsetSet:
         """Rule (d): report and return the offsets between the start and the highest commit that were not handled."""
         return self._rule_d.lost(self.start, exists)
@@ -191,7 +197,7 @@ class QueueHistory:
         self._unless_reset.finish()
         if not self._is_unordered:
             granted = self._facts.grants.get(self.group, {})
-            self.ownership.finish(list(self.periods.values()), granted.get, knows_grants=bool(granted))
+            self._ownership.finish(list(self.periods.values()), granted.get, knows_grants=bool(granted))
 
     def _may_be_lost(self, record: Record, clock: int) -> bool:
         """Whether a commit may have come before the last crash of the broker, and the crash may have undone it."""
@@ -206,13 +212,13 @@ class QueueHistory:
         period = self.periods.get(name)
         if period is None:
             period = self.periods[name] = Period(*name, last_time_ns=time_ns, born_ns=time_ns, clock=clock)
-            self.ownership.began(period, record, self._newest)
+            self._ownership.began(period, record, self._newest)
             self._newest = period
         elif not period.ended:
             period.last_time_ns = time_ns
         period.until_ns = time_ns
         if "epoch" in record:
-            self.ownership.epoch(record, clock)
+            self._ownership.epoch(record, clock)
         return period
 
     def _position(self, period: Period, record: Record, time_ns: int) -> None:

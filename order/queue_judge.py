@@ -226,8 +226,8 @@ class QueueJudge:
             one.handled += len(history.done)
             one.attempted |= bool(history.attempted)
             one.periods += history.periods.values()
-            one.overlaps += history.ownership.overlaps
-        for group, _ in set(self.keys()):
+            one.overlaps += history.overlaps
+        for group, _ in dict.fromkeys(self.keys()):
             if group in result.groups:
                 result.groups[group].keys += 1
         for sent in self.sent.values():

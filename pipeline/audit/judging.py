@@ -15,7 +15,7 @@ from lockstep.pipeline.audit.measures import Measures
 from lockstep.pipeline.audit.survey import LINE, TIME, History, queue_number, stable_number
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["JUDGED", "Contents", "finished", "judged", "seen_number"]
+__all__ = ["JUDGED", "Contents", "finished", "judged", "seen_number", "topic_number"]
 
 JUDGED: Final = (
     "what string, history int, topic long, id long, key long, place long, time_ns long, line long, last long, "
@@ -110,7 +110,7 @@ class _Queue:
         """Give the verdict and the rows of the tables."""
         history, output, measures = self._history, self._output, self.measures
         q = queue_number(history.name, self._queue)
-        for group, key in set(self._judge.keys()):
+        for group, key in dict.fromkeys(self._judge.keys()):
             topic = topic_number(history.name, group, self._queue.topic)
             output.key(history.number, topic, stable_number(key), q)
         result = self._judge.finish()

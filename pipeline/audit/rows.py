@@ -3,25 +3,37 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from lockstep.order.clocks import Clocks
 from lockstep.order.kinds import RULES, Cause
+from lockstep.order.queue_judge import QueueResult
 from lockstep.order.reader import Record
 from lockstep.order.report import OrderReport, Violation
+from lockstep.pipeline.audit.crossing import Crossing
+from lockstep.pipeline.audit.placing import FileCounts
 from lockstep.pipeline.audit.survey import LINE, TIME, History
 
-if TYPE_CHECKING:
-    from lockstep.pipeline.audit.tables import Judged
-
-__all__ = ["Row", "rows_of"]
+__all__ = ["Judged", "Row", "rows_of"]
 
 _FILES_NAMED: Final = 8  # in the command that shows a story
 Row = dict[str, Any]
 
 
-def rows_of(judged: "Judged") -> dict[str, list[Row]]:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One history that was judged."""
+
+    history: History
+    report: OrderReport
+    results: list[QueueResult]
+    crossing: Crossing
+    files: list[FileCounts]
+
+
+def rows_of(judged: Judged) -> dict[str, list[Row]]:
     """Rows by table; those of owners, latency and rates come from the judges."""
     report, history = judged.report, judged.history
     name = {"history": history.name}
@@ -71,7 +83,7 @@ def _summary(report: OrderReport) -> Row:
     }
 
 
-def _duplicates(judged: "Judged") -> list[Row]:
+def _duplicates(judged: Judged) -> list[Row]:
     name = judged.history.name
     rows: list[Row] = []
     for one in judged.results:

@@ -3,7 +3,6 @@
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -21,27 +20,16 @@ from lockstep.pipeline.audit.content import read_contents
 from lockstep.pipeline.audit.crossing import Crossing, cross
 from lockstep.pipeline.audit.judging import JUDGED, Contents, finished, judged
 from lockstep.pipeline.audit.placing import PLACED, FileCounts, placed
-from lockstep.pipeline.audit.rows import Row, rows_of
+from lockstep.pipeline.audit.rows import Judged, Row, rows_of
 from lockstep.pipeline.audit.schema import TABLES
 from lockstep.pipeline.audit.survey import History, survey_traces
 from lockstep.pipeline.audit.traces import Sized, sized
 from lockstep.pipeline.spark.arrow import map_in_arrow
 
-__all__ = ["Audit", "Judged", "transform"]
+__all__ = ["Audit", "transform"]
 
 _LAG_MESSAGES: Final = 500_000  # the lag of more than that is taken of every n-th offset
 _ON_EXECUTORS: Final = ("owners", "latency", "rates")  # tables whose rows come from the judges
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One history that was judged."""
-
-    history: History
-    report: OrderReport
-    results: list[QueueResult]
-    crossing: Crossing
-    files: list[FileCounts]
 
 
 class Audit(Mapping[str, DataFrame]):

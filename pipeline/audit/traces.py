@@ -12,7 +12,7 @@ from pyspark.sql import functions as fn
 
 from lockstep.pipeline.audit.schema import TRACE_COLUMNS
 
-__all__ = ["Trace", "read_traces", "sized", "traces_of"]
+__all__ = ["Sized", "Trace", "read_traces", "sized", "traces_of"]
 
 _WHOLE: Final = str(1 << 44)  # no file is larger, so no file is divided
 _TINY_BYTES: Final = 16 << 20

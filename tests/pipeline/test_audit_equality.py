@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,11 +12,13 @@ import pytest
 from lockstep.order import Confidence, OrderReport, Violation, check_traces
 from lockstep.pipeline.audit import transform
 from lockstep.pipeline.audit.survey import LINE, TIME
-from tests.order import test_contents, test_lanes, test_legal, test_mutations, test_owners, test_violations
+from tests.order import test_contents, test_lanes, test_legal, test_owners, test_violations
 from tests.order.content_mutations import MUTATIONS
-from tests.order.key_histories import key_histories
-from tests.order.legal_histories import histories
-from tests.order.mutation_table import recorded
+from tests.order.good_histories import GOOD
+from tests.order.mutation_table import RUNS
+from tests.order.scripts import traces_of
+from tests.order.spoilt_histories import SPOILT
+from tests.order.ways import ONE_CLOCK, SEVERAL_CLOCKS, Way
 from tests.pipeline.audit_histories import History, bent_histories, legal_histories, lines_of, told_histories
 
 if TYPE_CHECKING:
@@ -84,22 +86,36 @@ def test_random_histories_legal_and_bent(spark: "SparkSession") -> None:
     assert_equal(spark, unique([*legal, *(history for seed in range(4) for history in bent_histories(legal, seed))]))
 
 
-def test_good_histories_on_several_machines(spark: "SparkSession") -> None:
-    """Skewed machines, one address, rotated files: the bounds of clocks and what they leave open are the same."""
-    rng = random.Random(1)
-    good = [*test_mutations.good(6, histories()), *test_mutations.good(6, key_histories())]
-    reports = assert_equal(
-        spark, unique(History(way.__name__, way(traces, rng)) for traces in good for way in test_mutations.WAYS)
+def written(scripts: Mapping[str, str], ways: Iterable[Way], every: int) -> list[History]:
+    """Every n-th of the histories that are written by hand, in several kinds of traces."""
+    chosen = [(name, script, way) for name, script in scripts.items() for way in ways][::every]
+    return unique(
+        History(f"{name}, {way.__name__}", way(list(traces_of(script).values()), random.Random(name)))
+        for name, script, way in chosen
     )
+
+
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+def test_good_histories_that_are_written_by_hand(spark: "SparkSession", every: int) -> None:
+    """Skewed machines, one address, rotated files: the bounds of clocks and what they leave open are the same."""
+    reports = assert_equal(spark, written(GOOD, (*ONE_CLOCK, *SEVERAL_CLOCKS), every))
     doubts = [found for report in reports.values() for found in report.undecided]
     assert {found.confidence for found in doubts} == {Confidence.UNDECIDED}
 
 
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+def test_spoilt_histories_that_are_written_by_hand(spark: "SparkSession", every: int) -> None:
+    """Each wrong that docs/order.md and docs/judge.md name, in several kinds of traces."""
+    scripts = {name: script for name, (_, script) in SPOILT.items()}
+    reports = assert_equal(spark, written(scripts, (*ONE_CLOCK, *SEVERAL_CLOCKS), every))
+    assert len({kind for report in reports.values() for kind in report.violation_counts}) > 16
+
+
 def test_every_mutation_of_a_recorded_run(spark: "SparkSession") -> None:
     """A real run with one wrong of each sort in it; together they show nearly all kinds."""
-    found = [History("as it was", recorded())]
+    found = [History("as it was", RUNS["demo"](0))]
     for name, mutation in MUTATIONS.items():
-        traces = recorded()
+        traces = RUNS["demo"](0)
         if mutation.change(traces, random.Random(name)):
             found.append(History(name, traces))
     reports = assert_equal(spark, unique(found))
