@@ -92,10 +92,12 @@ class QueueHistory:
         begin, stale, failed = record.get("begin_mono_ns"), False, record["status"] in FAILED
         if self.attempted.add(offset):
             self._take_first(period, record, offset, ordering)
-        elif ordering == "queue":
-            stale = self._explain_repeat(period, record, offset)
         else:
-            self._explain_lane_repeat(period, record, offset, ordering)
+            self._sent.repeated(self.group, record, offset)
+            if ordering == "queue":
+                stale = self._explain_repeat(period, record, offset)
+            else:
+                self._explain_lane_repeat(period, record, offset, ordering)
         if ordering == "none":
             if not failed:
                 period.own_done.add(offset)

@@ -73,6 +73,20 @@ class SentQueue:
                 self._waiting[group, offset] = record
                 self._groups[group] = None
 
+    def repeated(self, group: str, record: Record, offset: int) -> None:
+        """Take another `handled` record of an offset."""
+        msg_id = record.get("msg_id")
+        if not self.compares or msg_id is None:
+            return
+        known, waiting = self.id_at(offset), self._waiting.get((group, offset))
+        if known:
+            self._compared += 1
+            if known != digest(msg_id):
+                self._note_wrong(record, offset)
+        elif waiting is not None and waiting["msg_id"] != msg_id:  # one of the two is wrong: both wait for the send
+            self._waiting[f"{group} again", offset] = record
+            self._groups[f"{group} again"] = None
+
     def id_at(self, offset: int) -> int:
         """The digest of the id that was sent to an offset; 0 if it is unknown."""
         place = offset - self._base

@@ -79,6 +79,7 @@ SPOILT: Final[dict[str, tuple[str, str]]] = {
     "one id at two offsets of two queues, both answered": ("repeated-id", "producer sent 0 id=x; producer sent 0 q1 id=x L; a own 1 @0; a own 2 @0 q1; a call 1 0 id=x; a call 2 0 q1 id=x L"),
     "one id at two offsets, concurrent": ("repeated-id", "producer sent 0 id=x; producer sent 1 id=x; a own 1 @0; a call 1 0 id=x concurrent; a call 1 1 id=x concurrent"),
     "another message than was sent": ("wrong-message", "producer sent 0-5; a own 1 @0; a call 1 0-2; a call 1 3 id=x; a call 1 4 5"),
+    "another message in a takeover's repeat": ("wrong-message", "producer sent 0-9; a own 1 @0; a call 1 0-3; a drop 1; a commit 1 @2; b own 1 @2; b call 1 2; b call 1 3 id=x; b call 1 4-9"),
     "a message between two sent ones": ("never-sent", "producer sent 0-3; producer sent 5-8; a own 1 @0; a call 1 0-8"),
     "a message far behind the end": ("never-sent", "producer sent 0-3; a own 1 @0; a call 1 0-3; a call 1 40"),
     "a message behind the end": ("?never-sent", "producer sent 0-3; a own 1 @0; a call 1 0-4"),
