@@ -104,7 +104,7 @@ class DurableStore:
         self.tables.load(self._config.offset_entries_max)
         kept_locks = self.lock_file.read() if self.lock_file is not None else None
         if kept_locks is not None and self.data_dir.crashed:
-            self._raise_offsets(kept_locks)
+            self._offsets_of_periods(kept_locks)
         known = {config.topic_name for config in tables.topics.topics} if self.tables.topics_known else None
         if known is not None:
             known |= _MADE_WHEN_NEEDED  # these are never deleted
@@ -132,14 +132,11 @@ class DurableStore:
         if store.settings.deferred:
             store.on_arrived = self._on_arrived
 
-    def _raise_offsets(self, kept: LockTable) -> None:
-        """Offsets at which periods began after the file of offsets was written: what came before them was consumed."""
-        offsets = self._broker_tables.offsets
+    def _offsets_of_periods(self, kept: LockTable) -> None:
+        """Periods that began after the file of offsets was written begin where they began: also back, after a reset."""
         for lock in kept.locks.values():
-            group, topic, queue_id = lock.key
-            began_later = lock.epoch > self.tables.lock_epoch
-            if began_later and lock.committed_offset > offsets.query(group, topic, queue_id):
-                offsets.commit(group, topic, queue_id, lock.committed_offset)
+            if lock.epoch > self.tables.lock_epoch and lock.committed_offset >= 0:
+                self._broker_tables.offsets.commit(*lock.key, lock.committed_offset)
 
     def _restore_locks(self, file: LockTableFile, locks: FencedLocks, kept: LockTable | None, now_ms: int) -> None:
         """A grace period begins when the table is lost, unless the log is empty, so that no queue was consumed."""

@@ -284,10 +284,11 @@ def test_a_long_file_is_written_anew() -> None:
 
 @on_simulated_disks
 async def test_a_reset_of_the_owner_is_kept(world: World) -> None:
-    """With its new epoch and its offset."""
+    """With its new epoch and its offset, which is lower than the one in the file of offsets."""
     kept = await KeptFences.with_messages(world, flush_sync=True)
     epoch = await kept.claim("a")
     assert await kept.commit("a", 9, epoch) == 0
+    await world.sleep_ms(10_000)
     header = ResetOwnOffsetRequestHeader("G", "T", 0, 4, epoch, "a")
     reply = await kept.ask("a", RequestCode.RESET_OWN_OFFSET, header)
     later = reply.decode_header(ResetOwnOffsetResponseHeader).lock_epoch
