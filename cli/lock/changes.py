@@ -1,13 +1,14 @@
-"""Compares two reads of the lock table and names the changes."""
+"""Compares two reads of the lock table, names the changes, and says how long a lock lasts."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from lockstep.cli.output import seconds
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["Change", "ChangeKind", "LockKey", "changes"]
+__all__ = ["Change", "ChangeKind", "LockKey", "changes", "left_text"]
 
 LockKey = tuple[str, MessageQueue]
 
@@ -17,6 +18,7 @@ class ChangeKind(StrEnum):
     ACQUIRED = "acquired"
     RENEWED = "renewed"
     MOVED = "moved"
+    DRAINING = "draining"  # its end has begun
     EXPIRED = "expired"
     RELEASED = "released"
 
@@ -50,6 +52,15 @@ def _kind(old: LockTableRow | None, new: LockTableRow) -> ChangeKind | None:
         return ChangeKind.MOVED
     if new.remaining_ms < 0:
         return None if old.remaining_ms < 0 else ChangeKind.EXPIRED
-    if new.held_ms < old.held_ms:
+    if new.held_ms < old.held_ms or new.epoch != old.epoch:
         return ChangeKind.ACQUIRED
+    if new.draining and not old.draining:
+        return ChangeKind.DRAINING
     return ChangeKind.RENEWED if new.age_ms < old.age_ms else None
+
+
+def left_text(row: LockTableRow) -> str:
+    """How long its client owns the queue yet, unless it renews the lock."""
+    if row.remaining_ms < 0:
+        return f"expired {seconds(-row.remaining_ms)} ago"
+    return f"{seconds(row.remaining_ms)}, draining" if row.draining else seconds(row.remaining_ms)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from lockstep.cli.lock.changes import Change, LockKey, changes
+from lockstep.cli.lock.changes import Change, LockKey, changes, left_text
 from lockstep.cli.options import WatchOptions
 from lockstep.cli.output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.names import check_group
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import printable
@@ -31,13 +32,18 @@ async def list_locks(name_server: str, group: str | None, output: OutputFormat) 
     if output is OutputFormat.JSON:
         print_rows((), [_as_json(row) for row in rows], output)
     else:
-        print_rows(_COLUMNS, [_as_texts(row) for row in rows], output)
+        fenced = any(row.epoch is not None for row in rows)
+        print_rows(_FENCED_COLUMNS if fenced else _COLUMNS, [_as_texts(row) for row in rows], output)
 
 
 _COLUMNS = ("group", "queue", "owner", "held", "age", "left")
+_FENCED_COLUMNS = (*_COLUMNS, "epoch", "waiting")
 
 
 def _as_json(row: LockTableRow) -> dict[str, Any]:
+    fenced = {} if row.epoch is None else {
+        "epoch": epoch_text(row.epoch), "draining": row.draining, "waiting": row.waiting_count,
+    }  # fmt: skip
     return {
         "group": row.consumer_group,
         "topic": row.queue.topic,
@@ -47,6 +53,7 @@ def _as_json(row: LockTableRow) -> dict[str, Any]:
         "held_ms": row.held_ms,
         "age_ms": row.age_ms,
         "remaining_ms": row.remaining_ms,
+        **fenced,
     }
 
 
@@ -57,7 +64,9 @@ def _as_texts(row: LockTableRow) -> dict[str, str]:
         "owner": row.client_id,
         "held": seconds(row.held_ms),
         "age": seconds(row.age_ms),
-        "left": seconds(row.remaining_ms) if row.remaining_ms >= 0 else f"expired {seconds(-row.remaining_ms)} ago",
+        "left": left_text(row),
+        "epoch": "" if row.epoch is None else epoch_text(row.epoch),
+        "waiting": "" if row.waiting_count is None else str(row.waiting_count),
     }
 
 

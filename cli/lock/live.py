@@ -8,9 +8,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lockstep.cli.lock.changes import Change, ChangeKind
+from lockstep.cli.lock.changes import Change, ChangeKind, left_text
 from lockstep.cli.output import clock, counted, seconds
 from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import printable
 
@@ -23,6 +24,7 @@ _GAP, _LEFT, _NEWS, _OWNER_MIN = 2, 10, 8, 12  # columns of a narrow terminal
 _STYLES = {
     ChangeKind.ACQUIRED: "green",
     ChangeKind.MOVED: "bold yellow",
+    ChangeKind.DRAINING: "yellow",
     ChangeKind.EXPIRED: "red",
     ChangeKind.RENEWED: "cyan",
 }
@@ -53,10 +55,11 @@ class LiveLocks:
         table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         width = self._console.width
         if width >= _WIDE:
-            for column in ("group", "queue", "owner", "held", "age", "left", ""):
+            fenced = any(row.epoch is not None for row in rows)
+            for column in ("group", "queue", "owner", "held", "age", "left", "", *(("epoch", "waiting") * fenced)):
                 table.add_column(column, no_wrap=column != "owner", overflow="fold")
             for row in rows:
-                table.add_row(*self._cells(row, now_ms))
+                table.add_row(*self._cells(row, now_ms), *(_fence_cells(row) * fenced))
         else:
             self._fill_narrow(table, rows, now_ms, width)
         self._live.update(table, refresh=True)
@@ -79,7 +82,8 @@ class LiveLocks:
         table.add_column("", no_wrap=True, width=_NEWS)
         for row, text in zip(rows, queues, strict=True):
             _, _, owner, _, _, _, news = self._cells(row, now_ms)
-            left = Text("expired", "red") if row.remaining_ms < 0 else Text(seconds(row.remaining_ms))
+            color = "yellow" if row.draining else ""
+            left = Text("expired", "red") if row.remaining_ms < 0 else Text(seconds(row.remaining_ms), color)
             table.add_row(Text(_end_of(text, queue_width)), owner, left, news)
 
     def _cells(self, row: LockTableRow, now_ms: int) -> list[Text]:
@@ -107,14 +111,19 @@ def _end_of(text: str, width: int) -> str:
     return text if len(text) <= width else "…" + text[len(text) - width + 1 :]
 
 
+def _fence_cells(row: LockTableRow) -> tuple[Text, ...]:
+    epoch = "" if row.epoch is None else epoch_text(row.epoch)
+    return Text(epoch), Text("" if row.waiting_count is None else str(row.waiting_count))
+
+
 def _left(row: LockTableRow) -> Text:
     """A bar and a text for the time until the lock expires."""
     life_ms = max(row.age_ms + row.remaining_ms, 1)
     if row.remaining_ms < 0:
-        return Text("·" * _BAR + f"  expired {seconds(-row.remaining_ms)} ago", "red")
+        return Text("·" * _BAR + f"  {left_text(row)}", "red")
     full = round(_BAR * row.remaining_ms / life_ms)
-    style = "green" if full > _BAR // 3 else "yellow"
-    return Text.assemble(("█" * full + "·" * (_BAR - full), style), f"  {seconds(row.remaining_ms)}")
+    style = "green" if full > _BAR // 3 and not row.draining else "yellow"
+    return Text.assemble(("█" * full + "·" * (_BAR - full), style), f"  {left_text(row)}")
 
 
 def _printable(row: LockTableRow) -> LockTableRow:

@@ -7,6 +7,7 @@ from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.config import (
     ConsumerOffsetTable,
     DelayOffsetTable,
+    LockOffsets,
     SubscriptionGroupWrapper,
     TopicConfigWrapper,
 )
@@ -14,16 +15,18 @@ from lockstep.protocol.codes import SerializeType
 from lockstep.remoting.storage import Storage
 from lockstep.store.format.files import FileRun
 from lockstep.store.format.layout import CONFIG, FILE_END_BYTES, file_name
+from lockstep.store.format.lock_table import LOCK_TABLE, LockTableDamaged, decode_lock_table
 from lockstep.store.format.log_records import LogScan, next_record
 from lockstep.store.format.record import LogRecord
 
-__all__ = ["CONFIG_BODIES", "Damage", "file_damage", "log_end", "read_config", "scan_log"]
+__all__ = ["CONFIG_BODIES", "Damage", "file_damage", "lock_table_damage", "log_end", "read_config", "scan_log"]
 
 CONFIG_BODIES: Final = {
     "topics.json": TopicConfigWrapper,
     "subscriptionGroup.json": SubscriptionGroupWrapper,
     "consumerOffset.json": ConsumerOffsetTable,
     "delayOffset.json": DelayOffsetTable,
+    "lockOffsets.json": LockOffsets,
 }
 
 
@@ -46,6 +49,19 @@ class Damage(NamedTuple):
 def read_config(storage: Storage, root: str, name: str) -> object:
     """The body of a file of config/. Raises OSError and ProtocolError."""
     return decode_body(CONFIG_BODIES[name], storage.read_file(f"{root}/{CONFIG}/{name}"), SerializeType.JSON)
+
+
+def lock_table_damage(storage: Storage, root: str) -> Iterator[Damage]:
+    """Of the table of fenced locks. A write that a power cut tore is unfinished."""
+    name = f"{CONFIG}/{LOCK_TABLE}"
+    content = storage.read_file(f"{root}/{name}")
+    try:
+        end = decode_lock_table(content).end
+    except LockTableDamaged as error:
+        yield Damage(name, 0, str(error))
+        return
+    if end < len(content):
+        yield Damage(name, end, f"the last {len(content) - end} bytes are no whole line", unfinished=True)
 
 
 def file_damage(files: FileRun) -> Iterator[Damage]:

@@ -9,7 +9,7 @@ from lockstep.protocol.bodies.config import TopicConfigWrapper
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GIVEN_UP_TOPIC
 from lockstep.remoting.storage import Storage
-from lockstep.store.check.files import CONFIG_BODIES, Damage, file_damage, read_config, scan_log
+from lockstep.store.check.files import CONFIG_BODIES, Damage, file_damage, lock_table_damage, read_config, scan_log
 from lockstep.store.check.index import IndexCheck
 from lockstep.store.data_dir import DataDir
 from lockstep.store.format.consume_queue import entries_end, read_entries
@@ -27,6 +27,7 @@ from lockstep.store.format.layout import (
     PRE_BLANK,
     Checkpoint,
 )
+from lockstep.store.format.lock_table import LOCK_TABLE
 from lockstep.store.format.record import LogRecord, is_torn
 
 __all__ = ["StoreCheck"]
@@ -285,6 +286,8 @@ class StoreCheck:
                 read_config(self.storage, self.root, name)
             except ProtocolError as error:
                 yield Damage(f"{CONFIG}/{name}", 0, str(error))
+        if LOCK_TABLE in names:
+            yield from lock_table_damage(self.storage, self.root)
 
     def _check_checkpoint(self) -> Iterator[Damage]:
         if CHECKPOINT not in names_in(self.storage, self.root):

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -21,8 +22,10 @@ from lockstep.remoting.runtime import AsyncioRuntime
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
-def lock(client_id: str = "a", *, age_ms: int = 0, held_ms: int = 0, life_ms: int = 60_000) -> LockTableRow:
-    return LockTableRow("g", QUEUE, client_id, age_ms, life_ms - age_ms, held_ms)
+def lock(
+    client_id: str = "a", *, age_ms: int = 0, held_ms: int = 0, life_ms: int = 60_000, **of_fenced: Any
+) -> LockTableRow:
+    return LockTableRow("g", QUEUE, client_id, age_ms, life_ms - age_ms, held_ms, **of_fenced)
 
 
 def stored(body: bytes, **properties: str) -> MessageExt:
@@ -201,6 +204,9 @@ def test_durations_are_readable() -> None:
         (lock(age_ms=1000, held_ms=1000), lock(age_ms=2000, held_ms=2000), None),
         (lock(age_ms=61_000, held_ms=61_000), lock(age_ms=62_000, held_ms=62_000), None),
         (lock(), None, ChangeKind.RELEASED),
+        (lock(epoch=1), lock(age_ms=20, held_ms=20, epoch=2), ChangeKind.ACQUIRED),
+        (lock(draining=False), lock(age_ms=20, held_ms=20, draining=True), ChangeKind.DRAINING),
+        (lock(draining=True), lock(age_ms=20, held_ms=20, draining=True), None),
     ],
 )
 def test_two_looks_at_a_lock_tell_what_happened(

@@ -1,9 +1,13 @@
 """The format of the file of fenced locks: what is read back, what a torn write leaves, what counts as damage."""
 
+from pathlib import Path
+
 import pytest
 
 from lockstep.protocol.epochs import COUNTER_MAX, make_epoch
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.os_storage import OsStorage
+from lockstep.store.check.files import lock_table_damage
 from lockstep.store.format.lock_table import (
     KeptLock,
     LockTableDamaged,
@@ -71,3 +75,18 @@ def test_a_file_without_a_head_is_damage(content: bytes) -> None:
     """A file gets its name when it is whole."""
     with pytest.raises(LockTableDamaged):
         decode_lock_table(content)
+
+
+def test_verify_finds_damage_of_the_file(tmp_path: Path) -> None:
+    """A torn end is what a power cut leaves, and no damage."""
+    config = tmp_path / "config"
+    config.mkdir()
+    content = encode_lock_table(BOOT, [lock(0), lock(1)], in_grace=False)
+
+    def found(data: bytes) -> list[tuple[int, bool]]:
+        (config / "lockTable.log").write_bytes(data)
+        return [(one.position, one.unfinished) for one in lock_table_damage(OsStorage(), str(tmp_path))]
+
+    assert found(content) == []
+    assert found(content + b"torn") == [(len(content), True)]
+    assert found(b"?" + content[1:]) == [(0, False)]

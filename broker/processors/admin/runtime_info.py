@@ -6,6 +6,7 @@ Values about RocketMQ's threads, pools and page cache are 0, because this broker
 from typing import Final
 
 from lockstep.broker.connection import Connection
+from lockstep.broker.fence.states import Cause
 from lockstep.broker.state.broker import Broker
 from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.name_server import KvTable
@@ -58,6 +59,9 @@ def runtime_info(broker: Broker, connection: Connection, command: RemotingComman
     table = {**_NOT_HERE, **_identity(broker, now_ms), **_store(broker), **_traffic(broker, now_ms), **_delays(broker)}
     if broker.fence is not None:  # only here, not in RocketMQ
         table |= {f"fence.{kind}": str(count) for kind, count in broker.fence.checks.denials.rows().items()}
+    if broker.fenced is not None:
+        changes = broker.fenced.changes
+        table |= {f"locks.{cause.name.lower()}": str(changes[cause]) for cause in Cause if changes[cause]}
     return command.reply(ResponseCode.SUCCESS, body=encode_body(KvTable(table), command.serialize_type))
 
 
