@@ -15,17 +15,15 @@ for (const plots of document.querySelectorAll(".plots")) {
     const width = Math.min(Math.max(to - from, shortest), length);
     a = Math.min(Math.max((from + to - width) / 2, 0), length - width);
     b = a + width;
-    const percent = (place) => Math.min(Math.max((100 * (place - a)) / width, -50), 150);
+    const percent = (place) => (100 * (place - a)) / width;
     for (const [one, begin, end] of placed) {
-      const x = percent(begin);
-      if (one.hasAttribute("x")) {
-        const seen = end === null ? x : Math.max(x, 0); // an owner's number stays in sight as long as its bar does
-        one.setAttribute("x", seen + "%");
-        if (end !== null) one.classList.toggle("narrow", (Math.min(percent(end), 100) - seen) * ticks.clientWidth < 2400);
-      } else {
-        one.style.setProperty("--x", x + "%");
-        if (end !== null) one.style.setProperty("--w", percent(end) - x + "%");
-      }
+      const away = end === null ? begin < a || begin > b : end < a || begin > b;
+      const x = away ? -50 : Math.max(percent(begin), end === null ? -50 : 0);
+      const shown = end === null || away ? 0 : Math.min(percent(end), 100) - x;
+      if (one.hasAttribute("x")) one.setAttribute("x", x + "%"); // an owner's number stays in sight as long as its bar
+      else one.style.setProperty("--x", x + "%");
+      if (one.classList.contains("who")) one.classList.toggle("narrow", shown * ticks.clientWidth < 2400);
+      else if (end !== null) one.style.setProperty("--w", shown + "%");
     }
     const scale = length / width;
     for (const curve of curves) curve.setAttribute("transform", `matrix(${scale} 0 0 1 ${(-1000 * a) / width} 0)`);
@@ -39,7 +37,7 @@ for (const plots of document.querySelectorAll(".plots")) {
   }
 
   function rule(width) {
-    const step = stepOf(width / Math.min(Math.max(Math.floor(ticks.clientWidth / 110), 2), 9));
+    const step = stepOf(width / Math.min(Math.max(Math.floor(ticks.clientWidth / 90), 3), 9));
     ticks.textContent = grid.textContent = "";
     for (const [begin, end, time] of segments) {
       const shift = time - begin;

@@ -168,13 +168,7 @@ def _handover_text(one: Handover) -> str:
 def mark_lane(run: JudgedRun, axis: Axis) -> Html | None:
     """All findings that have a time."""
     marks = [_mark(found, axis, 11) for found in run.found if found.span_ns is not None]
-    counted = sum((*run.report.violation_counts.values(), *run.report.undecided_counts.values()))
-    unit = (
-        f"{len(marks):,} of {counted:,}: the first of each kind, its worst and its last"
-        if counted > len(marks)
-        else None
-    )
-    return _lane("Findings", unit, join(*marks), 22, "marks") if marks else None
+    return _lane("Findings", None, join(*marks), 22, "marks") if marks else None
 
 
 def _mark(found: Found, axis: Axis, y: float) -> Html:
