@@ -133,7 +133,13 @@ def _plots(run: JudgedRun, axis: Axis, owners: Owners, id_: str) -> Html | None:
     )
     status = tag("p", class_="told note", aria_live="polite")
     return card(
-        "Over time", f"{_begin(axis)} {_KEYS}", plots, status, _legend(run, owners), periods(run), id_=f"{id_}-time"
+        "Over time",
+        f"{_begin(axis)} {_drawn(run)}{_KEYS}",
+        plots,
+        status,
+        _legend(run, owners),
+        periods(run),
+        id_=f"{id_}-time",
     )
 
 

@@ -143,6 +143,17 @@ def test_many_queues_have_a_row_each(queues: int, rows: int) -> None:
     assert ("10 queues more are not drawn" in text) == (queues > rows)
 
 
+def test_what_is_not_drawn_of_many_findings_is_said() -> None:
+    """Of 299 findings of one kind 100 have their evidence; the page counts all."""
+    trace = records("c", 0, 0, 60_000, 0, 300)
+    calls = [one for one in trace if one["event"] == "handled"]
+    for one, offset in zip(calls, reversed(range(300)), strict=True):
+        one["offset"] = offset
+    text = page("An audit", [judged({"c": trace})])
+    assert "100 of 299 findings are drawn" in text
+    assert len([one for one in Elements(text).of_class("mark") if "data-a" in one]) == 200  # in the queue's row too
+
+
 def test_nothing_is_no_pass() -> None:
     """Without a record there are no plots; the verdict is undecided."""
     text = page("An audit", [judged({})])
