@@ -46,6 +46,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--name-server", metavar="ADDR",
         help="use these brokers, of RocketMQ too, instead of one of its own")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the folder with traces and logs")
+    parser.add_argument("--report", type=Path, metavar="PAGE.html", help="also write the report with plots")
     parser.add_argument("--picture", type=Path, help="also save the table before the handover, as SVG")
     return parser.parse_args()
 
@@ -66,7 +67,7 @@ def main() -> int:
         )
         scenario = Scenario(plan, console, begin)
         asyncio.run(run_until_signal(scenario.run()))
-        report = check(scenario.traces, console)
+        report = check(scenario.traces, console, given.report)
         outcome = Outcome(scenario.read, scenario.misplaced, scenario.names, time.monotonic() - begin)
         return 0 if print_report(report, outcome, console) else 1
     except (ProcessFailed, RemotingError, ClientError, TimeoutError) as error:

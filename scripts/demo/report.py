@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from lockstep.order import Confidence, Handover, OrderReport, check_files
+from lockstep.order.page import write_page
+from lockstep.order.page.timeline import Timeline
 from scripts.demo.consumer import TOPIC
 
 __all__ = ["Outcome", "check", "print_report"]
@@ -22,10 +24,19 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def check(traces: list[Path], console: Console) -> OrderReport:
-    """Read all traces as one history. Raises OSError."""
+def check(traces: list[Path], console: Console, page: Path | None = None) -> OrderReport:
+    """Read all traces as one history, and write the report as a page. Raises OSError."""
+    timeline = Timeline() if page is not None else None
     with console.status("checking the traces") as status:
-        return check_files(traces, on_progress=lambda number: status.update(f"checking the traces: {number:,} records"))
+        report = check_files(
+            traces,
+            on_progress=lambda number: status.update(f"checking the traces: {number:,} records"),
+            timeline=timeline,
+        )
+    if page is not None and timeline is not None:
+        write_page(page, "The flights, checked", [timeline.run("", report, [str(path) for path in traces])])
+        console.print(f"the report: {page}", highlight=False, soft_wrap=True)
+    return report
 
 
 def faults(report: OrderReport, outcome: Outcome) -> list[str]:
