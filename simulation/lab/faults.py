@@ -138,10 +138,14 @@ class Faults:
             world.release(source, target)
 
     async def slow_answers(self, event: Event) -> None:
-        world, late_us = self.cluster.world, 600 * self.plan.lock_timeout_ms
-        world.set_latency(BROKER, event.member, late_us, late_us * 5 // 4)
-        await world.sleep_ms(2 * event.duration_ms)
-        world.set_latency(BROKER, event.member)
+        """Renewals are just answered in time; then no answer comes for a lease."""
+        world, member, plan = self.cluster.world, event.member, self.plan
+        world.set_latency(BROKER, member, 800 * plan.lock_timeout_ms, 900 * plan.lock_timeout_ms)
+        await world.sleep_ms(plan.lease_ms + event.duration_ms)
+        world.hold(BROKER, member)
+        await world.sleep_ms(plan.lease_ms)
+        world.release(BROKER, member)
+        world.set_latency(BROKER, member)
 
     # The broker ----------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Fault(StrEnum):
     PARTITION = "partition"
     TO_BROKER_HELD = "hold to the broker"
     TO_MEMBER_HELD = "hold to the member"
-    SLOW_ANSWERS = "slow answers"  # late by some hundred milliseconds
+    SLOW_ANSWERS = "slow answers"  # late by some hundred milliseconds, then none
     CLOCK = "clock"  # set, and the process starts again
     BROKER_STALL = "broker stall"
     BROKER_STOP = "broker stop"  # a clean stop, and a start
@@ -113,7 +113,7 @@ class Plan:
 
 _LIVES: Final = {6_000: 60_000, 15_000: 100_000, 60_000: 180_000}  # by lease
 _MESSAGES: Final = 80
-_POISON_EACH: Final = 27
+_POISON_EACH: Final = 9
 _FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK)
 
 

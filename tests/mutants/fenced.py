@@ -1,0 +1,159 @@
+"""Protections of the fenced lock, broker and client. Each was found missing by the sweep of random worlds."""
+
+from typing import Final
+
+from tests.mutants.protection import Protection
+
+__all__ = ["FENCED"]
+
+CHECKS: Final = "broker/fence/checks.py"
+LOCKS: Final = "broker/state/fenced_locks.py"
+WORLDS: Final = ("tests/simulation/lab/test_fenced_worlds.py::test_seeds_that_find_a_missing_protection",)
+
+FENCED: Final = (
+    # The broker's checks
+    Protection(
+        "fence-commit-epoch",
+        "A commit of a period that another has followed is stored.",
+        CHECKS,
+        "denial = self._of_owner(connection, claim, now_ms) if alone else None",
+        "denial: Denial | None = None",
+        WORLDS,
+    ),
+    Protection(
+        "fence-pull-epoch",
+        "A pull of a period that another has followed is served.",
+        CHECKS,
+        "        denial = self._of_owner(connection, claim, now_ms, needs_lease=act in _NEED_LEASE)\n",
+        "        if act is Act.PULL:\n"
+        "            return None\n"
+        "        denial = self._of_owner(connection, claim, now_ms, needs_lease=act in _NEED_LEASE)\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-held-pull",
+        "A pull that was held when its owner changed is answered with messages.",
+        "broker/fence/fenced_pulls.py",
+        "        denial = self._denial(pull, now_ms)\n        if denial is None:\n            return False\n",
+        "        return False\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-dead-letter-epoch",
+        "A dead letter of a period that another has followed is stored.",
+        "broker/processors/send.py",
+        "    check_owner(broker, connection, claim, Act.DEAD_LETTER, now_ms)\n",
+        "",
+        WORLDS,
+    ),
+    Protection(
+        "fence-unmodified",
+        "An unmodified client may pull and commit a queue of another client.",
+        CHECKS,
+        "        if lock is None or (is_its_client and not lock.fenced) or self._broadcasts(group):\n",
+        "        if True:\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-commit-of-refused-pull",
+        "The offset in a refused pull of an unmodified client is stored.",
+        "broker/processors/pull.py",
+        "            raise Refusal(denial.code, denial.remark)\n        return fence.pulls.refuse(",
+        "            raise Refusal(denial.code, denial.remark)\n"
+        "        if header.sys_flag & _COMMIT:\n"
+        "            of_group = header.consumer_group, header.topic, header.queue_id\n"
+        "            broker.offsets.commit(*of_group, header.commit_offset)\n"
+        "        return fence.pulls.refuse(",
+        WORLDS,
+    ),
+    Protection(
+        "fence-commits-forward",
+        "A commit below the stored offset is stored.",
+        CHECKS,
+        "            denial = self._of_offset(claim, offset, stored, now_ms)\n",
+        "            denial = None\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-reset-mark",
+        "A commit that was under way undoes an administrator's reset.",
+        CHECKS,
+        "        is_marked = self.resets.forbids(_key(claim), offset, now_ms)\n",
+        "        is_marked = False\n",
+        WORLDS,
+    ),
+    # Periods and leases in the broker
+    Protection(
+        "fence-epoch-of-renewal",
+        "A renewal begins a new epoch.",
+        LOCKS,
+        "        self._move(lock, LockEvent.RENEW, now_ms)\n",
+        "        self._move(lock, LockEvent.RENEW, now_ms)\n        lock.epoch = self._epochs.next()\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-lease",
+        "A queue is given to another client while the lease of its owner runs.",
+        LOCKS,
+        "        if lock.state is LockState.ENDED:\n            return self._grant",
+        "        if True:\n            return self._grant",
+        WORLDS,
+    ),
+    Protection(
+        "fence-client-id-claims",
+        "A claim without the epoch is granted to the client id of the owner.",
+        LOCKS,
+        "        if same and not lock.fenced and not asker.fenced:\n",
+        "        if same:\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-stale-unlock",
+        "A late unlock of an earlier period frees the queue of its owner.",
+        LOCKS,
+        "            fence = self._check(lock, client_id, epoch, now_ms)\n",
+        "            fence = FenceAnswer.OK\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-lock-delay",
+        "A queue is given away as soon as the connection of its owner ends, while its calls run.",
+        LOCKS,
+        "delay_ends_ms = now_ms + self.settings.delay_ms if lock.fenced else legacy_ends_ms",
+        "delay_ends_ms = now_ms",
+        WORLDS,
+    ),
+    # The client
+    Protection(
+        "fence-lease-from-request",
+        "A client counts its lease from the answer of the broker, not from its request.",
+        "client/consumer/ownership/locks.py",
+        "                grant = Grant(asked_ms, *reply.grants[queue])\n",
+        "                grant = Grant(self._runtime.now_ms(), *reply.grants[queue])\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-own-lease",
+        "A client begins calls after its lease has ended.",
+        "client/consumer/process_queue.py",
+        "            self.locked and now_ms - self.last_lock_ms <= (self._trusted_ms or lock_max_live_time_ms)\n",
+        "            self.locked\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-drain",
+        "A queue is given away while a call of it runs.",
+        "client/consumer/ownership/period_end.py",
+        "        while not await process_queue.listener_idle(_LISTENER_WAIT_MS):\n",
+        "        while False:\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-last-commit",
+        "A queue is given away before what was handled is committed: it is handled twice.",
+        "client/consumer/ownership/period_end.py",
+        "    EndCause.HANDOVER: PeriodEnd(cancels=False, stores=True, unlocks=True, asks=True),\n",
+        "    EndCause.HANDOVER: PeriodEnd(cancels=False, stores=False, unlocks=True, asks=True),\n",
+        WORLDS,
+    ),
+)

@@ -1,0 +1,32 @@
+"""Random worlds in fenced mode: no violation; and the seeds by which a sweep found protections that were taken out."""
+
+from typing import Final
+
+import pytest
+
+from lockstep.simulation.lab.outcome import LockMode, run_seed
+
+EACH: Final = 10
+# `python -m tests.mutants.first_seed NAME` finds the first seed that fails without a protection.
+FOUND_BY: Final = (1,)
+
+
+def fails(seed: int) -> str:
+    """What went wrong in the world of a seed; empty: nothing."""
+    outcome = run_seed(seed, LockMode.FENCED)
+    return outcome.error or "\n".join(outcome.texts)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(1, 101, EACH))
+def test_fenced_worlds_keep_order(first: int) -> None:
+    """Whatever happens to members, broker and connections: nothing stale is accepted, nothing is lost."""
+    assert {seed: text for seed in range(first, first + EACH) if (text := fails(seed))} == {}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", FOUND_BY)
+def test_seeds_that_find_a_missing_protection(seed: int) -> None:
+    """With all protections they keep order too."""
+    assert fails(seed) == ""
