@@ -14,6 +14,7 @@ from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.lab.plan import MEMBERS, Event, Fault, Plan, Store
 from lockstep.simulation.lab.settings import broker_settings, member_settings
 from lockstep.simulation.lab.watched import GROUP, TOPIC, WatchedCluster
+from lockstep.store.format.lock_table import LOCK_TABLE
 
 __all__ = ["Faults"]
 
@@ -33,6 +34,7 @@ class Faults:
     on_broker_started: Callable[[bool], None]  # whether its log may have lost messages
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(MEMBERS, "down"))
     _broker_changes: bool = False
+    _clock_max_ms: int = 0  # how far a clock was ahead
     _deaf: bool = False  # some connection has ended at one side alone
 
     async def play(self, event: Event) -> None:
@@ -101,8 +103,9 @@ class Faults:
             await self.start_member(event.member)
 
     def _set_clock(self, host: str, event: Event) -> None:
-        sign = 1 if event.duration_ms % 2 else -1
-        self.cluster.world.set_clock(host, sign * event.duration_ms * 1000)
+        offset_ms = event.duration_ms * (1000 if event.duration_ms % 2 else -1000)
+        self.cluster.world.set_clock(host, offset_ms)
+        self._clock_max_ms = max(self._clock_max_ms, offset_ms)
 
     async def stop_for_a_while(self, event: Event) -> None:
         world = self.cluster.world
@@ -161,10 +164,20 @@ class Faults:
             self.cluster.crash(BROKER)
         if event.fault is Fault.BROKER_CLOCK:
             self._set_clock(BROKER, event)
+        elif event.fault is Fault.BROKER_TABLE_LOST:
+            self._lose_locks()
         await self.cluster.world.sleep_ms(event.duration_ms // 4)
         await self.start_broker(log_may_shrink=shrinks)
         self.findings.saw("broker restarts")
         self._broker_changes = False
+
+    def _lose_locks(self) -> None:
+        """Without the file only a clock that is right says which epochs were given."""
+        disk = self.cluster.world.disk(BROKER)
+        self.cluster.world.set_clock(BROKER, self._clock_max_ms)
+        for path in disk.paths():
+            if path.endswith(LOCK_TABLE):
+                disk.delete(path)
 
     async def start_broker(self, *, log_may_shrink: bool = False) -> None:
         plan = self.plan
@@ -214,7 +227,8 @@ _ACTIONS: Final[dict[Fault, Callable[[Faults, Event], Awaitable[None]]]] = {
     **dict.fromkeys((Fault.CUT, Fault.MEMBER_HEARS, Fault.BROKER_HEARS), Faults.cut),
     **dict.fromkeys((Fault.PARTITION, Fault.TO_BROKER_HELD, Fault.TO_MEMBER_HELD), Faults.block),
     **dict.fromkeys(
-        (Fault.BROKER_STOP, Fault.BROKER_KILL, Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK), Faults.restart_broker
+        (Fault.BROKER_STOP, Fault.BROKER_KILL, Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST),
+        Faults.restart_broker,
     ),
     Fault.SLOW_ANSWERS: Faults.slow_answers,
     Fault.RESET: Faults.reset,

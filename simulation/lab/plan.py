@@ -37,6 +37,7 @@ class Fault(StrEnum):
     BROKER_KILL = "broker kill"
     BROKER_POWER_CUT = "broker power cut"
     BROKER_CLOCK = "broker clock"  # set, and a kill
+    BROKER_TABLE_LOST = "broker table lost"  # a kill, and the file of locks is gone
     RESET = "reset"  # an administrator's, of the group's offsets
 
 
@@ -114,7 +115,7 @@ class Plan:
 _LIVES: Final = {6_000: 60_000, 15_000: 100_000, 60_000: 180_000}  # by lease
 _MESSAGES: Final = 80
 _POISON_EACH: Final = 9
-_FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK)
+_FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST)
 
 
 def draw_plan(seed: int) -> Plan:

@@ -19,9 +19,14 @@ __all__ = ["RandomWorld"]
 
 _KEYS: Final = 5
 _POLL_MS: Final = 500
-# Calls that outlive their lease overlap with those of the next owner: a fence keeps their effects out.
-# Their commits stand in their traces, and no broker stores them.
-_FENCED_OUT: Final = frozenset({Kind.OVERLAP, Kind.STALE_REPEAT, Kind.STALE_EPOCH, Kind.STALE_OWNER, Kind.STALE_COMMIT})
+# Calls that outlive their lease overlap with those of the next owner: a fence keeps their effects out. Their commits
+# stand in their traces, and no broker stores them.
+_FENCED_OUT: Final = frozenset(
+    (
+        *(Kind.OVERLAP, Kind.STALE_REPEAT, Kind.STALE_EPOCH, Kind.STALE_OWNER),
+        *(Kind.STALE_COMMIT, Kind.COMMIT_REGRESS),
+    )
+)
 
 
 class RandomWorld:

@@ -123,6 +123,39 @@ FENCED: Final = (
         "delay_ends_ms = now_ms",
         WORLDS,
     ),
+    # The table on the disk
+    Protection(
+        "fence-table",
+        "A broker that starts again has forgotten who owns which queue.",
+        "broker/persistence/durable_store.py",
+        "            locks.restore(kept.locks.values(), kept.boot, now_ms)\n",
+        "            locks.restore([], kept.boot, now_ms)\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-grace",
+        "A broker that lost its table gives queues away while their owners hold them.",
+        "broker/persistence/durable_store.py",
+        "        if lost and grace_ms:\n",
+        "        if False:\n",
+        WORLDS,
+    ),
+    Protection(
+        "fence-boot",
+        "After a clock was set back, a broker that starts again gives epochs below those of its last run.",
+        LOCKS,
+        "        self.epochs.go_above_boot(boot)\n",
+        "",
+        WORLDS,
+    ),
+    Protection(
+        "fence-kept-grant",
+        "A grant is answered before it is on the disk: after a power cut nobody knows of it.",
+        "broker/processors/kept_answer.py",
+        "    if keeper is None or keeper.is_kept:\n",
+        "    if True:\n",
+        WORLDS,
+    ),
     # The client
     Protection(
         "fence-lease-from-request",
