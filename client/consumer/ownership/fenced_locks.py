@@ -44,13 +44,29 @@ class FencedLocks(QueueLocks):
         super().__init__(member, on_reacquired)
         self._required = required
         self._ends = ends
+        self._ended: dict[MessageQueue, int] = {}  # the epoch of the last period that ended, or ends, here
         self._unfenced_logged: set[str] = set()
         self.watch = LeaseWatch(member, self._renew_broker, self._lease_ended)
 
     def _new_requests(self) -> LockRequests:
         return LockRequests(
-            self._instance, self._group, self._config, self, epoch_of=lambda queue: self._of(queue).epoch
+            self._instance,
+            self._group,
+            self._config,
+            self,
+            epoch_of=lambda queue: self._of(queue).epoch,
+            epoch_to_renew=self._epoch_to_renew,
         )
+
+    def _epoch_to_renew(self, queue: MessageQueue) -> int:
+        """The epoch that a lock request presents: never that of a period that has ended here.
+
+        The broker may take it all the same, for example when it has lost its table: then one epoch would have two
+        periods.
+        """
+        epoch, process_queue = self._of(queue).epoch, self._table.get(queue)
+        runs = process_queue is not None and process_queue.epoch == epoch and not process_queue.lost
+        return epoch if runs or epoch != self._ended.get(queue) else 0
 
     # Brokers -------------------------------------------------------------------------------------------------
 
@@ -96,7 +112,7 @@ class FencedLocks(QueueLocks):
         if process_queue is None or process_queue.lost:
             return
         if process_queue.epoch != grant.epoch:
-            self._ends(process_queue, EndCause.NEW_EPOCH, EndCause.NEW_EPOCH.value)
+            self._end_period(process_queue, EndCause.NEW_EPOCH, EndCause.NEW_EPOCH.value)
         elif reply.endpoint.is_open:  # the answer of a connection that has ended proves nothing any more
             process_queue.granted(grant.asked_ms, grant.lease_ms)
 
@@ -105,7 +121,7 @@ class FencedLocks(QueueLocks):
     ) -> None:
         if process_queue is not None and process_queue.epoch:
             self._take([(queue, self._of(queue).fenced(process_queue.epoch))])
-            self._ends(process_queue, EndCause.NO_FENCING, EndCause.NO_FENCING.value)
+            self._end_period(process_queue, EndCause.NO_FENCING, EndCause.NO_FENCING.value)
         else:
             super()._granted(queue, process_queue, grant, reply)
 
@@ -122,7 +138,7 @@ class FencedLocks(QueueLocks):
         if process_queue is not None and process_queue.epoch == presented:
             cause = _BY_NAME.get(refusal.answer, EndCause.FENCED) if refusal is not None else EndCause.FENCED
             owner = f" ({refusal.owner})" if refusal is not None and refusal.owner else ""
-            self._ends(process_queue, cause, cause.value + owner)
+            self._end_period(process_queue, cause, cause.value + owner)
 
     # Other requests under an epoch ---------------------------------------------------------------------------
 
@@ -132,7 +148,7 @@ class FencedLocks(QueueLocks):
         if cause is None or not process_queue.epoch:
             return False
         self._take([(process_queue.queue, self._of(process_queue.queue).fenced(process_queue.epoch))])
-        self._ends(process_queue, cause, f"{cause.value}; {error}")
+        self._end_period(process_queue, cause, f"{cause.value}; {error}")
         return True
 
     async def reset_offset(self, process_queue: ProcessQueue, offset: int) -> bool:
@@ -157,8 +173,12 @@ class FencedLocks(QueueLocks):
         if not process_queue.epoch:
             return False
         if not process_queue.is_over:
-            self._ends(process_queue, EndCause.HANDOVER, why)
+            self._end_period(process_queue, EndCause.HANDOVER, why)
         return True
+
+    def _end_period(self, process_queue: ProcessQueue, cause: EndCause, why: str) -> None:
+        self._ended[process_queue.queue] = process_queue.epoch
+        self._ends(process_queue, cause, why)
 
     # Leases and connections ----------------------------------------------------------------------------------
 
@@ -166,7 +186,7 @@ class FencedLocks(QueueLocks):
         await self._renew(broker_name, by_broker(self._kept()).get(broker_name, []))
 
     def _lease_ended(self, process_queue: ProcessQueue) -> None:
-        self._ends(process_queue, EndCause.LEASE_ENDED, EndCause.LEASE_ENDED.value)
+        self._end_period(process_queue, EndCause.LEASE_ENDED, EndCause.LEASE_ENDED.value)
 
     def connection_ended(self, address: str) -> None:
         """Begin no call of this broker's queues until a renewal is answered over a new connection."""

@@ -22,6 +22,7 @@ __all__ = ["LockListener", "LockReply", "LockRequests", "Queues", "by_broker"]
 _LATE_LOG_INTERVAL_MS: Final = 60_000
 _NO_GRANT: Final = LockGrant(0, 0)
 Queues = Sequence[MessageQueue]
+EpochOf = Callable[[MessageQueue], int]
 Replies = asyncio.Future[RemotingCommand]
 
 
@@ -65,7 +66,8 @@ class LockRequests:
     connection ended, or when it is so old that its lock would have expired.
 
     Args:
-        epoch_of: the epoch that a request presents for a queue, to brokers that agreed; None: requests have no epochs.
+        epoch_of: the epoch of a queue that an unlock presents, to brokers that agreed; None: requests have no epochs.
+        epoch_to_renew: the one that a lock request presents; 0 claims the queue anew.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class LockRequests:
         group: str,
         config: ConsumerConfig,
         listener: LockListener,
-        epoch_of: Callable[[MessageQueue], int] | None = None,
+        epoch_of: EpochOf | None = None,
+        epoch_to_renew: EpochOf | None = None,
     ) -> None:
         self._epoch_of = epoch_of
+        self._epoch_to_renew = epoch_to_renew
         self._instance = instance
         self._group = group
         self._config = config
@@ -96,7 +100,7 @@ class LockRequests:
         """
         try:
             endpoint = over or await self._instance.dialer.endpoint(self._instance.address_of(broker_name))
-            epochs = self._epochs(endpoint, queues)
+            epochs = self._epochs(endpoint, queues, self._epoch_to_renew)
             reply = self._send(RequestCode.LOCK_BATCH_MQ, endpoint, queues, epochs)
         except (RemotingError, NoRouteError) as error:  # the request was not sent
             self._log_failure("lock_request_failed", broker_name, error)
@@ -105,7 +109,7 @@ class LockRequests:
         try:
             timeout_ms = self._config.lock_timeout_ms
             answer = await asyncio.wait_for(asyncio.shield(reply), timeout_ms / 1000)
-        except (TimeoutError, ConnectionLost) as error:
+        except (TimeoutError, RequestTimeout, ConnectionLost) as error:  # both timeouts are due after a long sleep
             timeout = RequestTimeout(endpoint.address, "LOCK_BATCH_MQ", timeout_ms)
             self._log_failure("lock_request_failed", broker_name, error if reply.done() else timeout)
             self._listener.unanswered(queues)
@@ -124,8 +128,9 @@ class LockRequests:
         reply = await self.lock(broker_name, ())
         return None if reply is None else reply.fences
 
-    def _epochs(self, endpoint: Endpoint, queues: Queues) -> tuple[int, ...] | None:
-        return tuple(map(self._epoch_of, queues)) if self._epoch_of is not None and endpoint.agreed else None
+    @staticmethod
+    def _epochs(endpoint: Endpoint, queues: Queues, epoch_of: EpochOf | None) -> tuple[int, ...] | None:
+        return tuple(map(epoch_of, queues)) if epoch_of is not None and endpoint.agreed else None
 
     def _send(self, code: RequestCode, endpoint: Endpoint, queues: Queues, epochs: tuple[int, ...] | None) -> Replies:
         request = LockBatchBody(self._group, self._instance.client_id, tuple(queues), epochs)
@@ -182,7 +187,9 @@ class LockRequests:
                 self._listener.unlock_failed(batch, lapsed=False)
                 continue
             try:
-                reply = self._send(RequestCode.UNLOCK_BATCH_MQ, endpoint, batch, self._epochs(endpoint, batch))
+                reply = self._send(
+                    RequestCode.UNLOCK_BATCH_MQ, endpoint, batch, self._epochs(endpoint, batch, self._epoch_of)
+                )
             except RemotingError as error:
                 self._unlock_failed(broker_name, batch, error)
                 continue
