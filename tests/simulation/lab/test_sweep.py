@@ -21,7 +21,7 @@ from lockstep.simulation.lab.outcome import LockMode, run_seed
 for seed in range(int(sys.argv[1]), int(sys.argv[2])):
     print(seed, *(run_seed(seed, LockMode(mode)).trace_hash for mode in sys.argv[3:]))
 """
-MODES = ("faithful",)
+MODES = ("faithful", "fenced")
 
 
 def test_plans_differ_in_everything_that_is_drawn() -> None:
