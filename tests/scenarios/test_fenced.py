@@ -1,0 +1,274 @@
+"""Consumers with fenced locks at a broker with `--lock-mode fenced` (docs/fencing.md, docs/order.md 6)."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from lockstep.client import LockLostError, MessageQueue
+from lockstep.order import Cause, Kind
+from tests.scenarios.cluster import BROKER, TOPIC, Cluster, take_all
+from tests.scenarios.scenario import scenario
+
+FENCED: Any = {"lock_mode": "fenced"}
+LEASE_MS, DELAY_MS = 60_000, 3_000
+QUEUE = f"{TOPIC}@{BROKER}:0"
+PLANNED_MS = 250  # with a network of at most 2 ms each way
+
+
+async def _two(cluster: Cluster, *, queues: int = 1, **first: Any) -> None:
+    """A fenced broker and producer, and c1, which wants all queues; c2 may follow."""
+    await cluster.broker(queues=queues, **FENCED)
+    await cluster.producer()
+    await cluster.consumer("c1", fenced=True, **{"strategy": take_all, **first})
+
+
+def _the_newest(
+    _group: str, client: str, queues: Collection[MessageQueue], clients: Sequence[str]
+) -> list[MessageQueue]:
+    """All queues for the member with the highest address, which started last."""
+    return list(queues) if client == max(clients) else []
+
+
+@scenario()
+async def test_a_planned_handover_is_quick_and_repeats_nothing(cluster: Cluster) -> None:
+    """A member joins while all queues are busy, then the first one leaves: each message is handled once, and a queue
+    rests for milliseconds."""
+    await cluster.broker(queues=4, **FENCED)
+    await cluster.producer()
+    await cluster.consumer("c1", fenced=True, work_ms=5)
+    await cluster.send(400)
+    await cluster.consumer("c2", fenced=True, work_ms=5)
+    await cluster.world.sleep_ms(300)
+    assert len({call.process for call in cluster.seen.all[-8:]}) == 2
+    await cluster.leave("c1")
+    await cluster.all_seen()
+    report = await cluster.end()
+    assert report.duplicates == {}
+    waits = [handover.duration_ms for handover in report.handovers]
+    assert waits
+    assert max(waits) <= PLANNED_MS, waits
+
+
+@scenario()
+async def test_a_handover_waits_for_the_running_call(cluster: Cluster) -> None:
+    """However long it runs, its lease is renewed; the next owner begins behind it."""
+    await cluster.broker(queues=1, **FENCED)
+    await cluster.producer()
+    await cluster.consumer("c1", fenced=True, works_ms={"0": 90_000}, strategy=_the_newest)
+    await cluster.send(3, keys=1)
+    await cluster.at(2_000)
+    await cluster.consumer("c2", fenced=True, strategy=_the_newest)
+    await cluster.all_seen()
+    assert cluster.seen.owners(0) == ["c1", "c2"]
+    assert cluster.seen.texts() == ["0", "1", "2"]
+
+
+@scenario()
+async def test_a_killed_owner_is_succeeded_after_the_lock_delay(cluster: Cluster) -> None:
+    """Not after the life of its lock."""
+    cluster.expected.possible = {Cause.TAKEOVER}
+    await _two(cluster)
+    await cluster.at(5_000)
+    await cluster.consumer("c2", fenced=True, strategy=take_all)
+    await cluster.at(8_000)
+    cluster.crash("c1")
+    await cluster.send(3, keys=1)
+    await cluster.all_seen()
+    assert 8_000 + DELAY_MS <= cluster.seen.all[0].begin_ms <= 8_000 + DELAY_MS + 300
+
+
+@scenario()
+async def test_a_stalled_owner_is_fenced_and_its_call_cancelled(cluster: Cluster) -> None:
+    """It stands still for 70 s inside a call, with its connection. The next owner handles the message meanwhile; the
+    first one's call is cancelled, its commit refused, and the offset stays."""
+    cluster.expected.possible = {Cause.TAKEOVER}
+    lost: list[tuple[int, int, str]] = []
+    ends: list[str] = []
+
+    async def listen(messages: list[Any], context: Any) -> None:
+        try:
+            await asyncio.sleep(30 if messages[0].body == b"1" else 0)
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            try:
+                context.check()
+            except LockLostError:
+                ends.append("lock lost")
+            raise
+
+    def on_lost(queue: MessageQueue, epoch: int, why: str) -> None:
+        if queue.topic == TOPIC:
+            lost.append((queue.queue_id, epoch, why))
+
+    await _two(cluster, listener=listen, on_lost=on_lost)
+    await cluster.send(2, keys=1)
+    await cluster.at(15_000)
+    await cluster.consumer("c2", fenced=True, strategy=take_all)
+    await cluster.at(20_000)
+    cluster.world.stall("c1", 70_000)
+    await cluster.at(20_000 + 70_000 + 2_000)
+    assert ends == ["cancelled", "lock lost"]
+    assert len(lost) == 1
+    assert lost[0][1] > 0
+    assert cluster.owner() == cluster.world.host("c2").address
+    assert cluster.committed() == 2
+    assert cluster.seen.texts("c2")[-1] == "1"
+    assert len(cluster.events("lock_lost", host="c1", queue=QUEUE)) == 1
+    [refused] = cluster.events("offset_not_stored", host="c1", queue=QUEUE)
+    assert "FENCED" in refused.fields["error"] or "30011" in refused.fields["error"]
+
+
+@scenario()
+async def test_a_call_that_finishes_late_moves_no_offset(cluster: Cluster) -> None:
+    """With on_lock_lost="finish" the call of the stalled owner ends as if nothing had happened. Its record says that it
+    outlived its lease, and its commit is refused. The traces show the two calls at once: the fence keeps the effects of
+    the late one out, and does not prevent the call."""
+    cluster.expected.violations = {Kind.OVERLAP: 1, Kind.STALE_REPEAT: 1}
+    cluster.expected.duplicates = {Cause.UNEXPLAINED}
+    cluster.expected.overlaps = 1
+    await _two(cluster, works_ms={"1": 75_000}, on_lock_lost="finish")
+    await cluster.send(2, keys=1)
+    await cluster.at(15_000)
+    await cluster.consumer("c2", fenced=True, strategy=take_all)
+    await cluster.at(20_000)
+    cluster.world.stall("c1", 70_000)
+    await cluster.all_seen()
+    await cluster.at(20_000 + 90_000)
+    assert cluster.committed() == 2
+    late = [record for record in cluster.records("c1") if record["event"] == "handled" and "outlived_ms" in record]
+    assert [record["offset"] for record in late] == [1]
+    stored = cluster.events("offset stored", host=BROKER, queue=QUEUE)
+    assert [line.fields["offset"] for line in stored][-1] == 2
+
+
+@scenario()
+async def test_order_by_key_is_handed_over_too(cluster: Cluster) -> None:
+    """All running calls end first, and nothing is handled twice."""
+    await cluster.broker(queues=2, **FENCED)
+    await cluster.producer()
+    await cluster.consumer("c1", fenced=True, work_ms=20, ordering="key")
+    await cluster.send(400, keys=40)
+    await cluster.consumer("c2", fenced=True, work_ms=20, ordering="key")
+    await cluster.world.sleep_ms(100)
+    await cluster.leave("c1")
+    await cluster.all_seen()
+
+
+@scenario()
+async def test_a_broker_that_restarts_keeps_its_owners(cluster: Cluster) -> None:
+    """With a data directory: nobody else gets a queue, epochs stay, and consumption goes on within a second."""
+    await cluster.broker(queues=2, data_dir="data", **FENCED)
+    await cluster.producer()
+    await cluster.consumer("c1", fenced=True)
+    await cluster.consumer("c2", fenced=True)
+    await cluster.send(8)
+    await cluster.all_seen()
+    await cluster.at(20_000)
+    before = {queue_id: (row.client_id, row.epoch) for queue_id, row in cluster.locks().items()}
+    assert len({client for client, _ in before.values()}) == 2
+    cluster.crash(BROKER)
+    await cluster.at(23_000)
+    await cluster.broker(queues=2, data_dir="data", **FENCED)
+    began_ms = cluster.world.elapsed_ms
+    await cluster.send(8)
+    await cluster.all_seen()
+    assert {queue_id: (row.client_id, row.epoch) for queue_id, row in cluster.locks().items()} == before
+    assert max(call.begin_ms for call in cluster.seen.all) - began_ms <= 3_000
+    assert not cluster.events("lock_lost")
+
+
+@scenario()
+async def test_a_machine_that_slept_begins_no_call(cluster: Cluster) -> None:
+    """It slept beyond its lease; awake again, it gives its period up, and takes part again."""
+    cluster.expected.possible = {Cause.TAKEOVER}
+    await _two(cluster)
+    await cluster.at(5_000)
+    await cluster.consumer("c2", fenced=True, strategy=take_all)
+    await cluster.at(10_000)
+    cluster.world.suspend("c1")
+    await cluster.send(5, keys=1)
+    await cluster.all_seen()
+    await cluster.at(10_000 + 2 * LEASE_MS)
+    cluster.world.wake("c1")
+    woke_ms = cluster.world.elapsed_ms
+    await cluster.at(woke_ms + 30_000)
+    assert not cluster.seen.of("c1", since_ms=woke_ms)
+    assert len(cluster.events("lock_lost", host="c1", queue=QUEUE)) == 1
+    await cluster.leave("c2")
+    await cluster.send(1, keys=1)
+    await cluster.all_seen()
+    assert cluster.seen.texts("c1") == ["5"]
+
+
+@scenario()
+async def test_a_connection_that_is_cut_stops_calls_until_it_is_back(cluster: Cluster) -> None:
+    """A reset connection: the client connects again, renews under its epoch within the lock delay, and goes on."""
+    await _two(cluster)
+    await cluster.consumer("c2", fenced=True, strategy=take_all)
+    await cluster.at(10_000)
+    epoch = cluster.locks()[0].epoch
+    assert cluster.world.cut("c1", BROKER)
+    await cluster.send(5, keys=1)
+    await cluster.all_seen()
+    assert cluster.seen.owners(0) == ["c1"]
+    assert cluster.locks()[0].epoch == epoch
+
+
+@scenario()
+async def test_a_partition_that_outlasts_the_lease(cluster: Cluster) -> None:
+    """No packet passes: the owner stops by its own clock before the broker gives the queue to another."""
+    cluster.expected.possible = {Cause.TAKEOVER}
+    await _two(cluster, work_ms=100)
+    await cluster.consumer("c2", fenced=True, strategy=take_all)
+    await cluster.send(5, keys=1)
+    await cluster.at(10_000)
+    cluster.world.partition("c1", BROKER)
+    await cluster.send(5, keys=1)
+    await cluster.all_seen()
+    cluster.world.repair("c1", BROKER)
+    await cluster.at(cluster.world.elapsed_ms + 40_000)
+    assert len(cluster.events("lock_lost", host="c1", queue=QUEUE)) == 1
+
+
+@scenario()
+async def test_a_faithful_broker_if_the_broker_can(cluster: Cluster) -> None:
+    """It is used with its locks, and the log says so once."""
+    await cluster.broker(queues=2)
+    await cluster.producer()
+    await cluster.consumer("c1", fenced="if the broker can")
+    await cluster.send(8)
+    await cluster.all_seen()
+    await cluster.at(45_000)
+    [line] = cluster.events("fencing_not_supported", host="c1")
+    assert (line.level, line.fields["broker"]) == ("warning", BROKER)
+    assert {row.epoch for row in cluster.locks().values()} == {None}
+
+
+@scenario()
+async def test_the_user_is_called_before_and_after_a_period(cluster: Cluster) -> None:
+    """on_acquired before the first call, again after an error; on_lost after the last one."""
+    order: list[str] = []
+
+    async def listen(messages: list[Any], context: Any) -> None:
+        order.append(f"call {messages[0].body.decode()} {context.lock_epoch}")
+
+    async def on_acquired(queue: MessageQueue, epoch: int) -> None:
+        if queue.topic == TOPIC:
+            await asyncio.sleep(0.5)
+            order.append(f"acquired {epoch}")
+            if len(order) == 1:
+                raise OSError("the database is away")
+
+    async def on_lost(queue: MessageQueue, epoch: int, why: str) -> None:
+        if queue.topic == TOPIC:
+            order.append(f"lost {epoch} {why}")
+
+    await cluster.broker(queues=1, **FENCED)
+    await cluster.producer()
+    await cluster.send(1, keys=1)
+    await cluster.consumer("c1", fenced=True, listener=listen, on_acquired=on_acquired, on_lost=on_lost)
+    await cluster.at(10_000)
+    epoch = cluster.locks()[0].epoch
+    await cluster.leave("c1")
+    assert order == [f"acquired {epoch}", f"acquired {epoch}", f"call 0 {epoch}", f"lost {epoch} shutdown"]
+    assert len(cluster.events("on_acquired_failed", host="c1")) == 1
