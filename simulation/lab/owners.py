@@ -63,6 +63,7 @@ class Owners:
         """
         of = self.of(queue)
         last = of.grants[-1] if of.grants else None
+        begins = grant != last or (not grant.epoch and asked.handled_ms >= of.free_ms)
         if last is not None:
             self._check(of, asked, queue, grant, presented)
             if last.address != grant.address:
@@ -78,7 +79,7 @@ class Owners:
         of.free_ms = asked.handled_ms + lease_ms
         key = (grant.address, grant.epoch)
         of.leases[key] = max(of.free_ms, of.leases.get(key, 0))
-        return grant != last
+        return begins
 
     def _check(self, of: _Queue, asked: Asked, queue: MessageQueue, grant: Grant, presented: int | None) -> None:
         last, highest = of.grants[-1], max(of.grants)
