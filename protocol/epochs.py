@@ -3,7 +3,6 @@
 In memory and in MSGPACK it is the number `boot << 21 | counter`, in texts `boot-counter`. 0 is no epoch.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 __all__ = ["COUNTER_MAX", "NO_EPOCH", "EpochValue", "boot_of", "epoch_text", "make_epoch", "parse_epoch"]
@@ -15,11 +14,16 @@ _BOOT_MAX: Final = (1 << 63 - _COUNTER_BITS) - 1  # an epoch fits a signed numbe
 _DIGITS_MAX: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
 class EpochValue:
     """An epoch in a body: a text in JSON, where large numbers lose digits, and a number in MSGPACK."""
 
-    epoch: int
+    __slots__ = ("epoch",)
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __str__(self) -> str:
+        return epoch_text(self.epoch)
 
 
 def make_epoch(boot: int, counter: int) -> int:

@@ -81,6 +81,9 @@ def _lock_fenced(
     answers = locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, body.epochs, connection, now_ms)
     _log_answers(broker, body, answers)
     reply = command.reply(ResponseCode.SUCCESS, body=encode_body(_ok(body, answers), command.serialize_type))
+    keeper = broker.fence.keeper
+    if keeper is None or keeper.is_kept:
+        return reply
     begun = [
         (answer.queue, answer.grant.epoch)
         for answer in answers

@@ -143,13 +143,14 @@ class FencedLocks:
 
     def _renew_or_reclaim(self, asker: _Asker, queue: MessageQueue, epoch: int, now_ms: int) -> FencedAnswer:
         group, key = asker.consumer_group, (queue.topic, queue.queue_id)
+        lock = self._locks.get(group, key)
+        if lock is not None and lock.epoch == epoch and lock.client_id == asker.client_id and lock.is_live(now_ms):
+            return self._renew(lock, asker, queue, now_ms)
         lock = self._settled(group, key, now_ms)
         may_reclaim = lock is None and self.in_grace(now_ms) and self._has_capacity(group, now_ms)
         if may_reclaim and self.epochs.go_above(epoch, now_ms):
             return self._grant(asker, queue, LockOutcome.REACQUIRED, now_ms, epoch=epoch)
         fence = self.check(group, *key, asker.client_id, epoch, now_ms, needs_lease=True)
-        if lock is not None and fence is FenceAnswer.OK:
-            return self._renew(lock, asker, queue, now_ms)
         owner = lock.client_id if lock is not None and lock.is_live(now_ms) else None
         return FencedAnswer(queue, LockOutcome.REFUSED, fence=fence, other=owner)
 
@@ -178,7 +179,8 @@ class FencedLocks:
 
     def _renew(self, lock: FencedLock, asker: _Asker, queue: MessageQueue, now_ms: int) -> FencedAnswer:
         lease_ms, age_ms = self.settings.lease_ms, now_ms - lock.renewed_ms
-        self._move(lock, LockEvent.RENEW, now_ms)
+        if lock.state is not LockState.HELD:
+            self._move(lock, LockEvent.RENEW, now_ms)
         lock.renewed_ms, lock.ends_ms, lock.lease_ms = now_ms, now_ms + lease_ms, lease_ms
         self._locks.renewed(lock, asker.connection)
         return FencedAnswer(queue, LockOutcome.RENEWED, LockGrant(lock.epoch, lease_ms), age_ms=age_ms)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from lockstep.protocol.bodies.fastjson_refs import has_references, resolve_references
 from lockstep.protocol.codecs.json_header import loads_text
-from lockstep.protocol.epochs import EpochValue, epoch_text
+from lockstep.protocol.epochs import EpochValue
 
 __all__ = ["ObjectKeyed", "dump_canonical", "dumps", "loads"]
 
@@ -45,7 +45,7 @@ class _ObjectKeyedFoundError(TypeError):
 
 def _text_or_refuse(value: Any) -> str:
     if isinstance(value, EpochValue):
-        return epoch_text(value.epoch)
+        return str(value)
     if isinstance(value, ObjectKeyed):
         raise _ObjectKeyedFoundError
     raise TypeError(f"a {type(value).__name__} has no form in JSON")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
-from lockstep.protocol.bodies.codec import as_list, as_object, take
+from lockstep.protocol.bodies.codec import as_int, as_list, as_object, take
 from lockstep.protocol.epochs import EpochValue, parse_epoch
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
@@ -92,14 +92,6 @@ class LockGrant(NamedTuple):
     epoch: int
     lease_ms: int
 
-    def to_wire(self) -> dict[str, Any]:
-        return {"epoch": EpochValue(self.epoch), "leaseMs": self.lease_ms}
-
-    @classmethod
-    def from_wire(cls, value: Any) -> Self:
-        wire = as_object(value, "a grant")
-        return cls(_epoch_from_wire(wire.get("epoch")), take(wire, "leaseMs", int))
-
 
 class LockRefusal(NamedTuple):
     """Why a lock request did not get a queue.
@@ -140,7 +132,8 @@ class LockOkBody(NamedTuple):
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"lockOKMQSet": [queue_to_wire(queue) for queue in self.lock_ok_mq_set]}
         if self.grants is not None:
-            wire["grants"] = [grant.to_wire() for grant in self.grants]
+            wire["epochs"] = [EpochValue(epoch) for epoch, _ in self.grants]
+            wire["leasesMs"] = [lease_ms for _, lease_ms in self.grants]
         if self.refusals is not None:
             wire["refusals"] = [refusal.to_wire() for refusal in self.refusals]
         return wire
@@ -149,9 +142,16 @@ class LockOkBody(NamedTuple):
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "a lock reply")
         queues = _queues(wire.get("lockOKMQSet"), "lockOKMQSet")
-        grants, refusals = wire.get("grants"), wire.get("refusals")
-        read = None if grants is None else tuple(map(LockGrant.from_wire, as_list(grants, "grants")))
-        _check_parallel("grants", read, queues)
+        epochs, refusals = wire.get("epochs"), wire.get("refusals")
+        read = None
+        if epochs is not None:
+            leases_ms = as_list(wire.get("leasesMs"), "leasesMs")
+            _check_parallel("epochs", as_list(epochs, "epochs"), queues)
+            _check_parallel("leasesMs", leases_ms, queues)
+            read = tuple(
+                LockGrant(_epoch_from_wire(epoch), as_int(lease_ms, "a lease"))
+                for epoch, lease_ms in zip(epochs, leases_ms, strict=True)
+            )
         refused = None if refusals is None else tuple(map(LockRefusal.from_wire, as_list(refusals, "refusals")))
         return cls(queues, read, refused)
 

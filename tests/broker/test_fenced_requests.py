@@ -116,7 +116,7 @@ def test_epochs_in_json_are_texts(encoding: SerializeType) -> None:
     request = encode_body(LockBatchBody("G", "a", (FIRST,), (0,)), encoding)
     assert b'"epochs":["0-0"]' in request
     reply = peer.answer(R.LOCK_BATCH_MQ, None, request)
-    assert b'"epoch":"%d-1"' % NOW_MS in reply.body
+    assert b'"epochs":["%d-1"]' % NOW_MS in reply.body
 
 
 def test_those_who_wait_are_told_when_a_queue_is_free() -> None:
