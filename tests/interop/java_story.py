@@ -28,6 +28,7 @@ __all__ = [
     "history",
     "in_order",
     "order_of_keys",
+    "owned",
     "queues_of",
     "quick_story",
     "story",
@@ -131,6 +132,15 @@ def quick_story(drivers: Drivers, tmp_path: Path, interop_row: RowMaker) -> Iter
     options = [word for name, value in settings.items() for word in ("-D", f"{name}={value}")]
     with lockstep_server(tmp_path / "broker", *options) as server:
         yield JavaStory(drivers, server, interop_row)
+
+
+def owned(consumer: Driver, topic: str) -> set[int]:
+    """The ids of the queues that a consumer holds, by what it said."""
+    held: set[int] = set()
+    for event in consumer.look():
+        if event.get("topic") == topic and event["event"] in ("acquired", "dropped"):
+            (held.add if event["event"] == "acquired" else held.discard)(event["queueId"])
+    return held
 
 
 async def queues_of(server: Server, topic: str) -> list[MessageQueue]:

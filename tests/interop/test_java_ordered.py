@@ -8,9 +8,8 @@ import pytest
 
 from lockstep.client import Message, Producer, select_by_hash
 from lockstep.order import Cause
-from tests.interop.harness.drivers import Driver
 from tests.interop.harness.servers import LOCK_LIFE_MS
-from tests.interop.java_story import JavaStory, again, both_encodings, in_order, queues_of
+from tests.interop.java_story import JavaStory, again, both_encodings, in_order, owned, queues_of
 
 pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
@@ -106,15 +105,6 @@ async def test_two_consumers_and_one_killed(story: JavaStory, fresh_topic: Fresh
     taken = {handover.queue.queue_id: handover for handover in report.handovers}  # the last of each queue
     assert len(orphaned) == half
     assert min(taken[queue_id].duration_ms for queue_id in orphaned) > LOCK_LIFE_MS / 2, "not at once"
-
-
-def owned(consumer: Driver, topic: str) -> set[int]:
-    """The ids of the queues that a consumer holds, by what it said."""
-    held: set[int] = set()
-    for event in consumer.look():
-        if event.get("topic") == topic and event["event"] in ("acquired", "dropped"):
-            (held.add if event["event"] == "acquired" else held.discard)(event["queueId"])
-    return held
 
 
 async def test_a_poisoned_message(quick_story: JavaStory, fresh_topic: Fresh, fresh_group: Fresh) -> None:
