@@ -27,7 +27,7 @@ async def test_a_restarted_broker_forgets_its_locks(cluster: Cluster) -> None:
     assert [line.fields["queue"] for line in cluster.events("lock_lost", host="c1")] == [f"Aircraft@{BROKER}:0"]
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_clients_reconnect_and_lock_again(cluster: Cluster) -> None:
     """Consumers reconnect within seconds, and each first asks for the locks that it had. The first of them is alone for
     a moment and takes free queues; two rebalances later the shares are as before."""
@@ -82,7 +82,7 @@ async def test_offsets_beyond_the_emptied_store_are_reset(cluster: Cluster) -> N
     assert (report.handled, report.emptied) == (84, 0)
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_what_a_memory_store_loses_is_counted(cluster: Cluster) -> None:
     """Messages that were not handled when the broker died are lost, and the report counts them."""
     await cluster.broker(queues=1)
@@ -101,7 +101,7 @@ async def test_what_a_memory_store_loses_is_counted(cluster: Cluster) -> None:
     assert 10 <= cluster.expected.emptied <= 15
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_clean_shutdown_says_goodbye(cluster: Cluster) -> None:
     """Clients use a broker again after its clean shutdown and start; new messages are in order."""
     await cluster.broker(queues=2)

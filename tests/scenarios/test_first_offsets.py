@@ -76,7 +76,7 @@ async def _old_queue(cluster: Cluster) -> tuple[int, int]:
     return store.min_offset(TOPIC, 0), store.max_offset(TOPIC, 0)
 
 
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
     """While no message of the queue has expired the broker answers 0 for "no offset", and ConsumeFromWhere is not
     used."""
@@ -94,7 +94,7 @@ async def test_a_young_queue_is_begun_at_0(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-1/2.2.5/last-offset")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
     """Earlier messages are not handled, new messages are."""
     _, max_offset = await _old_queue(cluster)
@@ -106,7 +106,7 @@ async def test_last_is_the_end_of_an_old_queue(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-1/2.2.5/first-offset")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> None:
     """The client pulls at 0, the broker answers with the queue's first offset, and 10 s later the client begins
     there."""
@@ -119,7 +119,7 @@ async def test_first_is_the_least_offset_of_an_old_queue(cluster: Cluster) -> No
 
 
 @pytest.mark.rule("article-1/2.2.5/timestamp")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
     """The group begins at the message that was stored half an hour before the start, unless another time is set."""
     _, max_offset = await _old_queue(cluster)
@@ -129,7 +129,7 @@ async def test_a_time_of_an_old_queue(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_given_time_of_an_old_queue(cluster: Cluster) -> None:
     """Between two messages the nearer one is chosen, as brokers search."""
     _, max_offset = await _old_queue(cluster)
@@ -140,7 +140,7 @@ async def test_a_given_time_of_an_old_queue(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_stored_offset_wins(cluster: Cluster) -> None:
     """A group uses ConsumeFromWhere once: a member that comes back goes on at the stored offset."""
     _, max_offset = await _old_queue(cluster)

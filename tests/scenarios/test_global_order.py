@@ -20,7 +20,7 @@ def _numbers(count: int) -> list[str]:
     "article-2/global-order/one-queue-one-consumer",
     "article-2/global-order/one-thread-consumes",
 )
-@scenario()
+@scenario(also_fenced=True)
 async def test_one_queue_is_in_global_order(cluster: Cluster) -> None:
     """One producer, one queue, three consumers: one of them has the queue and the others wait. One listener at a time
     handles all messages in the order of the sends, over all keys."""

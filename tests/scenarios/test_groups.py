@@ -55,13 +55,13 @@ async def _three_members(cluster: Cluster, strategy: AllocateMessageQueueStrateg
     return shares
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_averagely_by_circle(cluster: Cluster) -> None:
     """Queues are dealt out one by one."""
     assert await _three_members(cluster, allocate_averagely_by_circle) == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_consistent_hash_moves_only_what_it_must(cluster: Cluster) -> None:
     """All queues have an owner; when a member leaves, the others keep what they have and take its queues."""
     before = await _three_members(cluster, AllocateByConsistentHash())
@@ -76,7 +76,7 @@ async def test_consistent_hash_moves_only_what_it_must(cluster: Cluster) -> None
     assert len(took) == len(before[1])
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_the_room_next_door(cluster: Cluster) -> None:
     """Queues of a machine room go to members of that room; all members share queues of a room without members."""
     rooms = {f"{cluster.world.host(host).address}": room for host, room in (("c1", "a"), ("c2", "b"), ("c3", "b"))}
@@ -87,7 +87,7 @@ async def test_the_room_next_door(cluster: Cluster) -> None:
     assert await _three_members(cluster, strategy) == [[0, 2, 3, 6], [1, 4, 5], [7]]
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_by_configuration(cluster: Cluster) -> None:
     """Each member has the configured queues, whichever other members are there."""
     await cluster.broker(queues=4)
@@ -105,7 +105,7 @@ async def test_by_configuration(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-5/2-balance/failing-strategy")
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_users_strategy_that_breaks_later(cluster: Cluster) -> None:
     """While the strategy works its result is used. When it raises or names queues that do not exist, members keep their
     queues and consume them."""
@@ -187,7 +187,7 @@ def _lock_owners(cluster: Cluster, topic: str) -> dict[int, str]:
 
 
 @pytest.mark.rule("article-5/2-balance/several-topics-and-consumers")
-@scenario()
+@scenario(also_fenced=True)
 async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
     """The consumer locks and consumes all queues of both topics."""
     two = await _two_topics(cluster)
@@ -201,7 +201,7 @@ async def test_several_topics_in_one_consumer(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-5/2-balance/topics-change-while-running")
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_topic_that_is_subscribed_while_it_runs(cluster: Cluster) -> None:
     """The broker learns of the subscription and the queues are consumed at once, not after the next round."""
     two = await _two_topics(cluster)
@@ -245,7 +245,7 @@ async def test_a_topic_that_is_left_while_it_runs(cluster: Cluster) -> None:
     await cluster.end(judge=False)
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_another_expression_while_it_runs(cluster: Cluster) -> None:
     """From then on messages with the new tags are handled and the old ones are not; no queue moves. The pull on its way
     asked for the old tags: RocketMQ skips messages that arrive until it is answered; here its answer is ignored."""
@@ -264,7 +264,7 @@ async def test_another_expression_while_it_runs(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-3/pull-service-pull/by-group", "article-5/2-balance/several-topics-and-consumers")
-@scenario()
+@scenario(also_fenced=True)
 async def test_several_consumers_in_one_process(cluster: Cluster) -> None:
     """Members of one group on one host share its queues as those of several hosts do."""
     two = await _two_topics(cluster)
@@ -307,7 +307,7 @@ async def _late_pull(cluster: Cluster, rebalance_interval_ms: int) -> None:
 
 
 @pytest.mark.rule("article-5/2-table/no-pull-for-120-s")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
     """A round in this very millisecond keeps the queue."""
     await _late_pull(cluster, IDLE_MS)
@@ -315,7 +315,7 @@ async def test_a_pull_of_120_000_ms_is_alive(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-5/2-table/no-pull-for-120-s")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_pull_of_120_001_ms_is_dead(cluster: Cluster) -> None:
     """One millisecond later the round drops the queues and takes them anew."""
     await _late_pull(cluster, IDLE_MS + 1)

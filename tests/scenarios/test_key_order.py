@@ -54,7 +54,7 @@ def in_turn(key: int, keys: int, count: int) -> list[str]:
 
 
 @pytest.mark.rule("article-1/1/one-queue-is-a-bottleneck", "beyond/key-order/keys-run-at-once")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_keys_of_a_queue_are_handled_at_once(cluster: Cluster) -> None:
     """Eight keys of one queue, five messages each, a listener of 1 s: 5 s for all 40, each key in order."""
     await cluster.broker(queues=1)
@@ -70,7 +70,7 @@ async def test_keys_of_a_queue_are_handled_at_once(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("beyond/key-order/key-function")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_the_key_that_a_consumer_names(cluster: Cluster) -> None:
     """With key="KEYS" four keys of one queue, without sharding keys, run at once and each in order."""
     await cluster.broker(queues=1)
@@ -105,7 +105,7 @@ async def test_the_key_that_a_consumer_names(cluster: Cluster) -> None:
     assert (report.handled, report.keys) == (20, 4)
 
 
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_so_many_calls_and_no_more(cluster: Cluster) -> None:
     """With key_concurrency 2 eight keys take turns, two at a time; none gets two calls before all got one."""
     await cluster.broker(queues=1)
@@ -119,7 +119,7 @@ async def test_so_many_calls_and_no_more(cluster: Cluster) -> None:
     assert {call.key for call in calls[:8]} == {f"key{key}" for key in range(8)}
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_batch_is_of_one_key(cluster: Cluster) -> None:
     """A call has up to consume_message_batch_max_size messages of one key, in offset order."""
     await cluster.broker(queues=1)
@@ -138,7 +138,7 @@ async def test_a_batch_is_of_one_key(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("beyond/key-order/failing-key-parked")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
     """It is tried again each 1 000 ms. The other keys go on, and the commit waits for the failing message."""
     cluster.expected.duplicates = {Cause.SUSPEND}
@@ -163,7 +163,7 @@ async def test_a_poisoned_key_holds_up_itself_alone(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("beyond/key-order/park-time")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> None:
     """The context's suspend time is used, within 10 and 30 000 ms; an exception suspends for 1 000 ms."""
     cluster.expected.duplicates = {Cause.SUSPEND}
@@ -189,7 +189,7 @@ async def test_a_listener_may_say_how_long_its_key_waits(cluster: Cluster) -> No
 
 
 @pytest.mark.rule("beyond/key-order/parked-messages-leave-room")
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None:
     """Parked messages do not count for pull_threshold_for_queue: other keys go on beyond that number."""
     cluster.expected.duplicates = {Cause.SUSPEND}
@@ -211,7 +211,7 @@ async def test_a_parked_key_leaves_room_for_the_others(cluster: Cluster) -> None
 
 
 @pytest.mark.rule("beyond/key-order/retry-limit")
-@scenario()
+@scenario(also_fenced=True)
 async def test_after_max_reconsume_times_the_key_goes_on(cluster: Cluster) -> None:
     """The message becomes a dead letter, the next of its key follows, and nothing is lost."""
     cluster.expected.duplicates = {Cause.SUSPEND}
@@ -234,7 +234,7 @@ async def test_after_max_reconsume_times_the_key_goes_on(cluster: Cluster) -> No
     assert (report.dead_lettered, report.handled) == (1, 16)
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_dead_letter_that_cannot_be_sent_stays(cluster: Cluster) -> None:
     """Without a broker it is tried again at the head of its key, and sent when the broker is back."""
     cluster.expected.duplicates = {Cause.SUSPEND}
@@ -259,7 +259,7 @@ async def test_a_dead_letter_that_cannot_be_sent_stays(cluster: Cluster) -> None
 
 
 @pytest.mark.rule("beyond/key-order/span-limit")
-@scenario()
+@scenario(also_fenced=True)
 async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None:
     """Only offsets less than key_span_max (50) above the failing message are handled; one log event a stop names the
     key."""
@@ -292,7 +292,7 @@ async def test_at_the_span_the_queue_stops_and_says_so(cluster: Cluster) -> None
 
 
 @pytest.mark.rule("beyond/key-order/parked-messages-leave-room")
-@scenario()
+@scenario(also_fenced=True)
 async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
     """Parked messages take memory: at pull_threshold_bytes_for_queue the queue stops, and the log event names the
     key."""
@@ -320,7 +320,7 @@ async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("beyond/key-order/killed-owner")
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
     """SIGKILL while a key is parked: the next owner begins at the commit, repeats what was handled above it, in
     order."""
@@ -342,7 +342,7 @@ async def test_a_killed_owner_is_succeeded_key_by_key(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("beyond/key-order/killed-owner")
-@scenario()
+@scenario(also_fenced=True)
 async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
     """The commit is at the parked message: only messages that were handled above it are repeated."""
     cluster.expected.duplicates = {Cause.TAKEOVER, Cause.SUSPEND}
@@ -360,7 +360,7 @@ async def test_what_repeats_after_a_restart(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("beyond/key-order/calls-awaited")
-@scenario()
+@scenario(also_fenced=True)
 async def test_calls_at_work_are_awaited_when_an_owner_leaves(cluster: Cluster) -> None:
     """A shutdown waits for all eight calls, commits them, and then releases the queue."""
     await cluster.broker(queues=1)
@@ -376,7 +376,7 @@ async def test_calls_at_work_are_awaited_when_an_owner_leaves(cluster: Cluster) 
     assert len(cluster.seen.all) == 16
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_queue_that_is_given_away_waits_for_its_calls(cluster: Cluster) -> None:
     """A member joins: running calls end before the next owner's begin, and are not committed."""
     cluster.expected.possible = {Cause.TAKEOVER}

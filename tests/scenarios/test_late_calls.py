@@ -44,7 +44,7 @@ async def test_a_call_that_waited_past_its_lock_never_begins(cluster: Cluster) -
     assert not cluster.events("offset_committed_backwards")
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_queue_whose_call_waits_is_given_away_at_once(cluster: Cluster) -> None:
     """A call that waits for a thread is not a running listener: a joining member gets the queue with the delayed
     unlock, and the old owner never makes the call."""
@@ -61,7 +61,7 @@ async def test_a_queue_whose_call_waits_is_given_away_at_once(cluster: Cluster) 
     assert len(cluster.seen.of("c1")) == QUEUES // 2
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_call_that_waits_long_is_told_of_and_made(cluster: Cluster) -> None:
     """The lock is renewed, so the call is made however long it waited. The log names the wait once a minute, running
     info has its length, and the time of the call does not include it."""
@@ -78,7 +78,7 @@ async def test_a_call_that_waits_long_is_told_of_and_made(cluster: Cluster) -> N
         assert record["mono_ns"] - record["begin_mono_ns"] <= (WORK_MS + 100) * 1_000_000
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_shutdown_begins_no_call_that_waits(cluster: Cluster) -> None:
     """The running call is awaited and committed; calls that wait for its thread are never made, and the next owner
     handles their messages once."""

@@ -20,7 +20,7 @@ PERSIST_MS = 5000
 
 
 @pytest.mark.rule("article-1/2.2.7/auto-commit-suspend", "article-3/ordered-retries/suspend-after-1-s")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
     """A message whose listener suspends comes again 1 000 ms later and no message of its queue before it; other queues
     go on."""
@@ -43,7 +43,7 @@ async def test_a_suspended_queue_waits_1_000_ms(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-4/3.2/1.2.2-suspend-time")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_listener_may_say_how_long(cluster: Cluster) -> None:
     """The suspend time of the context is used, within 10 and 30 000 ms; an exception suspends for the default of 1 000
     ms."""
@@ -67,7 +67,7 @@ async def test_a_listener_may_say_how_long(cluster: Cluster) -> None:
     assert waited_ms == [5000, 10, 30_000, 1000]
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_suspended_queue_is_left_cleanly(cluster: Cluster) -> None:
     """A consumer that leaves with a suspended queue hands over the suspended message and all later ones, in order."""
     cluster.expected.duplicates = {Cause.SUSPEND, Cause.TAKEOVER}
@@ -108,7 +108,7 @@ def _by_hand(script: dict[str, ConsumeOrderlyStatus]) -> Answer:
     "article-4/3.2/2.2-manual-commit",
     "article-5/5/manual-commit",
 )
-@scenario()
+@scenario(also_fenced=True)
 async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> None:
     """Without auto-commit SUCCESS commits nothing, however long it takes, and COMMIT commits all messages handled so
     far."""
@@ -126,7 +126,7 @@ async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> Non
 
 
 @pytest.mark.rule("article-4/3.2/2.3-manual-rollback", "article-5/5/manual-commit")
-@scenario()
+@scenario(also_fenced=True)
 async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> None:
     """ROLLBACK puts back all messages since the last COMMIT; they come again in order after 1 000 ms."""
     cluster.expected.duplicates = {Cause.SUSPEND}
@@ -142,7 +142,7 @@ async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> N
     assert cluster.committed() == 7
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None:
     """A consumer dies before COMMIT: the next owner begins at the last COMMIT and handles those messages again."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
@@ -160,14 +160,14 @@ async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None
 
 
 @pytest.mark.rule("article-3/ordered-retries/limit-to-dead-letters")
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_poison_message_becomes_a_dead_letter(cluster: Cluster) -> None:
     """After max_reconsume_times a message is given up and later ones go on. A minute later (level 3 + 2) it is in
     %DLQ%group, and nothing is lost."""
     await _give_up(cluster, 60_000)
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_dead_letter_may_be_there_at_once(cluster: Cluster) -> None:
     """With the setting the broker stores it without the delay, as RocketMQ's means to and does not."""
     await _give_up(cluster, 0, dead_letter_at_once=True)
@@ -194,7 +194,7 @@ async def _give_up(cluster: Cluster, waited_ms: int, **settings: Any) -> None:
     assert (report.dead_lettered, report.handled) == (1, 6)
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_without_a_broker_poison_stays(cluster: Cluster) -> None:
     """A dead letter that cannot be sent stays at the head of its queue, and is sent when the broker is back."""
     cluster.expected.duplicates = {Cause.SUSPEND}

@@ -47,7 +47,7 @@ async def test_a_cut_off_holder_loses_its_lock_after_60_000_ms(cluster: Cluster)
 
 
 @pytest.mark.rule("article-1/2.2.2/renewal-keeps-lock-alive")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
     """While the holder lives another client asks every second for five minutes and never gets the lock."""
     await cluster.broker(queues=1)

@@ -35,7 +35,7 @@ def _pauses_ms(cluster: Cluster, name: str) -> list[int]:
     return [gap for gap in gaps if gap > 1000]
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_25_s_without_the_broker_are_survived(cluster: Cluster) -> None:
     """Shorter than the holder trusts its lock: it goes on, keeps its queue, and handles nothing twice."""
     await _cut_off(cluster, 25_000)
@@ -67,7 +67,7 @@ async def test_100_s_without_the_broker_lose_the_queue_to_nobody(cluster: Cluste
     assert {call.process for call in cluster.seen.of(queue_id=0)} == {"c1"}
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_200_s_without_the_broker_hand_the_queue_over_and_back(cluster: Cluster) -> None:
     """Longer than the broker waits for heartbeats. The other member gets the queue and gives it back later. All is in
     order, and the first holder does not handle its cached messages again."""

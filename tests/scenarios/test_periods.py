@@ -28,7 +28,7 @@ async def _alone(cluster: Cluster, *, work_ms: int = 0, until_ms: int = 0) -> No
 
 
 @pytest.mark.rule("article-3/heartbeats/to-all-brokers", "article-5/1-in-order/timer-heartbeats")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) -> None:
     """These are beside the heartbeats of a start, for a consumer, and for a producer that knows a broker."""
     await _alone(cluster)
@@ -43,7 +43,7 @@ async def test_heartbeats_come_after_1_s_and_then_each_30_s(cluster: Cluster) ->
 
 
 @pytest.mark.rule("article-5/1-in-order/timer-routes")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
     """For every topic that the client knows: the subscribed topic and the retry topic."""
     await _alone(cluster, until_ms=200_000)
@@ -53,7 +53,7 @@ async def test_routes_are_asked_for_each_30_s(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-5/2-balance/timer")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
     """Each one asks a broker for the members of the group, once for each topic."""
     await _alone(cluster, until_ms=200_000)
@@ -67,7 +67,7 @@ async def test_rebalances_come_each_20_s(cluster: Cluster) -> None:
     "article-5/1-in-order/timer-offsets",
     "article-5/5/offset-in-memory",
 )
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Cluster) -> None:
     """Every known offset is stored, changed or not."""
     await _alone(cluster)
@@ -81,7 +81,7 @@ async def test_offsets_are_persisted_after_10_s_and_then_each_5_s(cluster: Clust
 
 
 @pytest.mark.rule("article-3/push-mode/push-is-pulling", "article-5/3/empty-after-15-s")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> None:
     """By the first of the broker's sweeps after the deadline, one each 5 s: never a millisecond earlier, at most 5 s
     later. The client pulls again in the same millisecond."""
@@ -94,7 +94,7 @@ async def test_an_empty_pull_is_answered_after_15_000_ms(cluster: Cluster) -> No
 
 
 @pytest.mark.rule("article-5/1/push")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_message_does_not_wait_for_the_sweep(cluster: Cluster) -> None:
     """A held pull is answered when its message arrives: the listener begins in the millisecond of the send."""
     await _alone(cluster)
@@ -113,7 +113,7 @@ async def test_a_message_does_not_wait_for_the_sweep(cluster: Cluster) -> None:
     "article-4/3.1/3.4-run-of-60-s",
     "article-5/5/long-run-yields",
 )
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
     """A run of calls continues at 60 000 ms and ends after the next call; the next run begins 10 ms later."""
     await _alone(cluster, work_ms=1_000)
@@ -128,7 +128,7 @@ async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-3/heartbeats/silent-120-s-dropped")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> None:
     """A scan 120 000 ms after its last heartbeat keeps it, the next scan drops it; the other members learn of it at
     once."""
@@ -150,7 +150,7 @@ async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> 
 
 
 @pytest.mark.rule("article-3/pull-callback/offset-illegal", "article-4/2-success/illegal-a-after-10-s")
-@scenario(INSTANT)
+@scenario(INSTANT, also_fenced=True)
 async def test_an_illegal_offset_begins_anew_after_10_000_ms(cluster: Cluster) -> None:
     """A queue whose stored offset does not exist is dropped at once. 10 s later, not a millisecond earlier, the
     broker's offset is stored and the queue is taken anew."""

@@ -22,7 +22,7 @@ async def _owners(cluster: Cluster, expected: list[str]) -> None:
 
 
 @pytest.mark.rule("article-1/2/same-queue-keeps-order", "article-2/lock-timer/queues-may-move")
-@scenario()
+@scenario(also_fenced=True)
 async def test_members_come_and_go_without_overlap(cluster: Cluster) -> None:
     """A second and a third consumer join a busy one, and the second leaves. All is in order, and of each queue at most
     the message that was handled when the queue was dropped is repeated."""
@@ -54,7 +54,7 @@ async def _send_steadily(cluster: Cluster, until_ms: int) -> None:
 
 
 @pytest.mark.rule("article-2/consume-lock/unlocked-at-once-or-after-20-s")
-@scenario()
+@scenario(also_fenced=True)
 async def test_an_idle_queue_is_unlocked_at_once(cluster: Cluster) -> None:
     """The owner unlocks idle queues within milliseconds of the notice about a joiner, which has them one round later at
     most."""
@@ -131,7 +131,7 @@ async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> Non
     assert [call.offset for call in cluster.seen.of("c2")] == [0, 1, 2]
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_joiner_is_heard_of_at_once(cluster: Cluster) -> None:
     """NOTIFY_CONSUMER_IDS_CHANGED makes the other members rebalance within milliseconds of a joiner's first
     heartbeat."""
@@ -143,7 +143,7 @@ async def test_a_joiner_is_heard_of_at_once(cluster: Cluster) -> None:
     assert len(cluster.events("queue_dropped", host="c1")) == 1
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_without_notices_the_timer_notices(cluster: Cluster) -> None:
     """When the broker sends no notices the other members learn of a joiner in their 20 s round, not earlier."""
     await cluster.broker(queues=2, notify_consumer_ids_changed=False)

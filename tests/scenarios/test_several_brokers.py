@@ -17,7 +17,7 @@ async def _two_brokers(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-5/1/consumers-pull")
-@scenario()
+@scenario(also_fenced=True)
 async def test_queues_of_both_are_shared(cluster: Cluster) -> None:
     """A topic has queues on both brokers; two consumers have two each and handle all keys in order."""
     await _two_brokers(cluster)
@@ -34,7 +34,7 @@ async def test_queues_of_both_are_shared(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-2/locking-queues/queues-by-broker")
-@scenario()
+@scenario(also_fenced=True)
 async def test_each_broker_locks_its_own_queues(cluster: Cluster) -> None:
     """A broker's table has the locks of its own queues; a client that loses one broker keeps its locks on the other."""
     await _two_brokers(cluster)
@@ -53,7 +53,7 @@ async def test_each_broker_locks_its_own_queues(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-3/pull-service/one-thread", "article-5/3/one-thread")
-@scenario()
+@scenario(also_fenced=True)
 async def test_one_away_does_not_stop_the_other(cluster: Cluster) -> None:
     """While one broker is away clients send to and consume from the other; when it is back, empty, they use it
     again."""

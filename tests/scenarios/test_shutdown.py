@@ -11,7 +11,7 @@ ROUND_TRIPS_MS = 100
 
 
 @pytest.mark.rule("article-5/7/offsets-stored")
-@scenario()
+@scenario(also_fenced=True)
 async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) -> None:
     """The broker has the offset of the last message before it releases the queue: the next owner repeats nothing."""
     await cluster.broker(queues=1)
@@ -36,7 +36,7 @@ async def test_offsets_are_stored_before_locks_are_released(cluster: Cluster) ->
 
 
 @pytest.mark.rule("article-5/7/threads-end")
-@scenario()
+@scenario(also_fenced=True)
 async def test_leaving_waits_for_the_listener(cluster: Cluster) -> None:
     """The consumer waits for a running listener and commits its message; the next owner handles the later ones."""
     await cluster.broker(queues=1)
@@ -99,7 +99,7 @@ async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) ->
     assert cluster.seen.of("c2")[0].begin_ms - left_ms <= ROUND_TRIPS_MS  # it heard of the departure
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_trace_that_cannot_be_written_does_not_keep_the_locks(cluster: Cluster) -> None:
     """A message without a record is not committed, so it is handled again; but the queues are released at once, and the
     consumer unregisters."""

@@ -51,14 +51,14 @@ async def _begins_nothing(cluster: Cluster, ordering: OrderingName) -> None:
     assert cluster.seen.texts("c1")[-2:] == ["60", "61"]
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_an_owner_that_slept_begins_nothing(cluster: Cluster) -> None:
     """It sleeps for 300 s between two calls, and another member gets its locks. After waking it neither calls its
     listener nor commits its old offset until it has a lock again; then it begins at the other's commit."""
     await _begins_nothing(cluster, "queue")
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_an_owner_that_slept_begins_nothing_by_key(cluster: Cluster) -> None:
     """The same with order by key."""
     await _begins_nothing(cluster, "key")
@@ -83,7 +83,7 @@ async def test_what_came_due_in_a_sleep_is_done_on_waking(cluster: Cluster) -> N
     assert cluster.owner() == cluster.world.host("c1").address
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_broker_that_slept_gives_away_what_expired(cluster: Cluster) -> None:
     """The lock table counts the sleep too: another client gets the lock of a killed one at once."""
     cluster.expected.possible = {Cause.TAKEOVER}
@@ -97,7 +97,7 @@ async def test_a_broker_that_slept_gives_away_what_expired(cluster: Cluster) -> 
     assert await cluster.lock("rival")
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_broker_that_slept_delivers_what_is_due(cluster: Cluster) -> None:
     """A message delayed by 2 h is delivered at its time although the broker slept for an hour of them, and one delayed
     by a minute within a second of waking."""
@@ -121,7 +121,7 @@ async def test_a_broker_that_slept_delivers_what_is_due(cluster: Cluster) -> Non
     await cluster.end(judge=False)  # nobody consumes
 
 
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_clock_that_was_ahead_delays_nothing_for_long(cluster: Cluster) -> None:
     """A broker's clock was an hour ahead, and it restarts with the right one. A message that it had delayed by 10 s is
     delivered at once, later messages as usual, and the locks of a client that ran all the time are renewed."""

@@ -116,7 +116,7 @@ async def test_a_consumer_ends_in_the_articles_order(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-1/2.1/producer-start-and-shutdown")
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
     """It sends nothing before the first send; then it asks for the route, sends a heartbeat to the broker of the queue,
     and the message; at the end it unregisters."""
@@ -135,7 +135,7 @@ async def test_a_producer_starts_and_ends_in_order(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-3/consume-service/start-and-shutdown", "article-5/7/no-order-no-locks")
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Cluster) -> None:
     """Route, heartbeat, members, stored offset, pull; at the end it stores offsets and unregisters. There is no lock
     request."""
@@ -157,7 +157,7 @@ async def test_a_concurrent_consumer_starts_and_ends_without_locks(cluster: Clus
 
 
 @pytest.mark.rule("article-5/1-in-order/offset-store")
-@scenario()
+@scenario(also_fenced=True)
 async def test_a_broadcasting_consumer_asks_nobody_who_is_there(cluster: Cluster) -> None:
     """Route, heartbeat, pull. It has all queues and keeps offsets in a file, so it asks for no members, no locks, and
     no stored offset of a queue whose offset it knows; at the end it only unregisters."""
