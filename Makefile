@@ -34,7 +34,7 @@ help: ## list the targets
 setup: $(VENV)/.dev $(VENV)/.java $(TYPES) ## install everything to run and to change Lockstep
 	@echo "ready: $(BIN)/lockstep-broker, $(BIN)/lockstep, make test"
 
-demo: $(VENV)/.project $(FLIGHTS) ## a year of flights, in order, through a killed consumer (SMALL=1 for a taste)
+demo: $(VENV)/.project $(FLIGHTS) ## a year of flights, in order, through a killed consumer (SMALL=1 for a taste, LOCK_MODE=fenced)
 	$(BIN)/python -m scripts.demo
 
 pipeline: $(VENV)/.spark $(FLIGHTS) ## the flights through Spark: prepared, sent, handled, audited, and a report (SMALL=1 for a taste)

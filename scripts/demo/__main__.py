@@ -6,7 +6,8 @@ queues stay locked until the locks expire, then the others take them over, and a
 traces of all processes are checked against the definition of order in `lockstep.order.rules`.
 
 Exit status: 0 if nothing was lost or out of order, 1 if something was or a process died, 130 after Ctrl-C. SMALL=1 in
-the environment sends only 20,000 flights.
+the environment sends only 20,000 flights. LOCK_MODE=fenced shows the same flights once under RocketMQ's locks and once
+under fenced locks, and compares both.
 """
 
 import argparse
@@ -21,13 +22,15 @@ from pathlib import Path
 from rich.console import Console
 
 from lockstep.client import ClientError
+from lockstep.order import OrderReport
 from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import ProcessFailed
 from scripts.demo.consumer import LOCK_LIFE_MS
-from scripts.demo.report import Outcome, check, print_report
-from scripts.demo.scenario import NOTICE, Plan, Scenario, run_until_signal
+from scripts.demo.report import Outcome, check, compare, print_report
+from scripts.demo.scenario import FENCED_NOTICE, NOTICE, Plan, Scenario, run_until_signal
 from scripts.flights import FLIGHTS_ZIP, SMALL_FLIGHTS
 
+LOCK_MODES = ("faithful", "fenced")
 FULL_SECONDS, SMALL_SECONDS = 40.0, 24.0  # spread the sending so that a lock expires within its second half
 NOTICE_OUTSIDE = (
     "The brokers are not the demo's own: a lock lives there as long as they let it live (RocketMQ's default is 60 s; "
@@ -45,10 +48,27 @@ def parse_arguments() -> argparse.Namespace:
         help="spread the sending over at least so long (default %(default)s)")  # fmt: skip
     parser.add_argument("--name-server", metavar="ADDR",
         help="use these brokers, of RocketMQ too, instead of one of its own")  # fmt: skip
+    parser.add_argument("--lock-mode", choices=LOCK_MODES, default=os.environ.get("LOCK_MODE") or LOCK_MODES[0],
+        help="fenced: both modes, one after the other, and a comparison (default: LOCK_MODE, or faithful)")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the folder with traces and logs")
     parser.add_argument("--report", type=Path, metavar="PAGE.html", help="also write the report with plots")
     parser.add_argument("--picture", type=Path, help="also save the table before the handover, as SVG")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.lock_mode not in LOCK_MODES:
+        parser.error(f"LOCK_MODE must be {' or '.join(LOCK_MODES)}, not {given.lock_mode!r}")
+    if given.name_server and given.lock_mode != LOCK_MODES[0]:
+        parser.error("LOCK_MODE is the mode of the demo's own broker; leave out --name-server")
+    return given
+
+
+def run(plan: Plan, console: Console, page: Path | None) -> tuple[OrderReport, Outcome]:
+    """Run the scenario once, and judge its traces; `page`: the report. Raises what `Scenario.run` and `check` raise."""
+    begin = time.monotonic()
+    scenario = Scenario(plan, console, begin)
+    asyncio.run(run_until_signal(scenario.run()))
+    report = check(scenario.traces, console, page)
+    seconds = time.monotonic() - begin
+    return report, Outcome(scenario.read, scenario.misplaced, scenario.names, seconds, tuple(scenario.moved_s))
 
 
 def main() -> int:
@@ -59,17 +79,21 @@ def main() -> int:
         console.print(f"demo: {given.data} is not there; `make demo` fetches it", style="red")
         return 1
     folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
-    begin = time.monotonic()
     plan = Plan(folder, given.data, given.flights, given.seconds, given.picture, given.name_server)
     try:
-        console.print(
-            NOTICE_OUTSIDE if given.name_server else NOTICE, highlight=False, soft_wrap=not console.is_terminal
-        )
-        scenario = Scenario(plan, console, begin)
-        asyncio.run(run_until_signal(scenario.run()))
-        report = check(scenario.traces, console, given.report)
-        outcome = Outcome(scenario.read, scenario.misplaced, scenario.names, time.monotonic() - begin)
-        return 0 if print_report(report, outcome, console) else 1
+        notice = NOTICE_OUTSIDE if given.name_server else NOTICE
+        console.print(notice, highlight=False, soft_wrap=not console.is_terminal)
+        compared = given.lock_mode == "fenced"
+        faithful = run(plan, console, None if compared else given.report)
+        in_order = print_report(*faithful, console)
+        if compared:
+            console.print(FENCED_NOTICE, highlight=False, soft_wrap=not console.is_terminal)
+            (folder / "fenced").mkdir()
+            second = plan._replace(folder=folder / "fenced", picture=None, lock_mode="fenced")
+            fenced = run(second, console, given.report)
+            in_order = print_report(*fenced, console) and in_order
+            compare({"faithful": faithful, "fenced": fenced}, console)
+        return 0 if in_order else 1
     except (ProcessFailed, RemotingError, ClientError, TimeoutError) as error:
         console.print(f"demo: {error}", style="red", markup=False, highlight=False)
         return 1

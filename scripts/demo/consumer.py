@@ -35,7 +35,7 @@ CONSUMER_CONFIG = ConsumerConfig(
 )
 
 
-async def consume(name_server: str, trace: str) -> None:
+async def consume(name_server: str, trace: str, *, fenced: bool) -> None:
     """Handle flights until SIGTERM or SIGINT."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -46,7 +46,9 @@ async def consume(name_server: str, trace: str) -> None:
         for message in messages:
             board[message.sharding_key] = json.loads(message.body)
 
-    consumer = PushConsumer(GROUP, name_server=name_server, config=CONSUMER_CONFIG, trace=trace, listener=update_board)
+    consumer = PushConsumer(
+        GROUP, name_server=name_server, config=CONSUMER_CONFIG, trace=trace, listener=update_board, fenced=fenced
+    )
     consumer.subscribe(TOPIC)
     async with consumer:
         await stopped.wait()
@@ -57,8 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--name-server", required=True)
     parser.add_argument("--trace", required=True, help="file for the JSON lines of what it did")
+    parser.add_argument("--fenced", action="store_true", help="own queues under fenced locks")
     given = parser.parse_args()
-    uvloop.run(consume(given.name_server, given.trace))
+    uvloop.run(consume(given.name_server, given.trace, fenced=given.fenced))
 
 
 if __name__ == "__main__":

@@ -1,18 +1,19 @@
 """The end of the demo: judges the traces of all processes by the project's definition of order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from lockstep.order import Confidence, Handover, OrderReport, check_files
 from lockstep.order.page import write_page
 from lockstep.order.page.timeline import Timeline
 from scripts.demo.consumer import TOPIC
 
-__all__ = ["Outcome", "check", "print_report"]
+__all__ = ["Outcome", "check", "compare", "print_report"]
 
 
 class Outcome(NamedTuple):
@@ -22,6 +23,7 @@ class Outcome(NamedTuple):
     misplaced: int  # events stored out of their aircraft's order
     names: Mapping[int, str]
     seconds: float
+    moved_s: Sequence[float] = ()  # of each queue of the killed consumer: seconds until another one owned it
 
 
 def check(traces: list[Path], console: Console, page: Path | None = None) -> OrderReport:
@@ -100,6 +102,29 @@ def rows(report: OrderReport, outcome: Outcome) -> Iterator[tuple[str, str]]:
         where = f"queue {longest.queue.queue_id} from {who[0]} to {who[1]}"
         yield "longest handover", f"{longest.duration_ms / 1000:.1f} s ({where})"
     yield "took", f"{outcome.seconds:.1f} s"
+
+
+def compare(runs: Mapping[str, tuple[OrderReport, Outcome]], console: Console) -> None:
+    """Print a table with a column for each lock mode."""
+    table = Table(title="the same flights under both locks", title_justify="left", show_edge=False)
+    table.add_column("")
+    columns = [dict(_compared(*run)) for run in runs.values()]
+    for mode in runs:
+        table.add_column(mode, justify="right")
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
+    console.print(table)
+
+
+def _compared(report: OrderReport, outcome: Outcome) -> Iterator[tuple[str, str]]:
+    moved = outcome.moved_s
+    yield "queues of the killed consumer", str(len(moved))
+    yield "they moved after", f"{min(moved):.1f} to {max(moved):.1f} s" if moved else "-"
+    longest = max((handover.duration_ms for handover in flight_handovers(report)), default=0.0)
+    yield "longest handover", f"{longest / 1000:.1f} s"
+    yield "duplicates", f"{sum(report.duplicates.values()):,}"
+    yield "violations", f"{sum(report.violation_counts.values()):,}"
+    yield "lost", f"{report.lost:,}"
 
 
 def flight_handovers(report: OrderReport) -> list[Handover]:

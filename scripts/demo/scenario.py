@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from rich.console import Console
 
+from lockstep.broker.config import BrokerConfig
 from lockstep.client import AdminClient, ClientError
 from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import BrokerProcess, ChildProcess, ProcessFailed
@@ -20,7 +21,7 @@ from scripts.demo.board import Board
 from scripts.demo.consumer import CONSUMER_CONFIG, LOCK_LIFE_MS, QUEUES, TOPIC
 from scripts.demo.watch import Snapshot, TraceOwners, Watch
 
-__all__ = ["NOTICE", "Children", "Plan", "Scenario", "run_until_signal"]
+__all__ = ["FENCED_NOTICE", "NOTICE", "Children", "Plan", "Scenario", "run_until_signal"]
 
 Child = TypeVar("Child", bound=ChildProcess)
 
@@ -30,6 +31,7 @@ START_TIMEOUT_S = 30.0
 PICTURE_LOCK_AGE_MS = LOCK_LIFE_MS * 8 // 10
 STALL_TIMEOUT_S = 60.0  # longer than any handover here
 CHECKS_FOR_DEAD, CHECK_PAUSE_S = 20, 0.05
+LOCK_DELAY_MS = BrokerConfig().lock_delay_ms
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BROKER_OPTIONS = ("--topic", f"{TOPIC}:{QUEUES}", "-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}")
 NOTICE = (
@@ -39,8 +41,15 @@ NOTICE = (
 )
 
 
+FENCED_NOTICE = (
+    "Next, the same flights under fenced locks: each period of ownership has an epoch, and the broker refuses an older "
+    "one. "
+    f"The queues of a killed consumer move after the lock delay, {LOCK_DELAY_MS // 1000} s."
+)
+
+
 class Plan(NamedTuple):
-    """What a run is to do. `name_server`: of brokers that run already; None starts one."""
+    """What a run is to do. `name_server`: of brokers that run already; None starts one. `lock_mode`: of that one."""
 
     folder: Path
     data: Path
@@ -48,6 +57,11 @@ class Plan(NamedTuple):
     seconds: float
     picture: Path | None
     name_server: str | None = None
+    lock_mode: str = "faithful"
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.lock_mode == "fenced"
 
 
 class Children:
@@ -125,6 +139,7 @@ class Scenario:
         self.read: dict[str, Any] = {}
         self.misplaced = 0
         self.names: dict[int, str] = {}
+        self.moved_s: list[float] = []  # of each queue of the killed consumer: until another one owned it
         self._plan = plan
         self._picture = plan.picture
         self._begin = begin
@@ -187,15 +202,19 @@ class Scenario:
         killed = self._now()
         self._dead[victim.pid] = killed
         queues = " ".join(map(str, sorted(orphans)))
-        self._show(f"{name} is killed by SIGKILL; it held {queues}, which stay locked until their locks expire")
+        fenced = self._plan.is_fenced
+        until = "for the lock delay" if fenced else "until their locks expire"
+        self._show(f"{name} is killed by SIGKILL; it held {queues}, which stay locked {until}")
 
         def all_taken(seen: Snapshot) -> bool:
             for row in seen.rows:
                 if row.queue_id in orphans and row.owner_pid not in (0, victim.pid):
                     orphans.discard(row.queue_id)
                     owner = self._board.owner(row.owner_pid)
-                    self._show(f"queue {row.queue_id}: the lock of {name} expired, {owner} took over "
-                               f"after {self._now() - killed:.1f} s")  # fmt: skip
+                    self.moved_s.append(self._now() - killed)
+                    ended = "was released" if fenced else "expired"
+                    self._show(f"queue {row.queue_id}: the lock of {name} {ended}, {owner} took over "
+                               f"after {self.moved_s[-1]:.1f} s")  # fmt: skip
             self._take_picture(seen)
             return not orphans
 
@@ -248,10 +267,10 @@ class Scenario:
 
     # Starting and ending -------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _start_broker(children: Children) -> str:
+    def _start_broker(self, children: Children) -> str:
         """Returns the address of its name server. Not in a thread: an interrupt must not leave the broker behind."""
-        return children.add(BrokerProcess(*BROKER_OPTIONS, folder=children.folder)).name_server
+        options = (*BROKER_OPTIONS, "--lock-mode", self._plan.lock_mode)
+        return children.add(BrokerProcess(*options, folder=children.folder)).name_server
 
     async def _start_consumers(self, children: Children) -> list[ChildProcess]:
         """Three, once each has queues."""
@@ -262,7 +281,8 @@ class Scenario:
         return consumers
 
     def _start_consumer(self, children: Children, name: str) -> ChildProcess:
-        arguments = ("--name-server", self._name_server, "--trace", str(self._trace(f"consumer-{name}")))
+        arguments = ["--name-server", self._name_server, "--trace", str(self._trace(f"consumer-{name}"))]
+        arguments += ["--fenced"] if self._plan.is_fenced else []
         child = children.start(f"consumer {name}", "consumer", *arguments)
         self.names[child.pid] = name
         return child
