@@ -1,4 +1,4 @@
-"""The locks whose end must be noticed when it comes: a lock delay runs, or clients wait."""
+"""The locks whose end must be noticed when it comes: those of our clients, and those for which clients wait."""
 
 import heapq
 import itertools
@@ -21,6 +21,8 @@ class DueLocks:
 
     @property
     def next_due_ms(self) -> int | None:
+        while self._ends and self._ends[0][0] != self._ends[0][2].watched_ms:
+            heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
     def watch(self, lock: FencedLock) -> None:

@@ -7,6 +7,7 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.fence.checks import FenceChecks
 from lockstep.broker.fence.fenced_pulls import FencedPulls
 from lockstep.broker.fence.notices import LockNotices
+from lockstep.broker.fence.states import Cause
 from lockstep.broker.state.fenced_locks import FencedLocks, OwnerChange
 from lockstep.remoting.logs import EventLog
 
@@ -33,6 +34,7 @@ class Fence:
 
     Attributes:
         keeper: None for a broker in memory.
+        on_silent: Called with the group, the client id and the time when the last lease of a client of ours has ended.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Fence:
         self.pulls = pulls
         self.notices = notices
         self.keeper: LockKeeper | None = None
+        self.on_silent: Callable[[str, str, int], None] = lambda *_: None
         locks.on_owner_changed = self.owner_changed
 
     def bind(self, connection: Connection, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None:
@@ -61,6 +64,10 @@ class Fence:
             self.keeper.owner_changed(change)
         self.notices.owner_changed(change)
         self.pulls.owner_changed(group, (queue.topic, queue.queue_id), change.now_ms)
+        if change.cause is Cause.LEASE_ENDED and change.old is not None:
+            lock = self._locks.entry(group, queue.topic, queue.queue_id)
+            if lock is not None and self._locks.is_silent(lock, change.now_ms):
+                self.on_silent(group, change.old, change.now_ms)
 
     def on_closed(self, connection: Connection) -> None:
         self.checks.clients.on_closed(connection)

@@ -33,6 +33,11 @@ class LockIndex:
     def of_connection(self, connection: Connection) -> list[FencedLock]:
         return list(self._by_connection.get(connection, ()))
 
+    def any_live(self, connection: Connection | None, consumer_group: str, now_ms: int) -> bool:
+        """Whether a lock of this group that was renewed over this connection still has an owner."""
+        locks = self._by_connection.get(connection, ()) if connection is not None else ()
+        return any(lock.consumer_group == consumer_group and lock.is_live(now_ms) for lock in locks)
+
     def oldest(self) -> FencedLock | None:
         """The one that was renewed the longest time ago."""
         return next(iter(self._by_age), None)

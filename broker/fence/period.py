@@ -66,6 +66,11 @@ class FencedLock:
         """Whether its client owns the queue now. A lock that has ended stays until the next owner."""
         return now_ms < self.ends_ms and self.state is not _ENDED
 
+    def ends_after_delay(self, now_ms: int, settings: FenceSettings) -> None:
+        """Its connection is gone: it ends with the lock delay, never later than its lease."""
+        delay_ends_ms = now_ms + settings.delay_ms if self.fenced else self.renewed_ms + settings.delay_legacy_ms
+        self.ends_ms = min(self.ends_ms, delay_ends_ms)
+
     @property
     def is_draining(self) -> bool:
         return self.state in (LockState.DELAYED, LockState.RELEASING)

@@ -135,7 +135,9 @@ class Broker:
         checks = FenceChecks(tables, config.fence_legacy, self.log)
         refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         pulls = FencedPulls(checks, self.hold, refused, self.store)
-        return Fence(locks, checks, pulls, LockNotices(locks, self.work, self.may_notify, self.log), self.log)
+        fence = Fence(locks, checks, pulls, LockNotices(locks, self.work, self.may_notify, self.log), self.log)
+        fence.on_silent = self._on_silent
+        return fence
 
     def _open_kept(self, on_progress: Callable[[str], None], now_ms: int) -> None:
         from lockstep.broker.persistence.durable_store import BrokerTables, DurableStore, FileStore
@@ -279,6 +281,20 @@ class Broker:
     def on_departure(self, departure: Departure) -> Steps:
         self.log.info("consumer_left", group=departure.consumer_group, client_id=departure.client_id)
         yield from self.notices(departure.consumer_group)
+
+    def _on_silent(self, consumer_group: str, client_id: str, now_ms: int) -> None:
+        """A client under fenced locks let its last lease end: it leaves its group until its next heartbeat.
+
+        RocketMQ keeps such a member for 120 s. The others would not ask for its queues, which rest since 60 s.
+        """
+        alive_since_ms = now_ms - self.config.lock_max_live_time_ms // 2
+        group = self.consumers.groups.get(consumer_group)
+        channels = list(group.channels.items()) if group is not None else []
+        for connection, channel in channels:
+            if channel.client_id == client_id and channel.last_update_ms <= alive_since_ms:
+                departure = self.consumers.unregister(consumer_group, connection)
+                if departure is not None:
+                    self.work.start(connection, self.on_departure(departure))
 
     def may_notify(self, consumer_group: str) -> bool:
         group = self.groups.get(consumer_group)

@@ -51,12 +51,10 @@ class FencedLocks:
         boot: Of its epochs: epoch ms at the start, or one more than the kept one.
 
     Attributes:
-        epochs: Gives the epochs.
         waiters: Clients whose claims were refused, and those of them that are to be told, once a loop turn.
         on_owner_changed: Called at each change of an owner or an epoch.
         on_removed: Called when a queue has no lock any more, also none that has ended.
-        changes: Number of changes by cause.
-        refusals: Number of requests under an epoch that were refused, by answer.
+        changes, refusals: Numbers of changes by cause, and of requests under an epoch that were refused, by answer.
     """
 
     def __init__(self, settings: FenceSettings, boot: int) -> None:
@@ -173,6 +171,8 @@ class FencedLocks:
         self._locks.put(lock)
         self._locks.connect(lock, connection)
         self.waiters.drop(group, lock.key, connection)
+        if fenced:  # its end says that the client is silent
+            self._watch(lock)
         cause = Cause.RECLAIMED if epoch else Cause.TAKEN_OVER if last is not None else Cause.GRANTED
         self._changed(lock, old, client_id, cause, now_ms)
         return FencedAnswer(queue, outcome, LockGrant(lock.epoch, lease_ms), FenceAnswer.OK, old, age_ms)
@@ -275,6 +275,10 @@ class FencedLocks:
             return FenceAnswer.STALE
         return FenceAnswer.FENCED
 
+    def is_silent(self, lock: FencedLock, now_ms: int) -> bool:
+        """Whether a client of ours, the owner of `lock`, has no lock of this group any more whose lease lasts."""
+        return lock.fenced and not self._locks.any_live(lock.connection, lock.consumer_group, now_ms)
+
     def entry(self, consumer_group: str, topic: str, queue_id: int) -> FencedLock | None:
         """The lock of a queue, also one that has ended."""
         return self._locks.get(consumer_group, (topic, queue_id))
@@ -299,9 +303,7 @@ class FencedLocks:
             self._locks.connect(lock, None)
             self._end_if_over(lock, now_ms)
             if by_peer and self._move(lock, LockEvent.PEER_ENDED, now_ms) and lock.state is LockState.DELAYED:
-                legacy_ends_ms = lock.renewed_ms + self.settings.delay_legacy_ms
-                delay_ends_ms = now_ms + self.settings.delay_ms if lock.fenced else legacy_ends_ms
-                lock.ends_ms = min(lock.ends_ms, delay_ends_ms)
+                lock.ends_after_delay(now_ms, self.settings)
                 delayed_count += not self._end_if_over(lock, now_ms)
                 self._watch(lock)
         return delayed_count
@@ -322,13 +324,13 @@ class FencedLocks:
         return self._grace_ends_ms if first_ms is None else min(first_ms, self._grace_ends_ms)
 
     def due(self, now_ms: int) -> None:
-        """End what has ended by now: lock delays, and leases of queues for which clients wait."""
+        """End what has ended by now: lock delays, and leases of our clients or for which clients wait."""
         if self._grace_ends_ms is not None and now_ms >= self._grace_ends_ms:
             self._grace_ends_ms = None
             self.waiters.wake_all()
         while (lock := self._due.take(now_ms)) is not None:
             self._end_if_over(lock, now_ms)
-            if lock.is_draining or self.waiters.count(lock.consumer_group, lock.key):
+            if lock.fenced or lock.is_draining or self.waiters.count(lock.consumer_group, lock.key):
                 self._watch(lock)
 
     def _watch(self, lock: FencedLock) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from lockstep.protocol.bodies.codec import decode_body, encode_body
+from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.bodies.locks import (
     LockBatchBody,
     LockGrant,
@@ -22,7 +23,7 @@ from lockstep.protocol.headers.messaging import (
     UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from tests.broker.helpers import NOW_MS, FakeConnection, Peer, queues_of
+from tests.broker.helpers import NOW_MS, FakeConnection, Peer, consumer, queues_of
 
 R = RequestCode
 LEASE_MS = 60_000
@@ -61,6 +62,19 @@ class Clients:
     def claim(self, name: str) -> int:
         (grant,) = self.lock(name, 0).grants or (LockGrant(0, 0),)
         return grant.epoch
+
+    def join(self, name: str) -> None:
+        """A heartbeat: the client is a member of the group for 120 s."""
+        assert self[name].heartbeat(name, consumer("G", SubscriptionData("T"))).code == 0
+
+    def members(self) -> tuple[str, ...]:
+        return self.first.broker.consumers.client_ids("G")
+
+    def end_locks(self) -> None:
+        """What the timer of the server does when a lease or lock delay is over."""
+        broker = self.first.broker
+        assert broker.fence is not None
+        broker.fence.end_locks(self.first.now_ms)
 
     def unlock(self, name: str, *epochs: int) -> None:
         body = LockBatchBody("G", name, (FIRST, SECOND)[: len(epochs) or 1], epochs or None)
@@ -245,3 +259,40 @@ def test_a_faithful_broker_ignores_epochs() -> None:
     assert decode_body(LockOkBody, reply.body, reply.serialize_type) == LockOkBody((FIRST,))
     assert peer.answer(R.UNLOCK_BATCH_MQ, None, LockBatchBody("G", "a", (FIRST,), (1,))).code == 0
     assert len(peer.broker.locks) == 0
+
+
+def test_a_silent_owner_leaves_its_group_when_its_lease_ends() -> None:
+    """RocketMQ keeps a member without heartbeats for 120 s; nobody would ask for its queues until then."""
+    clients = Clients()
+    for name in ("A", "B"):
+        clients.join(name)
+    clients.claim("A")
+    clients.pass_ms(LEASE_MS // 2 - 1)
+    clients.join("B")
+    clients.told("B")
+    clients.pass_ms(LEASE_MS // 2)
+    clients.end_locks()
+    assert clients.members() == ("A", "B")
+    clients.pass_ms(1)
+    clients.end_locks()
+    assert clients.members() == ("B",)
+    assert (R.NOTIFY_CONSUMER_IDS_CHANGED, "G") in clients.told("B")
+    clients.join("A")
+    assert clients.members() == ("B", "A")
+
+
+@pytest.mark.parametrize("sign", ["another lock", "a heartbeat"])
+def test_an_owner_that_gives_a_sign_of_life_stays_in_its_group(sign: str) -> None:
+    """One lease may end because an unlock was lost; the client is no dead one for that."""
+    clients = Clients()
+    clients.join("A")
+    clients.lock("A", 0)
+    clients.pass_ms(LEASE_MS // 2 + 1)
+    if sign == "a heartbeat":
+        clients.join("A")
+    else:
+        body = LockBatchBody("G", "A", (SECOND,), (0,))
+        assert clients["A"].answer(R.LOCK_BATCH_MQ, None, body).code == 0
+    clients.pass_ms(LEASE_MS // 2 - 1)
+    clients.end_locks()
+    assert clients.members() == ("A",)

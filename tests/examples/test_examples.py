@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.client import AdminClient
-from tests.commands import Lockstep, running_broker
+from tests.commands import Lockstep, Running, running_broker
+from tests.integration.processes import until
 from tests.testing.plugin_project import Project
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -162,6 +163,48 @@ async def test_sqlite_once(lockstep: Lockstep, tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as database:
         bodies = [row[0] for row in database.execute("SELECT body FROM event ORDER BY queue, offset")]
     assert [int(body) for body in bodies] == list(range(100))
+
+
+@pytest.mark.asyncio(loop_factories=["uvloop"])
+async def test_fenced_effects(tmp_path: Path) -> None:
+    """A process that is stopped beyond its lease writes nothing any more, and every order is written once."""
+    path = tmp_path / "orders.db"
+    life_ms = 2000
+    options = ("--lock-mode", "fenced", "-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={life_ms}")
+    with running_broker(*options) as command:
+        assert command("topic", "create", "example-orders", "--queues", "1").status == 0
+        with (
+            command.program(EXAMPLES / "fenced_sqlite.py", str(path)) as first,
+            closing(sqlite3.connect(path, timeout=30)) as database,
+        ):
+            _wait_for(first, "example-orders@broker-a:0 acquired")
+            feed(command, "example-orders", "-k", "a", lines=range(40))
+            await until(lambda: _written(database) > 3, "the first process writes")
+            first.popen.send_signal(signal.SIGSTOP)
+            try:
+                with command.program(EXAMPLES / "fenced_sqlite.py", str(path)) as second:
+                    _wait_for(second, "example-orders@broker-a:0 acquired")  # after the lease
+                    await until(lambda: _written(database) > 10, "the second one continues")
+                    first.popen.send_signal(signal.SIGCONT)
+                    _wait_for(first, "example-orders@broker-a:0 is lost")
+                    await until(lambda: _written(database) == 40, "all is written")
+                    assert first.stop(signal.SIGINT).status == 0
+            finally:
+                first.popen.send_signal(signal.SIGCONT)
+            rows = database.execute("SELECT epoch, body FROM effect ORDER BY queue_offset").fetchall()
+    assert [int(body) for _, body in rows] == list(range(40))
+    epochs = [epoch for epoch, _ in rows]
+    assert epochs == sorted(epochs)
+    assert len(set(epochs)) >= 2
+
+
+def _wait_for(program: Running, beginning: str) -> None:
+    while not program.line().startswith(beginning):
+        pass
+
+
+def _written(database: sqlite3.Connection) -> int:
+    return int(database.execute("SELECT count(*) FROM effect").fetchone()[0])
 
 
 def test_transactions(lockstep: Lockstep) -> None:
