@@ -39,6 +39,14 @@ def test_the_delay_never_outlasts_the_lease() -> None:
     assert fences.claim("b", NOW_MS + LEASE_MS)
 
 
+def test_a_connection_that_ends_after_the_lease_is_not_why_it_ended() -> None:
+    """The cause is the lease, and no delay begins."""
+    fences = Fences()
+    fences.claim("a", NOW_MS)
+    fences.ended("a", NOW_MS + LEASE_MS)
+    assert [change.cause for change in fences.seen] == [Cause.GRANTED, Cause.LEASE_ENDED]
+
+
 def test_an_end_that_the_broker_decided_on_starts_no_delay() -> None:
     """The lease alone counts."""
     fences = Fences()

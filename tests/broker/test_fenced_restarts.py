@@ -30,8 +30,8 @@ def test_a_kept_lock_has_its_lease_once_more() -> None:
 def test_a_kept_lock_that_nobody_renews_goes_to_another() -> None:
     """With an epoch above the kept one, although the wall clock stands still."""
     fences = Fences(boot=NOW_MS)
-    epoch = make_epoch(NOW_MS - 1, COUNTER_MAX)
-    fences.locks.restore([kept("a", epoch)], NOW_MS - 1, NOW_MS)
+    epoch = make_epoch(NOW_MS, COUNTER_MAX)
+    fences.locks.restore([kept("a", epoch)], NOW_MS, NOW_MS)
     assert not fences.claim("b", NOW_MS + LEASE_MS - 1)
     assert fences.claim("b", NOW_MS + LEASE_MS) > epoch
 

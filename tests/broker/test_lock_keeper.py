@@ -156,6 +156,20 @@ async def test_a_lock_that_cannot_be_kept_is_not_granted(world: World) -> None:
 
 
 @on_simulated_disks
+async def test_a_failed_write_loses_no_other_change(world: World) -> None:
+    """An unlock that was in it is on the disk when the disk has recovered."""
+    kept = await KeptFences.with_messages(world)
+    await kept.unlock("a", await kept.claim("a"))
+    world.disk("broker").fail("sync", errno.EIO, path="lockTable")
+    kept.broker.scan(kept.now_ms)
+    await world.sleep_ms(1000)
+    world.disk("broker").heal()
+    await world.sleep_ms(1000)
+    await kept.die()
+    assert await kept.claim("b")
+
+
+@on_simulated_disks
 async def test_a_renewal_writes_nothing(world: World) -> None:
     """Only changes of owners do."""
     kept = await KeptFences.with_messages(world)
