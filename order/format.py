@@ -68,7 +68,7 @@ EVENTS: Final = (
     Event("acquired", (*_QUEUE, "client_id"), ("period", "epoch", "ordering"), "the lock was granted: an ownership period begins"),
     Event("positioned", (*_QUEUE, "client_id", "offset"), ("period", "epoch"), "the first offset that will be pulled, as the broker stored it"),
     Event("handled", (*_QUEUE, "client_id", "offset", "status"), ("period", "key", "msg_id", "begin_wall_ms", "begin_mono_ns", "reconsume_times", "ordering", "epoch", "outlived_ms"), "a listener call returned; one record a message, all of one call with the same begin"),
-    Event("committed", (*_QUEUE, "client_id", "offset"), ("period", "epoch", "begin_mono_ns"), "an offset is about to be sent to the broker; with `begin_mono_ns`: it was sent then, and the broker took it"),
+    Event("committed", (*_QUEUE, "client_id", "offset"), ("period", "epoch", "begin_mono_ns"), "an offset is about to be sent to the broker; with `begin_mono_ns` (fenced lock): it was sent then, and the broker took it"),
     Event("stored", (*_QUEUE, "offset"), ("period", "epoch"), "the broker has stored a committed offset"),
     Event("reset", (*_QUEUE, "offset"), ("period", "epoch"), "the offset was moved on purpose, or because it was illegal; without `client_id`: a broker came back from a crash, and this offset of the group is left"),
     Event("lock_lost", (*_QUEUE, "client_id"), ("period", "why", "epoch"), "the broker refused to renew the lock, or its lease ended"),

@@ -306,7 +306,7 @@ class PullLoop:
             config.pull_timeout_ms,
             process_queue.epoch,
         )
-        if commits:
+        if commits and not process_queue.epoch:  # under an epoch: only what the broker answers that it took
             self._member.record("committed", process_queue, offset=commit_offset)
         return await self._calls.call(request, source, endpoint)
 

@@ -11,6 +11,7 @@ from tests.scenarios.scenario import scenario
 
 FENCED: Any = {"lock_mode": "fenced"}
 LEASE_MS, DELAY_MS = 60_000, 3_000
+RESTART_MS = 1_000  # after the broker listens
 QUEUE = f"{TOPIC}@{BROKER}:0"
 PLANNED_MS = 250  # with a network of at most 2 ms each way
 
@@ -173,7 +174,7 @@ async def test_a_broker_that_restarts_keeps_its_owners(cluster: Cluster) -> None
     await cluster.send(8)
     await cluster.all_seen()
     assert {queue_id: (row.client_id, row.epoch) for queue_id, row in cluster.locks().items()} == before
-    assert max(call.begin_ms for call in cluster.seen.all) - began_ms <= 3_000
+    assert max(call.begin_ms for call in cluster.seen.all) - began_ms <= RESTART_MS
     assert not cluster.events("lock_lost")
 
 
@@ -208,6 +209,39 @@ async def test_a_connection_that_is_cut_stops_calls_until_it_is_back(cluster: Cl
     await cluster.at(10_000)
     epoch = cluster.locks()[0].epoch
     assert cluster.world.cut("c1", BROKER)
+    await cluster.send(5, keys=1)
+    await cluster.all_seen()
+    assert cluster.seen.owners(0) == ["c1"]
+    assert cluster.locks()[0].epoch == epoch
+
+
+@scenario()
+async def test_an_end_that_the_broker_alone_hears_of(cluster: Cluster) -> None:
+    """The broker's ends are reset, the owner's stay open and silent. After the lock delay another member has the queue
+    while the owner still trusts its lease: what it does then is fenced, and the offsets stay the new owner's."""
+    cluster.expected.possible = {Cause.TAKEOVER}
+    await _two(cluster)
+    await cluster.at(5_000)
+    await cluster.consumer("c2", fenced=True, strategy=take_all)
+    await cluster.at(10_000)
+    assert cluster.world.cut_one_side(BROKER, "c1")
+    await cluster.send(5, keys=1)
+    await cluster.all_seen()
+    assert cluster.seen.owners(0) == ["c2"]
+    assert 10_000 + DELAY_MS <= cluster.seen.all[0].begin_ms <= 10_000 + DELAY_MS + 500
+    await cluster.at(10_000 + 2 * LEASE_MS)
+    assert len(cluster.events("lock_lost", host="c1", queue=QUEUE)) == 1
+    assert cluster.committed() == 5
+
+
+@scenario()
+async def test_an_end_that_the_owner_alone_hears_of(cluster: Cluster) -> None:
+    """It begins no call until a renewal is answered on a new connection, and keeps its queue and its epoch."""
+    await _two(cluster)
+    await cluster.consumer("c2", fenced=True, strategy=take_all)
+    await cluster.at(10_000)
+    epoch = cluster.locks()[0].epoch
+    assert cluster.world.cut_one_side("c1", BROKER)
     await cluster.send(5, keys=1)
     await cluster.all_seen()
     assert cluster.seen.owners(0) == ["c1"]

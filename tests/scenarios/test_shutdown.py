@@ -99,7 +99,7 @@ async def test_a_delayed_unlock_does_not_outlive_its_client(cluster: Cluster) ->
     assert cluster.seen.of("c2")[0].begin_ms - left_ms <= ROUND_TRIPS_MS  # it heard of the departure
 
 
-@scenario(also_fenced=True)
+@scenario()
 async def test_a_trace_that_cannot_be_written_does_not_keep_the_locks(cluster: Cluster) -> None:
     """A message without a record is not committed, so it is handled again; but the queues are released at once, and the
     consumer unregisters."""

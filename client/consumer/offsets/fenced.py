@@ -39,9 +39,9 @@ class FencedCommits:
         endpoint = self._instance.dialer.open_endpoint(address) if address else None
         if offset < 0 or endpoint is None or not endpoint.agreed:
             return
-        self._member.record("committed", process_queue, offset=offset)
-        command = self._command(process_queue, offset)
-        endpoint.request_then(command, self._member.config.request_timeout_ms, partial(self._answered, process_queue))
+        command, sent_ns = self._command(process_queue, offset), self._member.runtime.monotonic_ns()
+        answered = partial(self._answered, process_queue, offset, sent_ns)
+        endpoint.request_then(command, self._member.config.request_timeout_ms, answered)
 
     async def store_last(self, process_queue: ProcessQueue) -> None:
         """Store the offset of handled messages and wait for the answer: the next owner begins there."""
@@ -62,16 +62,19 @@ class FencedCommits:
 
     async def _store(self, process_queue: ProcessQueue, offset: int) -> None:
         """Raises RequestRefused for any code but SUCCESS; RemotingError, NoRouteError."""
-        runtime = self._member.runtime
-        endpoint = await self._endpoint(process_queue)
-        begun = {"begin_mono_ns": runtime.monotonic_ns()}
-        sure = self._member.holds_lock(process_queue)
-        if sure:
-            self._member.record("committed", process_queue, offset=offset)
+        endpoint, sent_ns = await self._endpoint(process_queue), self._member.runtime.monotonic_ns()
         reply = await endpoint.request(self._command(process_queue, offset), self._member.config.request_timeout_ms)
         self._check(endpoint, reply)
-        if not sure:  # the lease has ended: the broker alone knows whether another client has had the queue
-            self._member.record("committed", process_queue, offset=offset, **begun)
+        self._record(process_queue, offset, sent_ns)
+
+    def _record(self, process_queue: ProcessQueue, offset: int, sent_ns: int) -> None:
+        """Record a commit that the broker took.
+
+        Not before it is sent: the broker may have given the queue away without this client's knowledge. And not when
+        the lock is lost meanwhile: the answer may be older than commits of the next owner.
+        """
+        if not (process_queue.lost or process_queue.dropped):
+            self._member.record("committed", process_queue, offset=offset, begin_mono_ns=sent_ns)
 
     async def _endpoint(self, process_queue: ProcessQueue) -> Endpoint:
         address = self._instance.address_of(process_queue.queue.broker_name)
@@ -91,8 +94,17 @@ class FencedCommits:
         if reply.code != ResponseCode.SUCCESS:
             raise RequestRefused(endpoint.address, request_name(_CODE), reply.code, reply.remark)
 
-    def _answered(self, process_queue: ProcessQueue, reply: RemotingCommand | RemotingError) -> None:
-        if isinstance(reply, RemotingCommand) and reply.code != ResponseCode.SUCCESS:
+    def _answered(
+        self, process_queue: ProcessQueue, offset: int, sent_ns: int, reply: RemotingCommand | RemotingError
+    ) -> None:
+        if not isinstance(reply, RemotingCommand):
+            return  # the next round sends it again
+        if reply.code == ResponseCode.SUCCESS:
+            try:
+                self._record(process_queue, offset, sent_ns)
+            except OSError as failure:  # no caller is left to hear of it
+                self._member.log.error("trace_not_written", error=str(failure))
+        else:
             broker_name = process_queue.queue.broker_name
             error = RequestRefused(broker_name, request_name(_CODE), reply.code, reply.remark)
             if not self._refused(process_queue, error):
