@@ -67,6 +67,7 @@ class HeaderSpec:
         self._class = header_class
         self.exact = header_class in _EXACT
         self.fields = tuple(_fields_of(header_class))
+        self._reads = [(field.wire_name, field.absent, field) for field in self.fields]
         self._shapes: dict[tuple[type, ...], _Ranges] = {}
 
     def to_texts(self, header: tuple[Any, ...]) -> dict[str, str]:
@@ -87,19 +88,19 @@ class HeaderSpec:
         Like in Java (wire.md 1.2), an unreadable value counts as missing, except in headers of `stand_in(exact=True)`.
         """
         values = []
-        for field in self.fields:
-            value = ext_fields.get(field.wire_name)
+        for wire_name, absent, field in self._reads:
+            value = ext_fields.get(wire_name)
             if value is None:
-                if field.needed:
-                    raise HeaderError(f"the field {field.wire_name} ({field.name}) is missing")
-                values.append(field.absent)
+                if absent is _REQUIRED:
+                    raise HeaderError(f"the field {wire_name} ({field.name}) is missing")
+                values.append(absent)
                 continue
             try:
                 values.append(_COERCE[field.kind](field, value))
             except HeaderError:
-                if self.exact or field.needed:
+                if self.exact or absent is _REQUIRED:
                     raise
-                values.append(field.absent)
+                values.append(absent)
         return _new_tuple(self._class, values)
 
     def from_positional(self, values: list[Any]) -> tuple[Any, ...]:
