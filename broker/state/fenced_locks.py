@@ -72,8 +72,6 @@ class FencedLocks:
     def __len__(self) -> int:
         return len(self._locks)
 
-    # The start -----------------------------------------------------------------------------------------------
-
     def restore(self, kept: Iterable[KeptLock], boot: int, now_ms: int) -> None:
         """Locks of the last run: each has its lease once more. New epochs are above all of `boot`."""
         self.epochs.go_above_boot(boot)
@@ -367,8 +365,6 @@ class FencedLocks:
         self.on_owner_changed(OwnerChange(lock.consumer_group, lock.queue, old, new, lock.epoch, cause, now_ms))
 
     # Who waits -----------------------------------------------------------------------------------------------
-
-    # The table -----------------------------------------------------------------------------------------------
 
     def _remove(self, lock: FencedLock) -> None:
         self._locks.remove(lock)
