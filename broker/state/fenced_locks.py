@@ -33,7 +33,6 @@ __all__ = [
     "Woken",
 ]
 
-_OK: Final = FenceAnswer.OK
 _LEGACY_UNLOCK_MS: Final = 1000  # Java unlocks a queue before it commits its last offset
 
 
@@ -250,14 +249,13 @@ class FencedLocks:
     ) -> FenceAnswer:
         """Check a request under an epoch: OK while no other client and no later epoch has had the queue.
 
-        Args:
-            needs_lease: Whether the lease must not have ended (a pull); a commit is also taken later.
+        `needs_lease`: the lease must not have ended either (a pull); a commit is also taken later.
         """
         lock = self._locks.get(consumer_group, (topic, queue_id))
         if lock is not None and lock.epoch == epoch and lock.client_id == client_id and not needs_lease:
-            return _OK  # nearly all commits, without another call
+            return FenceAnswer.OK  # nearly all commits, without another call
         answer = self._check(lock, client_id, epoch, now_ms, needs_lease=needs_lease)
-        if answer is not _OK:
+        if answer is not FenceAnswer.OK:
             self.refusals[answer] += 1
         return answer
 
