@@ -1,0 +1,46 @@
+"""LOCKS_RELEASED: a broker says that queues are free, and a member asks for its own (docs/fencing.md)."""
+
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.locks import LocksReleasedBody
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
+from tests.client.rebalancing import LOCK, rebalancing
+from tests.client.stage import TOPIC, Stage, on_stage, queue_at
+from tests.scenarios.cluster import Cluster, take_all
+from tests.scenarios.scenario import scenario
+
+
+@on_stage
+async def test_only_what_was_refused_is_asked_for(stage: Stage) -> None:
+    """Once a notice, and without asking for the members first; a queue of its own or of others is left alone."""
+    it = await rebalancing(stage)
+    it.taken = [queue_at(1), queue_at(2)]
+    await it.run()
+    members_asked = len(it.broker.requests(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+    await it.rebalance.take_released([queue_at(0), queue_at(1), queue_at(9)])
+    assert it.asked(LOCK)[1:] == [(queue_at(1),)], "refused again"
+    it.taken = []
+    await it.rebalance.take_released([queue_at(1)])
+    await it.rebalance.take_released([queue_at(1)])
+    assert it.asked(LOCK)[2:] == [(queue_at(1),)]
+    assert it.owned == [0, 1, 3]
+    assert it.changed == [TOPIC, TOPIC]
+    assert len(it.broker.requests(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) == members_asked
+
+
+@scenario()
+async def test_a_notice_of_another_group_is_ignored(cluster: Cluster) -> None:
+    """And one for a queue that the member owns."""
+    await cluster.broker(queues=1, lock_mode="fenced")
+    await cluster.producer()
+    consumer = await cluster.consumer("c1", fenced=True, strategy=take_all)
+    await cluster.at(5_000)
+    asked = len(cluster.heard.of("c1", "LOCK_BATCH_MQ"))
+    [queue] = [queue for queue in consumer.assigned_queues if queue.topic == TOPIC]
+    [endpoint] = cluster.core().consumers.groups["tower"].channels
+    for group in ("other", "tower"):
+        body = encode_body(LocksReleasedBody(group, (queue,)), endpoint.serialize_type)
+        endpoint.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))
+    await cluster.at(6_000)
+    assert len(cluster.heard.of("c1", "LOCK_BATCH_MQ")) == asked
+    assert not cluster.events("task_failed", host="c1")
