@@ -1,4 +1,4 @@
-"""A consumer process of the tests: `python consumer_program.py SPEC`, SPEC a JSON object.
+"""A consumer process of the tests: `python -m tests.integration.consumer_program SPEC`, SPEC a JSON object.
 
     name_server, group, topic, trace   as PushConsumer takes them
     config                             fields of ConsumerConfig; serialize_type by its name
@@ -6,6 +6,10 @@
     work_ms                            how long the listener works on a message
     hold_after                         "held": after so many messages, wait for SIGUSR1
     fail_every                         "raising" and "nonsense": the first attempt at each so-many-th message fails
+    fenced                             as PushConsumer takes it
+    effects                            "guarded" and "guarded_thread": the database of effects.py
+
+"guarded" and "guarded_thread" wait like "held", and say `holding QUEUE_ID` first; each message is an effect.
 
 Says `started CLIENT_ID` on stdout. Exit status 0 after SIGTERM, 130 after SIGINT, both with everything handed back.
 """
@@ -15,6 +19,7 @@ import json
 import logging
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +35,7 @@ from lockstep.client import (
     PushConsumer,
     SerializeType,
 )
+from tests.integration.effects import Effects
 
 Spec = dict[str, Any]
 Messages = list[MessageExt]
@@ -71,6 +77,49 @@ def held(spec: Spec) -> OrderlyListener:
     return listen
 
 
+def guarded(spec: Spec) -> OrderlyListener:
+    """Its effect is written although the call is cancelled: the fence, not the cancellation, must keep it out."""
+    go_on = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, go_on.set)
+    effects, waits = Effects(spec["effects"]), _Waits(spec)
+
+    async def listen(messages: Messages, context: ConsumeOrderlyContext) -> None:
+        try:
+            if waits.now(messages):
+                await go_on.wait()
+        finally:
+            effects.write(messages, context.lock_epoch)
+
+    return listen
+
+
+def guarded_thread(spec: Spec) -> OrderlyListener:
+    go_on = threading.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, go_on.set)
+    effects, waits = Effects(spec["effects"]), _Waits(spec)
+
+    def listen(messages: Messages, context: ConsumeOrderlyContext) -> None:
+        if waits.now(messages):
+            go_on.wait()
+        effects.write(messages, context.lock_epoch)
+
+    return listen
+
+
+class _Waits:
+    """Whether a call is the first one that waits."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._left: int = spec.get("hold_after", sys.maxsize)
+
+    def now(self, messages: Messages) -> bool:
+        before, self._left = self._left, self._left - len(messages)
+        waits = before >= 0 > self._left
+        if waits:
+            print("holding", messages[0].queue_id, flush=True)
+        return waits
+
+
 def raising(spec: Spec) -> OrderlyListener:
     async def listen(messages: Messages, context: ConsumeOrderlyContext) -> None:
         if _fails(messages, spec):
@@ -95,6 +144,8 @@ LISTENERS: dict[str, Callable[[Spec], OrderlyListener]] = {
     "quick": quick,
     "blocking": blocking,
     "held": held,
+    "guarded": guarded,
+    "guarded_thread": guarded_thread,
     "raising": raising,
     "nonsense": nonsense,
 }
@@ -119,6 +170,8 @@ async def consume(spec: Spec) -> int:
         config=ConsumerConfig(**config),
         listener=LISTENERS[spec.get("listener", "quick")](spec),
         trace=spec["trace"],
+        fenced=spec.get("fenced"),
+        on_acquired=Effects(spec["effects"]).begin_period if "effects" in spec else None,
     )
     consumer.subscribe(spec["topic"])
     async with consumer:

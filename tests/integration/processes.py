@@ -19,7 +19,8 @@ __all__ = ["PATIENCE", "Broker", "ConsumerProcess", "Process", "Processes", "rss
 
 T = TypeVar("T")
 
-CONSUMER_PROGRAM = Path(__file__).with_name("consumer_program.py")
+ROOT = Path(__file__).parents[2]
+CONSUMER_PROGRAM = "tests.integration.consumer_program"
 POLL_S = 0.02
 PATIENCE = 6  # times the seconds a condition should take: machines are shared, and what comes true waits for nothing
 END_S = 10.0  # from a signal to the end of a process
@@ -115,9 +116,8 @@ class Processes:
         name = self._name("consumer")
         trace = self.folder / f"{name}.trace"
         spec |= {"name_server": broker.name_server, "topic": topic, "group": group, "trace": str(trace)}
-        process = ConsumerProcess(
-            name, [sys.executable, str(CONSUMER_PROGRAM), json.dumps(spec)], self.folder, env=UNBUFFERED
-        )
+        command = [sys.executable, "-m", CONSUMER_PROGRAM, json.dumps(spec)]
+        process = ConsumerProcess(name, command, self.folder, env=UNBUFFERED, cwd=ROOT)
         self._note(process)
         process.client_id = (await process.said(re.compile(r"started (\S+)\n")))[1]
         process.trace = trace
