@@ -198,7 +198,7 @@ class Observer:
 
     def _granted(self, asked: Asked, lock: LockBatchBody, reply: LockOkBody) -> None:
         for refusal in reply.refusals or ():
-            self._findings.saw(f"locks {refusal.answer}")
+            self._findings.saw(f"{'locks' if refusal.answer == 'HELD' else 'answers'} {refusal.answer}")
         presented = dict(zip(lock.mq_set, lock.epochs or (), strict=False))
         grants = reply.grants or [LockGrant(0, self._plan.lease_ms)] * len(reply.lock_ok_mq_set)
         for queue, (epoch, lease_ms) in zip(reply.lock_ok_mq_set, grants, strict=True):
