@@ -34,6 +34,7 @@ class Calls:
     findings: Findings
     database: Database
     lease_end_ms: Callable[[str, MessageQueue, int], int]
+    fenced: bool
     running: list[_Call] = field(default_factory=list)
     succeeded: set[str] = field(default_factory=set)  # texts
     done: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)  # (queue, epoch) -> the offset behind them
@@ -95,7 +96,7 @@ class Calls:
         for other in self.running:
             if other.queue == queue and other.process != call.process:
                 self.findings.saw("overlaps")
-                if not epoch:
+                if not self.fenced:
                     text = f"{queue}: {other.process} at {_about(other)}, {call.process} at {_about(call)}"
                     self.findings.add(Wrong.OVERLAP, text)
         self.running.append(call)

@@ -32,6 +32,7 @@ class Wrong(StrEnum):
     COMMIT_BACK = "commit-back"
     LOST = "lost"
     NOT_STORED = "not-stored"  # a message that the broker had acknowledged
+    REQUEST_FAILED = "request-failed"  # a handler of the broker raised
     STUCK = "stuck"  # everything is healed, and a message is not handled
 
 

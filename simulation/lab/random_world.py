@@ -41,7 +41,7 @@ class RandomWorld:
         self.observer = Observer(self.findings, plan, BROKER, TOPIC, fenced=fenced)
         self.cluster = WatchedCluster(world, self.observer)
         self.database = Database(self.findings)
-        self.calls = Calls(plan, self.findings, self.database, self.observer.lease_end_ms)
+        self.calls = Calls(plan, self.findings, self.database, self.observer.lease_end_ms, fenced)
         self.faults = Faults(plan, self.cluster, self.findings, self.calls, fenced, self._broker_started)
         self.observer.on_unlock = self._check_handover
         self._acknowledged: dict[str, int] = {}  # text -> queue id
@@ -140,7 +140,10 @@ class RandomWorld:
         ]
 
     def _judge(self) -> None:
-        """What the judge of order finds in the traces."""
+        """What the judge of order finds in the traces, and requests whose handler failed."""
+        for line in self.cluster.log:
+            if line.event == "request_failed":
+                self.findings.add(Wrong.REQUEST_FAILED, f"{line.host}: {line.fields.get('reason')}")
         report = self.cluster.judge()
         for kind, count in sorted(report.violation_counts.items()):
             skipped = self.fenced and bool(self.observer.beyond_end) and kind in _OF_SKIPPED

@@ -68,7 +68,7 @@ FENCED: Final = (
     ),
     Protection(
         "fence-commits-forward",
-        "A commit below the stored offset is stored.",
+        "The owner may store any offset, also one below the stored one or over a reset.",
         CHECKS,
         "            denial = self._of_offset(claim, offset, stored, now_ms)\n",
         "            denial = None\n",
@@ -87,8 +87,8 @@ FENCED: Final = (
         "fence-epoch-of-renewal",
         "A renewal begins a new epoch.",
         LOCKS,
-        "        self._move(lock, LockEvent.RENEW, now_ms)\n",
-        "        self._move(lock, LockEvent.RENEW, now_ms)\n        lock.epoch = self._epochs.next()\n",
+        "        self._locks.renewed(lock, asker.connection)\n",
+        "        self._locks.renewed(lock, asker.connection)\n        lock.epoch = self.epochs.next()\n",
         WORLDS,
     ),
     Protection(
