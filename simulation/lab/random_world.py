@@ -11,7 +11,7 @@ from lockstep.simulation.lab.database import Database
 from lockstep.simulation.lab.faults import Faults
 from lockstep.simulation.lab.findings import Findings, Wrong
 from lockstep.simulation.lab.observer import Observer
-from lockstep.simulation.lab.plan import MEMBERS, Plan
+from lockstep.simulation.lab.plan import MEMBERS, Plan, Store
 from lockstep.simulation.lab.watched import TOPIC, WatchedCluster
 from lockstep.simulation.world import World
 
@@ -27,6 +27,7 @@ _FENCED_OUT: Final = frozenset(
         *(Kind.STALE_COMMIT, Kind.COMMIT_REGRESS),
     )
 )
+_OF_LOST_LOG: Final = frozenset({Kind.WRONG_MESSAGE, Kind.NEVER_SENT, Kind.REPEATED_ID, Kind.COMMIT_BEYOND_END})
 _OF_SKIPPED: Final = frozenset({Kind.COMMIT_BEYOND_END, Kind.COMMIT_UNHANDLED, Kind.LOST_WRITE})
 
 
@@ -46,6 +47,7 @@ class RandomWorld:
         self.observer.on_unlock = self._check_handover
         self._acknowledged: dict[str, int] = {}  # text -> queue id
         self._sent = 0
+        self._log_cut = False  # a power cut took messages with it that were acknowledged, and handled
 
     async def run(self) -> None:
         plan, world = self.plan, self.world
@@ -97,6 +99,7 @@ class RandomWorld:
         self.observer.broker_started(log_lost=log_may_shrink)
         self.calls.done.clear()  # commits may be gone
         if log_may_shrink:
+            self._log_cut = self.plan.store is not Store.MEMORY
             stored = self.cluster.stored_texts(self.plan.queues)
             self.database.log_lost({str(number) for number in range(1, self._sent + 1)} - stored)
             for text in set(self._acknowledged) - stored:
@@ -147,6 +150,7 @@ class RandomWorld:
         report = self.cluster.judge()
         for kind, count in sorted(report.violation_counts.items()):
             skipped = self.fenced and bool(self.observer.beyond_end) and kind in _OF_SKIPPED
+            skipped |= self._log_cut and kind in _OF_LOST_LOG
             if not (skipped or (self.fenced and kind in _FENCED_OUT)):
                 sentences = [found.sentence for found in report.violations if found.kind is kind]
                 self.findings.add(f"judge: {kind}", f"{count} times, first: {sentences[0] if sentences else ''}")
