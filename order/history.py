@@ -184,6 +184,11 @@ class QueueHistory:
         """The overlaps by client and period: each counts for both periods."""
         return self._ownership.overlaps
 
+    @property
+    def outlived_count(self) -> int:
+        """Calls that ran on beyond the lease of their fenced lock."""
+        return self._ownership.outlived_count
+
     def lost_below_commit(self, exists: OffsetSet | None) -> OffsetSet:
         """Rule (d): report and return the offsets between the start and the highest commit that were not handled."""
         return self._rule_d.lost(self.start, exists)
@@ -321,6 +326,8 @@ class QueueHistory:
         elif offset > expected and self.attempted.touches(expected, offset):
             kind = Kind.POLL_SKIP
             sentence = f"repeated offset {offset} but left out some from {expected} on"
+        elif period is not self._newest and "outlived_ms" in record and "epoch" in record:
+            self._again(period, offset + 1, Cause.TAKEOVER)  # the fence refuses its commit
         elif (
             period is not self._newest
             and offset >= max(period.known_before, period.again_until)

@@ -107,6 +107,12 @@ def _say_unseen(facts: Facts, results: Sequence[QueueResult], events: Mapping[st
     unordered = sorted(facts.unordered & groups.keys())
     if unordered:
         unseen.append(f"group {_some(unordered)} is concurrent: it keeps no order of keys, and its owners may overlap")
+    outlived = sum(one.outlived for one in results)
+    if outlived:
+        unseen.append(
+            f"{outlived} calls ran on beyond the lease of their fenced lock: the broker refuses their commits, and "
+            "these traces cannot show whether a database refused their effects"
+        )
     unclosed = facts.members.unclosed()
     if unclosed:
         unseen.append(

@@ -39,6 +39,7 @@ class Ownership:
         self._shared_epochs: set[Any] = set()
         self._ungranted: list[tuple[Period, Record]] = []
         self.overlaps: Counter[tuple[str, int]] = Counter()  # by client and period
+        self.outlived_count = 0  # calls that ran on beyond the lease of their fenced lock
 
     # Periods -------------------------------------------------------------------------------------------------
 
@@ -83,6 +84,7 @@ class Ownership:
             return
         overlaps = self._overlaps(period, record, begin)
         if first_of_call:
+            self.outlived_count += "outlived_ms" in record
             if self._runs_beside(period, record, begin):
                 self._two_at_once(period, record, begin)
             if not (overlaps or repeated_stale):
@@ -140,7 +142,7 @@ class Ownership:
             else:
                 least, _ = self._clocks.gap_ns(clock, begin, other_clock, stamp_ns(one))
                 late = int(least) if least > 0 and self._meet(one, other_clock, record, clock) else 0
-            if late > 0:
+            if late > 0 and not _outlived(one, record):
                 found = True
                 self._overlap(one, record, late / 1e6, ordered=other_clock == clock)
         newest, other = calls.get(clock, (None, None))
@@ -287,7 +289,7 @@ class Ownership:
                 return
             kind, when, proof = Kind.OVERLAP, "ended", call
             least, most = self._gap(after, call["begin_mono_ns"], period, period.last_end_ns)
-        if most > 0:
+        if most > 0 and not (kind is Kind.OVERLAP and _outlived(last, proof)):
             self._findings.violation(
                 kind,
                 f"the last call of {name_of(last)}, offset {last['offset']} of {self._queue}, {when} "
@@ -343,6 +345,12 @@ class Ownership:
 def same_period(one: Record, other: Record) -> bool:
     """Whether two records of a queue belong to the same ownership period."""
     return bool(one["client_id"] == other["client_id"] and one.get("period", 0) == other.get("period", 0))
+
+
+def _outlived(one: Record, other: Record) -> bool:
+    """Whether one call ran on beyond its lease while the other had a later epoch: the fence refuses its effects."""
+    first, second = sorted((one, other), key=lambda record: _epoch_of(record.get("epoch")) or 0)
+    return "outlived_ms" in first and (_epoch_of(first.get("epoch")) or 0) < (_epoch_of(second.get("epoch")) or 0)
 
 
 def _between(least: float, most: float) -> str:

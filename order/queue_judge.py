@@ -99,6 +99,7 @@ class QueueResult:
         losses: For each group of the topic, or once if no group consumes it.
         strangers: The handled messages that no producer sent.
         unseen: Sentences about what these traces cannot show.
+        outlived: The number of calls that ran on beyond the lease of their fenced lock.
     """
 
     queue: MessageQueue
@@ -108,6 +109,7 @@ class QueueResult:
     losses: Losses = field(default_factory=Losses)
     strangers: list[Strangers] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
+    outlived: int = 0
 
     def stranger_records(self) -> Iterator[Record]:
         """The records of the strangers."""
@@ -224,6 +226,7 @@ class QueueJudge:
             history.finish(known.end if known is not None else None)
             one = result.groups.setdefault(group, self._groups[group])
             one.handled += len(history.done)
+            result.outlived += history.outlived_count
             one.attempted |= bool(history.attempted)
             one.periods += history.periods.values()
             one.overlaps += history.overlaps

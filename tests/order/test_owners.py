@@ -267,3 +267,35 @@ def test_two_processes_with_one_client_id_are_found_and_rotation_is_not() -> Non
     assert kinds(check_traces([first, second])) == []
     both = [*first, second[1]], [first[0] | {"queue_id": 1}, second[0]]
     assert Kind.SHARED_CLIENT_ID in kinds(check_traces(both))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "outlived", "found"),
+    [
+        ((7, 8), True, []),
+        ((7, 8), False, [Kind.OVERLAP, Kind.STALE_REPEAT]),
+        ((None, None), True, [Kind.OVERLAP, Kind.STALE_REPEAT]),
+    ],
+    ids=["outlived its lease", "without a word of its lease", "outlived, without epochs"],
+)
+def test_a_call_that_outlives_its_lease_is_no_overlap(
+    epochs: tuple[int | None, int | None], outlived: bool, found: list[Kind]
+) -> None:
+    """It began in time, and the next owner has a later epoch: the fence refuses its commit and its guarded effects."""
+    story = Story()
+    story.own("a", 1, 0)
+    late = story.handle("a", 1, 0)[0]
+    story.traces["a"].pop()
+    story.now_ms += 60_000
+    story.own("b", 1, 0)
+    story.handle("b", 1, 0)
+    end_ms = story.now_ms
+    late |= {"mono_ns": end_ms * 1_000_000 + 1, "wall_ms": late["wall_ms"] + 60_000}
+    late |= {"outlived_ms": 5} if outlived else {}
+    story.traces["a"].append(late)
+    for client, epoch in zip("ab", epochs, strict=True):
+        for record in story.traces[client]:
+            record |= {"epoch": epoch} if epoch else {}
+    report = story.report()
+    assert kinds(report) == found
+    assert any("beyond the lease" in sentence for sentence in report.unseen) is outlived
