@@ -142,6 +142,26 @@ async def test_a_call_that_finishes_late_moves_no_offset(cluster: Cluster) -> No
 
 
 @scenario()
+async def test_a_dead_machine_is_missed_when_its_lease_ends(cluster: Cluster) -> None:
+    """A machine that vanishes sends no FIN. RocketMQ keeps its member for 120 s; here the others get its queues when
+    its last lease ends."""
+    cluster.expected.duplicates = {Cause.TAKEOVER}
+    await cluster.broker(queues=2, **FENCED)
+    await cluster.producer()
+    for name in ("c1", "c2"):
+        await cluster.consumer(name, fenced=True, work_ms=100)
+    await cluster.at(45_000)
+    await cluster.send(100)
+    await cluster.at(47_000)
+    cluster.crash("c1", silently=True)
+    await cluster.all_seen(timeout_ms=200_000)
+    taken = cluster.events("lock_taken_over", host=BROKER)
+    assert taken
+    assert min(line.at_ms for line in taken) > 47_000 + 40_000
+    assert max(line.at_ms for line in taken) <= 47_000 + 60_000 + 1000
+
+
+@scenario()
 async def test_order_by_key_is_handed_over_too(cluster: Cluster) -> None:
     """All running calls end first, and nothing is handled twice."""
     await cluster.broker(queues=2, **FENCED)

@@ -67,7 +67,7 @@ async def test_100_s_without_the_broker_lose_the_queue_to_nobody(cluster: Cluste
     assert {call.process for call in cluster.seen.of(queue_id=0)} == {"c1"}
 
 
-@scenario(also_fenced=True)
+@scenario()
 async def test_200_s_without_the_broker_hand_the_queue_over_and_back(cluster: Cluster) -> None:
     """Longer than the broker waits for heartbeats. The other member gets the queue and gives it back later. All is in
     order, and the first holder does not handle its cached messages again."""

@@ -128,7 +128,7 @@ async def test_a_busy_queue_yields_after_60_000_ms(cluster: Cluster) -> None:
 
 
 @pytest.mark.rule("article-3/heartbeats/silent-120-s-dropped")
-@scenario(INSTANT, also_fenced=True)
+@scenario(INSTANT)
 async def test_a_silent_client_is_dropped_after_120_000_ms(cluster: Cluster) -> None:
     """A scan 120 000 ms after its last heartbeat keeps it, the next scan drops it; the other members learn of it at
     once."""

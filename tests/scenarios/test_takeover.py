@@ -40,7 +40,7 @@ async def test_a_killed_consumer_is_succeeded_after_its_locks_expire(cluster: Cl
     assert report.duplicates[Cause.TAKEOVER] <= 2 * PERSIST_MS // 100 + 2
 
 
-@scenario(also_fenced=True)
+@scenario()
 async def test_a_dead_machine_is_missed_by_its_heartbeats(cluster: Cluster) -> None:
     """A machine that vanishes sends no FIN: its group learns of it when its last heartbeat is 120 s old, and gets its
     queues at once, because their locks have expired."""
