@@ -25,7 +25,7 @@ from rich.table import Table
 
 from lockstep.protocol.codes import SerializeType
 from lockstep.testing.process import BrokerProcess
-from scripts.bench import cases, key_order, store
+from scripts.bench import cases, handover, key_order, store
 from scripts.bench.echo import CountingRuntime, EchoClient, Sizes, echo_process
 
 OUTPUT = Path(__file__).resolve().parents[2] / "build" / "bench.json"
@@ -33,6 +33,7 @@ ENCODINGS = {"": SerializeType.MSGPACK, "_json": SerializeType.JSON}
 FLOORS = {"send_1": 0.5, "send_64": 0.4}  # of the echo's rate, with MSGPACK
 START_SECONDS_MAX, START_RSS_MB_MAX = 0.3, 45.0
 SIZE_CALLS = 200
+APART = (*store.NAMES, key_order.NAME, handover.NAME)  # on brokers of their own
 
 Run = Callable[[], Awaitable[cases.Sample]]
 
@@ -210,13 +211,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1 if small else 5)
     parser.add_argument("--seconds", type=float, default=0.5 if small else 1.0, help="of each measurement")
     parser.add_argument("--messages", type=int, default=40_000 if small else 200_000, help="to drain")
-    parser.add_argument(
-        "--only", action="append", default=[], choices=[*cases.NAMES, *store.NAMES, key_order.NAME, "start"]
-    )
+    parser.add_argument("--only", action="append", default=[], choices=[*cases.NAMES, *APART, "start"])
     given = parser.parse_args()
     console = Console()
     options = Options(given.rounds, given.seconds, given.messages, tuple(given.only))
-    in_memory = not options.only or any(name not in (*store.NAMES, key_order.NAME) for name in options.only)
+    in_memory = not options.only or any(name not in APART for name in options.only)
     results = uvloop.run(measure_all(options, console)) if in_memory else {}
     if in_memory:
         show(results, console)
@@ -232,6 +231,8 @@ def main() -> int:
         rounds = min(options.rounds, 3)
         results["store"] = uvloop.run(store.measure_store(folder, rounds, options.seconds, megabytes, options.only))
         store.show_store(results["store"], console)
+    if handover.NAME in options.only:  # it takes minutes
+        return handover.run(handover.SMALL if small else handover.FULL, 1, console)
     if not options.only:
         OUTPUT.parent.mkdir(exist_ok=True)
         OUTPUT.write_text(json.dumps(results, indent=2) + "\n")
