@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from lockstep.pipeline.audit.schema import TRACE_COLUMNS
+from lockstep.pipeline.spark.session import SMALL_BYTES
 
 __all__ = ["Sized", "Trace", "read_traces", "sized", "traces_of"]
 
 _WHOLE: Final = str(1 << 44)  # no file is larger, so no file is divided
-_TINY_BYTES: Final = 16 << 20
 _READ_BYTES: Final = 16 << 20  # at least, for a task that reads
 _JUDGED_BYTES: Final = 64 << 20  # for a task that judges
 _MESSAGE_BYTES: Final = 500  # of records, for each message
@@ -61,7 +61,7 @@ def sized(traces: DataFrame) -> Iterator[Sized]:
     before = {name: spark.conf.get(name) or "" for name in (*_SETTINGS, *_TINY, "spark.sql.shuffle.partitions")}
     # Spark's estimate is the size of the files. No public method returns it.
     size = int(traces._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())  # noqa: SLF001
-    is_tiny, is_known = size < _TINY_BYTES, size < 1 << 60
+    is_tiny, is_known = size < SMALL_BYTES, size < 1 << 60
     tasks = 1 if is_tiny else max(2 * spark.sparkContext.defaultParallelism, size // _JUDGED_BYTES if is_known else 0)
     for name, value in {**_SETTINGS, **(_TINY if is_tiny else {}), "spark.sql.shuffle.partitions": str(tasks)}.items():
         spark.conf.set(name, value)

@@ -1,5 +1,6 @@
 """The options of `lockstep-pipeline`, each written once, and the session of Spark that they ask for."""
 
+import glob
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +48,10 @@ class _SparkOptions:
     ] = None
     verbose: Annotated[bool, Option("--verbose", "-v", help="Let Spark's warnings through.")] = False
 
+    def is_small(self) -> bool:
+        """Whether the input is known to be small."""
+        return False
+
     @contextmanager
     def session(self, name: str) -> "Iterator[SparkSession]":
         """A session of Spark that ends with the `with` block.
@@ -63,6 +68,7 @@ class _SparkOptions:
             master=self.master,
             driver_memory=self.driver_memory,
             verbose=self.verbose,
+            small=self.is_small(),
             settings=pairs(self.conf, "--conf"),
         )
         signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's handler asks the JVM in the middle of a call
@@ -124,6 +130,14 @@ class AuditOptions(_SparkOptions):
     def __post_init__(self) -> None:
         if self.topic and not self.name_server:
             raise UsageError("--topic needs --name-server, to read what the topic holds")
+
+    def is_small(self) -> bool:
+        """Whether the input is local files, and few bytes. The size of a topic is not known."""
+        from lockstep.pipeline.spark.session import SMALL_BYTES
+
+        found = [[Path(name) for name in glob.glob(trace)] for trace in self.traces]  # noqa: PTH207  (whole paths)
+        files = [file for paths in found for path in paths for file in (path, *path.rglob("*")) if file.is_file()]
+        return not self.topic and all(found) and sum(file.stat().st_size for file in files) < SMALL_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,22 @@ from lockstep.pipeline.spark.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkMissing", "end_session", "register", "spark_session", "use_here", "worker_environment"]
+__all__ = [
+    "SMALL_BYTES",
+    "SparkMissing",
+    "end_session",
+    "register",
+    "spark_session",
+    "use_here",
+    "worker_environment",
+]
+
+SMALL_BYTES: Final = 16 << 20
+"""Less input is small: starting and planning take longer than the work."""
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_SMALL_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # the second compiler pays off after minutes
 _JVM_END_TIMEOUT_S: Final = 30
 _QUIET: Final = {
     "spark.ui.enabled": "false",
@@ -50,6 +62,7 @@ def spark_session(
     master: str | None = None,
     driver_memory: str | None = None,
     verbose: bool = False,
+    small: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """Make a session, or get the existing one.
@@ -57,8 +70,9 @@ def spark_session(
     Args:
         master: Spark's; None: the one of spark-submit, or local[*].
         driver_memory: As Spark writes it, "4g"; default "2g" with a local master.
-        settings: Spark's settings; they override ours.
         verbose: Show Spark's warnings.
+        small: The input is less than SMALL_BYTES; a local session then starts and plans with less work of processors.
+        settings: Spark's settings; they override ours.
 
     Raises:
         SparkMissing, JavaMissing
@@ -75,12 +89,14 @@ def spark_session(
         os.environ.update(worker_environment(os.environ))
     chosen = dict(_QUIET)
     if not submitted:
-        master = master or "local[*]"
+        master = master or ("local[1]" if small else "local[*]")
         if not _MASTER.fullmatch(master):  # Spark's error is a Java stack trace
             raise PipelineError(f"{master!r} is no master of Spark: local[N], yarn, spark://HOST:PORT, k8s://HOST:PORT")
         chosen |= _LOCAL if master.startswith("local") else {}
         level = "warn" if verbose else "off"
         chosen[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} -Dlockstep.spark.log={level}"
+        if small and master.startswith("local"):
+            chosen[_JAVA_OPTIONS] += f" {_SMALL_JAVA_OPTIONS}"
     if driver_memory:
         chosen["spark.driver.memory"] = driver_memory
     given = dict(settings or {})

@@ -1,5 +1,6 @@
 """lockstep-pipeline: a clear line for whatever is wrong, and its status; and no Spark before its time."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import ClassVar
 import pytest
 
 from lockstep.pipeline.cli.errors import one_line
+from lockstep.pipeline.cli.options import AuditOptions
 from lockstep.pipeline.options import OPTIONS
 from lockstep.pipeline.spark.progress import Work, work_of
+from lockstep.pipeline.spark.session import SMALL_BYTES
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,6 +85,19 @@ def test_the_guide_names_every_option() -> None:
     """docs/pipeline.md has each option of the data source."""
     guide = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
     assert [option.name for option in OPTIONS if f"`{option.name}`" not in guide] == []
+
+
+def test_a_small_audit_is_known_before_spark_starts(tmp_path: Path) -> None:
+    """Only local traces of few bytes are small: not a topic, not a trace that another file system may have."""
+    trace = tmp_path / "runs" / "one" / "a.jsonl"
+    trace.parent.mkdir(parents=True)
+    trace.write_bytes(b"{}\n")
+    local = [str(trace), str(tmp_path / "runs"), str(trace.parent / "*.jsonl")]
+    assert AuditOptions(traces=local).is_small()
+    assert not AuditOptions(traces=[*local, "hdfs://a/trace"]).is_small()
+    assert not AuditOptions(traces=local, name_server="127.0.0.1:9876", topic=["t"]).is_small()
+    os.truncate(trace, SMALL_BYTES)
+    assert not AuditOptions(traces=[str(tmp_path / "runs")]).is_small()
 
 
 class Stage:
