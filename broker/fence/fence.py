@@ -9,6 +9,7 @@ from lockstep.broker.fence.fenced_pulls import FencedPulls
 from lockstep.broker.fence.notices import LockNotices
 from lockstep.broker.fence.states import Cause
 from lockstep.broker.state.fenced_locks import FencedLocks, OwnerChange
+from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog
 
 __all__ = ["Fence", "LockKeeper"]
@@ -47,6 +48,8 @@ class Fence:
         self.notices = notices
         self.keeper: LockKeeper | None = None
         self.on_silent: Callable[[str, str, int], None] = lambda *_: None
+        self._looked: set[tuple[Connection, str, str]] = set()  # at `_looked_ms`, for silent clients
+        self._looked_ms = 0
         locks.on_owner_changed = self.owner_changed
 
     def bind(self, connection: Connection, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None:
@@ -65,9 +68,21 @@ class Fence:
         self.notices.owner_changed(change)
         self.pulls.owner_changed(group, (queue.topic, queue.queue_id), change.now_ms)
         if change.cause is Cause.LEASE_ENDED and change.old is not None:
-            lock = self._locks.entry(group, queue.topic, queue.queue_id)
-            if lock is not None and self._locks.is_silent(lock, change.now_ms):
-                self.on_silent(group, change.old, change.now_ms)
+            self._look_for_silence(group, change.old, queue, change.now_ms)
+
+    def _look_for_silence(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> None:
+        """Each look reads all locks of a connection, whose leases end together: one look for all of them."""
+        lock = self._locks.entry(group, queue.topic, queue.queue_id)
+        if lock is None or lock.connection is None:  # no connection since a restart: the owner is no member by it
+            return
+        if now_ms != self._looked_ms:
+            self._looked_ms = now_ms
+            self._looked.clear()
+        client = (lock.connection, group, client_id)
+        if client not in self._looked:
+            self._looked.add(client)
+            if self._locks.is_silent(lock, now_ms):
+                self.on_silent(group, client_id, now_ms)
 
     def on_closed(self, connection: Connection) -> None:
         self.checks.clients.on_closed(connection)

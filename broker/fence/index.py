@@ -35,8 +35,10 @@ class LockIndex:
 
     def any_live(self, connection: Connection | None, consumer_group: str, now_ms: int) -> bool:
         """Whether a lock of this group that was renewed over this connection still has an owner."""
-        locks = self._by_connection.get(connection, ()) if connection is not None else ()
-        return any(lock.consumer_group == consumer_group and lock.is_live(now_ms) for lock in locks)
+        if connection is None:
+            return False
+        locks = self._by_connection.get(connection, {})  # the last one in it ends late, most often
+        return any(lock.consumer_group == consumer_group and lock.is_live(now_ms) for lock in reversed(locks))
 
     def oldest(self) -> FencedLock | None:
         """The one that was renewed the longest time ago."""

@@ -76,7 +76,10 @@ class FencedLocks:
         self.epochs.go_above_boot(boot)
         for lock in kept:
             lease_ms = max(lock.lease_ms, self.settings.lease_ms)  # it may have been renewed for longer than was kept
-            self._locks.put(FencedLock(lock._replace(lease_ms=lease_ms), now_ms))
+            restored = FencedLock(lock._replace(lease_ms=lease_ms), now_ms)
+            self._locks.put(restored)
+            if restored.fenced:
+                self._watch(restored)
 
     def begin_grace(self, ends_ms: int) -> None:
         """The table of the last run is lost: until `ends_ms` a queue goes only to who presents an epoch of it."""

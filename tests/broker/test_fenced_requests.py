@@ -296,3 +296,20 @@ def test_an_owner_that_gives_a_sign_of_life_stays_in_its_group(sign: str) -> Non
     clients.pass_ms(LEASE_MS // 2 - 1)
     clients.end_locks()
     assert clients.members() == ("A",)
+
+
+def test_one_look_for_a_silent_owner_serves_all_its_leases_that_end_together() -> None:
+    """A look reads all locks of a connection: one for each of thousands of leases would stop the loop for a minute."""
+    clients = Clients()
+    fence = clients.first.broker.fence
+    assert fence is not None
+    looks: list[tuple[str, str, int]] = []
+    fence.on_silent = lambda *look: looks.append(look)
+    clients.lock("a", 0, 0)
+    clients.pass_ms(LEASE_MS)
+    clients.end_locks()
+    assert looks == [("G", "a", NOW_MS + LEASE_MS)]
+    clients.lock("a", 0, 0)
+    clients.pass_ms(LEASE_MS)
+    clients.end_locks()
+    assert looks[1:] == [("G", "a", NOW_MS + 2 * LEASE_MS)]

@@ -27,6 +27,16 @@ def test_a_kept_lock_has_its_lease_once_more() -> None:
     assert fences.seen == [], "no owner has changed"
 
 
+def test_the_end_of_a_kept_lock_that_was_renewed_is_noticed() -> None:
+    """Without a claim of another client too: an owner that fell silent must leave its group."""
+    fences = Fences()
+    epoch = make_epoch(NOW_MS - 1, 7)
+    fences.locks.restore([kept("a", epoch)], NOW_MS - 1, NOW_MS)
+    assert fences.renews("a", epoch, NOW_MS + 10)
+    fences.locks.due(NOW_MS + LEASE_MS)
+    assert fences.due_ms() == NOW_MS + 10 + LEASE_MS
+
+
 def test_a_kept_lock_that_nobody_renews_goes_to_another() -> None:
     """With an epoch above the kept one, although the wall clock stands still."""
     fences = Fences(boot=NOW_MS)
