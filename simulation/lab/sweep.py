@@ -83,7 +83,9 @@ class StateFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self.outcomes: dict[_Case, Outcome] = {}
-        for line in path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else ():
+        text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
+        self._is_torn = bool(text) and not text.endswith("\n")
+        for line in text.splitlines():
             try:
                 outcome = Outcome.from_json(json.loads(line))
             except ValueError:
@@ -93,6 +95,9 @@ class StateFile:
     def add(self, outcomes: Iterable[Outcome]) -> None:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
+                if self._is_torn:
+                    file.write("\n")
+                    self._is_torn = False
                 file.writelines(json.dumps(outcome.to_json()) + "\n" for outcome in outcomes)
 
 

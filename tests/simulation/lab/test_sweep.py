@@ -48,10 +48,10 @@ def _hashes(hash_seed: int, first: int, end: int) -> "subprocess.Popen[str]":
 
 def test_a_seed_makes_the_same_world_in_every_process() -> None:
     """Two processes with different PYTHONHASHSEED get the same trace hash for each seed."""
-    with _hashes(1, 1, 6) as one, _hashes(2, 1, 6) as other:
+    with _hashes(1, 1, 3) as one, _hashes(2, 1, 3) as other:
         first, second = one.communicate()[0], other.communicate()[0]
     assert (one.returncode, other.returncode) == (0, 0)
-    assert len(first.splitlines()) == 5 * len(MODES)
+    assert len(first.splitlines()) == 2 * len(MODES)
     assert first == second
 
 
@@ -61,7 +61,7 @@ def test_a_sweep_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     sweep(range(1, 4), [LockMode.FAITHFUL], state=StateFile(path))
     kept = path.read_text(encoding="utf-8").splitlines(keepends=True)
     assert [json.loads(line)["seed"] for line in kept] == [1, 2, 3]
-    path.write_text("".join(kept[:2]) + kept[2][:20] + "\n", encoding="utf-8")
+    path.write_text("".join(kept[:2]) + kept[2][:20], encoding="utf-8")
     new: list[int] = []
     state = StateFile(path)
     modes = [LockMode.FAITHFUL]
