@@ -18,6 +18,7 @@ def lockstep() -> Iterator[Lockstep]:
         yield command
 
 
+@pytest.mark.long
 def test_a_killed_owners_queue_moves_after_the_lock_delay(lockstep: Lockstep) -> None:
     """The watch sees the lock drain or end, and its next owner with a later epoch."""
     watch_locks = ("lock", "watch", "-g", "g", "-o", "json", "--interval", "0.05")
