@@ -3,9 +3,10 @@
 In memory and in MSGPACK it is the number `boot << 21 | counter`, in texts `boot-counter`. 0 is no epoch.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["COUNTER_MAX", "NO_EPOCH", "EpochValue", "boot_of", "epoch_text", "make_epoch", "parse_epoch"]
+__all__ = ["COUNTER_MAX", "NO_EPOCH", "EpochValue", "EpochValues", "boot_of", "epoch_text", "make_epoch", "parse_epoch"]
 
 NO_EPOCH: Final = 0
 _COUNTER_BITS: Final = 21
@@ -24,6 +25,15 @@ class EpochValue:
 
     def __str__(self) -> str:
         return epoch_text(self.epoch)
+
+
+class EpochValues:
+    """A list of epochs in a body, written like an `EpochValue` each, with one call for all."""
+
+    __slots__ = ("epochs",)
+
+    def __init__(self, epochs: Sequence[int]) -> None:
+        self.epochs = epochs
 
 
 def make_epoch(boot: int, counter: int) -> int:

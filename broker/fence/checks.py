@@ -8,6 +8,7 @@ from lockstep.broker.fence.bound_clients import BoundClients
 from lockstep.broker.fence.claim import Claiming
 from lockstep.broker.fence.denial import Act, Denial, Denials, Reason
 from lockstep.broker.fence.reset_marks import ResetMarks
+from lockstep.broker.fence.states import LockState
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedLock, FencedLocks
 from lockstep.broker.state.limits import EventThrottle
 from lockstep.broker.state.members import ConsumerManager
@@ -20,6 +21,7 @@ from lockstep.store import MessageStore
 
 __all__ = ["FenceChecks", "FenceTables"]
 
+_HELD: Final = LockState.HELD
 _OK: Final = FenceAnswer.OK
 _REFUSE: Final = "refuse"
 _OFF: Final = "off"
@@ -53,7 +55,7 @@ class FenceChecks:
 
     def __init__(self, tables: FenceTables, legacy: str, log: EventLog) -> None:
         self._tables = tables
-        self._check, self._committed_offset = tables.locks.check, tables.offsets.query
+        self._find, self._committed_offset = tables.locks.find, tables.offsets.query
         self.legacy = legacy
         self._log = log
         self._throttle = EventThrottle()
@@ -65,20 +67,34 @@ class FenceChecks:
 
     def deny(self, connection: Connection, claim: Claiming, act: Act, now_ms: int) -> Denial | None:
         """May the sender do this? Only pulls and resets need a lease that has not ended."""
+        lock = self._find((claim.consumer_group, claim.topic, claim.queue_id))
+        if (
+            lock is not None
+            and lock.epoch == claim.lock_epoch
+            and lock.client_id == claim.lock_client_id
+            and lock.state is _HELD
+            and now_ms < lock.ends_ms
+        ):
+            return None  # nearly all requests, without another call
         denial = self._of_owner(connection, claim, now_ms, needs_lease=act in _NEED_LEASE)
         return None if denial is None else self._counted(connection, claim, act, denial, now_ms)
 
     def deny_commit(
-        self, connection: Connection, claim: Claiming, offset: int, now_ms: int, alone: bool
+        self, connection: Connection, claim: Claiming, key: tuple[str, str, int], offset: int, now_ms: int, alone: bool
     ) -> Denial | None:
         """May the sender store this offset? While the queue has an owner, or its last one, commits do not go back.
 
         Args:
+            key: Group, topic and queue id of the claim.
             alone: It does not come with a pull, which `deny` has allowed.
         """
+        lock = self._find(key) if alone else None
+        if lock is not None and lock.epoch == claim.lock_epoch and lock.client_id == claim.lock_client_id:
+            alone = False  # nearly all commits: allowed like those with a pull
         denial = self._of_owner(connection, claim, now_ms) if alone else None
         if denial is None:
-            stored = self._committed_offset(claim.consumer_group, claim.topic, claim.queue_id)
+            group, topic, queue_id = key
+            stored = self._committed_offset(group, topic, queue_id)
             if offset >= stored and not self.resets:
                 return None
             denial = self._of_offset(claim, offset, stored, now_ms)
@@ -94,7 +110,7 @@ class FenceChecks:
     ) -> Denial | None:
         group, topic, queue_id, epoch = claim.consumer_group, claim.topic, claim.queue_id, claim.lock_epoch
         if epoch is not None:
-            answer = self._check(
+            answer = self._tables.locks.check(
                 group, topic, queue_id, claim.lock_client_id or "", epoch, now_ms, needs_lease=needs_lease
             )
             return None if answer is _OK else self._refusal(claim, answer, now_ms)

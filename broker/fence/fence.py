@@ -54,8 +54,10 @@ class Fence:
 
     def bind(self, connection: Connection, client_id: str, consumer_groups: Iterable[str], now_ms: int) -> None:
         """A heartbeat or lock request says that this client, with these groups, speaks over the connection."""
-        new_count = sum(self.checks.clients.bind(connection, group, client_id) for group in consumer_groups)
-        if new_count:
+        is_new = False
+        for group in consumer_groups:
+            is_new |= self.checks.clients.bind(connection, group, client_id)
+        if is_new:
             self.pulls.bound(connection, now_ms)
 
     def owner_changed(self, change: OwnerChange) -> None:

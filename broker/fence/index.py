@@ -1,18 +1,25 @@
 """The fenced locks of a broker: by group and queue, by the connection of the last renewal, and by age."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.fence.period import FencedLock
+from lockstep.broker.fence.states import LockState
 from lockstep.broker.fence.waiters import QueueKey
+from lockstep.protocol.bodies.locks import LockBatchBody
 
 __all__ = ["LockIndex"]
+
+_HELD: Final = LockState.HELD
 
 
 class LockIndex:
     def __init__(self) -> None:
-        self._by_queue: dict[str, dict[QueueKey, FencedLock]] = {}
+        self._by_queue: dict[tuple[str, str, int], FencedLock] = {}  # group, topic, queue id
+        self._of_group: dict[str, dict[QueueKey, FencedLock]] = {}
+        self.find: Callable[[tuple[str, str, int]], FencedLock | None] = self._by_queue.get  # no call in Python
         self._by_age: OrderedDict[FencedLock, None] = OrderedDict()  # by last renewal, oldest first
         self._by_connection: dict[Connection, dict[FencedLock, None]] = {}
 
@@ -23,12 +30,20 @@ class LockIndex:
         """Whether it is the present lock of its queue."""
         return lock in self._by_age
 
-    def get(self, consumer_group: str, key: QueueKey) -> FencedLock | None:
-        of_group = self._by_queue.get(consumer_group)
-        return of_group.get(key) if of_group is not None else None
+    def held(self, asked: LockBatchBody, now_ms: int) -> list[FencedLock] | None:
+        """The locks of all queues of a request; None unless its client holds each of them under its epoch."""
+        (group, client_id, queues, epochs), find, locks = asked, self.find, []
+        for (topic, _, queue_id), epoch in zip(queues, epochs or (), strict=True):
+            lock = find((group, topic, queue_id))
+            if lock is None or lock.epoch != epoch or lock.client_id != client_id:
+                return None
+            if lock.state is not _HELD or now_ms >= lock.ends_ms:
+                return None
+            locks.append(lock)
+        return locks
 
     def count_of(self, consumer_group: str) -> int:
-        return len(self._by_queue.get(consumer_group, ()))
+        return len(self._of_group.get(consumer_group, ()))
 
     def of_connection(self, connection: Connection) -> list[FencedLock]:
         return list(self._by_connection.get(connection, ()))
@@ -46,18 +61,22 @@ class LockIndex:
 
     def sorted(self, consumer_group: str | None) -> Iterator[FencedLock]:
         """All, or those of one group, by group and queue."""
-        for group in sorted(self._by_queue) if consumer_group is None else [consumer_group]:
-            for _, lock in sorted(self._by_queue.get(group, {}).items()):
+        for group in sorted(self._of_group) if consumer_group is None else [consumer_group]:
+            for _, lock in sorted(self._of_group.get(group, {}).items()):
                 yield lock
 
     def put(self, lock: FencedLock) -> None:
-        self._by_queue.setdefault(lock.consumer_group, {})[lock.key] = lock
+        self._by_queue[lock.consumer_group, *lock.key] = lock
+        self._of_group.setdefault(lock.consumer_group, {})[lock.key] = lock
         self._by_age[lock] = None
 
-    def renewed(self, lock: FencedLock, connection: Connection) -> None:
-        self._by_age.move_to_end(lock)
-        if lock.connection is not connection:
-            self.connect(lock, connection)
+    def renew(self, locks: Iterable[FencedLock], connection: Connection, now_ms: int, lease_ms: int) -> None:
+        ends_ms, to_youngest = now_ms + lease_ms, self._by_age.move_to_end
+        for lock in locks:
+            lock.renewed_ms, lock.ends_ms, lock.lease_ms = now_ms, ends_ms, lease_ms
+            to_youngest(lock)
+            if lock.connection is not connection:
+                self.connect(lock, connection)
 
     def connect(self, lock: FencedLock, connection: Connection | None) -> None:
         """Note the connection of the last grant or renewal."""
@@ -72,8 +91,9 @@ class LockIndex:
 
     def remove(self, lock: FencedLock) -> None:
         del self._by_age[lock]
-        of_group = self._by_queue[lock.consumer_group]
+        del self._by_queue[lock.consumer_group, *lock.key]
+        of_group = self._of_group[lock.consumer_group]
         del of_group[lock.key]
         if not of_group:
-            del self._by_queue[lock.consumer_group]
+            del self._of_group[lock.consumer_group]
         self.connect(lock, None)

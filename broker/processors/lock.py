@@ -1,7 +1,7 @@
 """LOCK_BATCH_MQ, UNLOCK_BATCH_MQ and our LIST_LOCKS (wire.md 7)."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from lockstep.broker.connection import Connection
 from lockstep.broker.processors.kept_answer import Begun, answer_when_kept
@@ -10,8 +10,8 @@ from lockstep.broker.processors.request_body import read_body
 from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks
 from lockstep.broker.state.locks import LockAnswer, LockOutcome
-from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockRefusal, LockTableBody
+from lockstep.protocol.bodies.codec import encode_body, encode_part
+from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockRefusal, LockTableBody, renewed_to_wire
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
@@ -78,9 +78,20 @@ def _lock_fenced(
     """An answer leaves when the periods of ownership that it is about are on the disk, if the broker has one."""
     assert broker.fence is not None
     broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
-    answers = locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, body.epochs, connection, now_ms)
-    _log_answers(broker, body, answers)
-    reply = command.reply(ResponseCode.SUCCESS, body=encode_body(_ok(body, answers), command.serialize_type))
+    group, client_id, queues, epochs = body
+    wire: dict[str, Any]
+    answers: Sequence[FencedAnswer] = ()
+    if (
+        epochs is not None
+        and not broker.config.log_debug  # it wants an event for each queue
+        and locks.renew_all(body, connection, now_ms)
+    ):
+        wire = renewed_to_wire(queues, epochs, locks.settings.lease_ms)
+    else:
+        answers = locks.try_lock_batch(group, client_id, queues, epochs, connection, now_ms)
+        _log_answers(broker, body, answers)
+        wire = _ok(body, answers).to_wire()
+    reply = command.reply(ResponseCode.SUCCESS, body=encode_part(wire, command.serialize_type, "LockOkBody"))
     keeper = broker.fence.keeper
     if keeper is None or keeper.is_kept:
         return reply
@@ -89,7 +100,7 @@ def _lock_fenced(
         for answer in answers
         if answer.grant is not None and answer.outcome is not LockOutcome.RENEWED
     ]
-    return answer_when_kept(broker, connection, command, reply, Begun(body.consumer_group, begun, now_ms))
+    return answer_when_kept(broker, connection, command, reply, Begun(group, begun, now_ms))
 
 
 def _ok(body: LockBatchBody, answers: Sequence[FencedAnswer]) -> LockOkBody:

@@ -133,11 +133,10 @@ def _commit(
     """
     group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
     fence = broker.fence
-    if (
-        fence is not None
-        and (denial := fence.checks.deny_commit(connection, header, offset, now_ms, alone)) is not None
-    ):
-        return denial
+    if fence is not None:
+        denial = fence.checks.deny_commit(connection, header, (group, topic, queue_id), offset, now_ms, alone)
+        if denial is not None:
+            return denial
     before = broker.offsets.commit(group, topic, queue_id, offset)
     if fence is not None:
         fence.checks.committed(header, now_ms, alone)

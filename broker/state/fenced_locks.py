@@ -17,7 +17,7 @@ from lockstep.broker.fence.period import FencedLock, FenceSettings
 from lockstep.broker.fence.states import TRANSITIONS, Cause, LockEvent, LockState
 from lockstep.broker.fence.waiters import LockWaiters, QueueKey, Woken
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
-from lockstep.protocol.bodies.locks import LockGrant, LockTableRow
+from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
 from lockstep.store.format.lock_table import KeptLock
 
@@ -65,6 +65,7 @@ class FencedLocks:
         self.epochs = Epochs(boot)
         self._grace_ends_ms: int | None = None
         self._locks = LockIndex()
+        self.find = self._locks.find  # the lock of (group, topic, queue id), also one that has ended
         self.waiters = LockWaiters(settings.entries_max)
         self._due = DueLocks()
 
@@ -116,6 +117,13 @@ class FencedLocks:
             for queue, epoch in zip(queues, itertools.repeat(0) if epochs is None else epochs, strict=False)
         ]
 
+    def renew_all(self, asked: LockBatchBody, connection: Connection, now_ms: int) -> bool:
+        """Renew all queues of a request, if the client has each under its epoch, faster; else change nothing."""
+        locks = self._locks.held(asked, now_ms)
+        if locks is not None:
+            self._locks.renew(locks, connection, now_ms, self.settings.lease_ms)
+        return locks is not None
+
     def _claim(self, asker: _Asker, queue: MessageQueue, now_ms: int) -> FencedAnswer:
         group, key = asker.consumer_group, (queue.topic, queue.queue_id)
         lock = self._settled(group, key, now_ms)
@@ -141,7 +149,7 @@ class FencedLocks:
 
     def _renew_or_reclaim(self, asker: _Asker, queue: MessageQueue, epoch: int, now_ms: int) -> FencedAnswer:
         group, key = asker.consumer_group, (queue.topic, queue.queue_id)
-        lock = self._locks.get(group, key)
+        lock = self.find((group, *key))
         if lock is not None and lock.epoch == epoch and lock.client_id == asker.client_id and lock.is_live(now_ms):
             return self._renew(lock, asker, queue, now_ms)
         lock = self._settled(group, key, now_ms)
@@ -181,8 +189,7 @@ class FencedLocks:
         lease_ms, age_ms = self.settings.lease_ms, now_ms - lock.renewed_ms
         if lock.state is not LockState.HELD:
             self._move(lock, LockEvent.RENEW, now_ms)
-        lock.renewed_ms, lock.ends_ms, lock.lease_ms = now_ms, now_ms + lease_ms, lease_ms
-        self._locks.renewed(lock, asker.connection)
+        self._locks.renew([lock], asker.connection, now_ms, lease_ms)
         return FencedAnswer(queue, LockOutcome.RENEWED, LockGrant(lock.epoch, lease_ms), age_ms=age_ms)
 
     def unlock_batch(
@@ -254,9 +261,7 @@ class FencedLocks:
 
         `needs_lease`: the lease must not have ended either (a pull); a commit is also taken later.
         """
-        lock = self._locks.get(consumer_group, (topic, queue_id))
-        if lock is not None and lock.epoch == epoch and lock.client_id == client_id and not needs_lease:
-            return FenceAnswer.OK  # nearly all commits, without another call
+        lock = self.entry(consumer_group, topic, queue_id)
         answer = self._check(lock, client_id, epoch, now_ms, needs_lease=needs_lease)
         if answer is not FenceAnswer.OK:
             self.refusals[answer] += 1
@@ -280,7 +285,7 @@ class FencedLocks:
 
     def entry(self, consumer_group: str, topic: str, queue_id: int) -> FencedLock | None:
         """The lock of a queue, also one that has ended."""
-        return self._locks.get(consumer_group, (topic, queue_id))
+        return self.find((consumer_group, topic, queue_id))
 
     # Ends of periods -----------------------------------------------------------------------------------------
 
@@ -338,10 +343,9 @@ class FencedLocks:
 
     def _settled(self, consumer_group: str, key: QueueKey, now_ms: int) -> FencedLock | None:
         """The lock of a queue, ended if its time is over."""
-        lock = self._locks.get(consumer_group, key)
-        if lock is not None and self._end_if_over(lock, now_ms):
-            return self._locks.get(consumer_group, key)
-        return lock
+        lock = self.find((consumer_group, *key))
+        has_ended = lock is not None and self._end_if_over(lock, now_ms)
+        return self.find((consumer_group, *key)) if has_ended else lock
 
     def _end_if_over(self, lock: FencedLock, now_ms: int) -> bool:
         return now_ms >= lock.ends_ms and self._move(lock, LockEvent.TIME, now_ms)

@@ -14,7 +14,7 @@ import msgpack
 
 from lockstep.protocol.bodies.fastjson import ObjectKeyed, dumps, loads
 from lockstep.protocol.codes import SerializeType
-from lockstep.protocol.epochs import EpochValue
+from lockstep.protocol.epochs import EpochValue, EpochValues
 from lockstep.protocol.errors import BodyError, LocalProtocolError, shown
 
 __all__ = [
@@ -67,6 +67,8 @@ def encode_part(wire: Any, serialize_type: int, what: str = "body") -> bytes:
 def _entries(value: Any) -> Any:
     if isinstance(value, ObjectKeyed):
         return value.entries
+    if isinstance(value, EpochValues):
+        return value.epochs
     if isinstance(value, EpochValue):
         return value.epoch
     raise TypeError(f"a {type(value).__name__} has no form in msgpack")

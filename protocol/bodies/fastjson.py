@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from lockstep.protocol.bodies.fastjson_refs import has_references, resolve_references
 from lockstep.protocol.codecs.json_header import loads_text
-from lockstep.protocol.epochs import EpochValue
+from lockstep.protocol.epochs import EpochValue, EpochValues, epoch_text
 
 __all__ = ["ObjectKeyed", "dump_canonical", "dumps", "loads"]
 
@@ -43,9 +43,11 @@ class _ObjectKeyedFoundError(TypeError):
     pass
 
 
-def _text_or_refuse(value: Any) -> str:
+def _text_or_refuse(value: Any) -> Any:
     if isinstance(value, EpochValue):
         return str(value)
+    if isinstance(value, EpochValues):
+        return list(map(epoch_text, value.epochs))
     if isinstance(value, ObjectKeyed):
         raise _ObjectKeyedFoundError
     raise TypeError(f"a {type(value).__name__} has no form in JSON")

@@ -3,12 +3,12 @@
 Members that are added are absent when they are None, so the bytes for other peers are RocketMQ's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
 from lockstep.protocol.bodies.codec import as_int, as_list, as_object, take
-from lockstep.protocol.epochs import EpochValue, parse_epoch
+from lockstep.protocol.epochs import EpochValue, EpochValues, parse_epoch
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
 
@@ -20,6 +20,7 @@ __all__ = [
     "LockTableBody",
     "LockTableRow",
     "LocksReleasedBody",
+    "renewed_to_wire",
 ]
 
 
@@ -29,9 +30,9 @@ def _queues(value: Any, what: str) -> tuple[MessageQueue, ...]:
     return tuple(queue_from_wire(entry) for entry in entries)
 
 
-def _epoch_from_wire(value: Any) -> int:
+def _epochs_from_wire(values: Iterable[Any]) -> tuple[int, ...]:
     try:
-        return parse_epoch(value)
+        return tuple(map(parse_epoch, values))
     except ValueError as error:
         raise BodyError(str(error)) from None
 
@@ -60,7 +61,7 @@ class LockBatchBody(NamedTuple):
             "mqSet": [queue_to_wire(queue) for queue in self.mq_set],
         }
         if self.epochs is not None:
-            wire["epochs"] = [EpochValue(epoch) for epoch in self.epochs]
+            wire["epochs"] = EpochValues(self.epochs)
         return wire
 
     @classmethod
@@ -72,7 +73,7 @@ class LockBatchBody(NamedTuple):
         queues = _queues(mq_set, "mqSet")
         epochs = None
         if wire.get("epochs") is not None:
-            epochs = tuple(_epoch_from_wire(epoch) for epoch in as_list(wire["epochs"], "epochs"))
+            epochs = _epochs_from_wire(as_list(wire["epochs"], "epochs"))
         _check_parallel("epochs", epochs, queues)
         if not queues:  # without queues, group and client are not used
             return cls(take(wire, "consumerGroup", str, ""), take(wire, "clientId", str, ""), (), epochs)
@@ -80,6 +81,8 @@ class LockBatchBody(NamedTuple):
 
     def once(self) -> Self:
         """The body with each queue once, as RocketMQ reads a set. Of several epochs of one queue the last counts."""
+        if len(set(self.mq_set)) == len(self.mq_set):
+            return self
         if self.epochs is None:
             return self._replace(mq_set=tuple(dict.fromkeys(self.mq_set)))
         epochs = dict(zip(self.mq_set, self.epochs, strict=True))
@@ -132,7 +135,7 @@ class LockOkBody(NamedTuple):
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"lockOKMQSet": [queue_to_wire(queue) for queue in self.lock_ok_mq_set]}
         if self.grants is not None:
-            wire["epochs"] = [EpochValue(epoch) for epoch, _ in self.grants]
+            wire["epochs"] = EpochValues([epoch for epoch, _ in self.grants])
             wire["leasesMs"] = [lease_ms for _, lease_ms in self.grants]
         if self.refusals is not None:
             wire["refusals"] = [refusal.to_wire() for refusal in self.refusals]
@@ -149,11 +152,18 @@ class LockOkBody(NamedTuple):
             _check_parallel("epochs", as_list(epochs, "epochs"), queues)
             _check_parallel("leasesMs", leases_ms, queues)
             read = tuple(
-                LockGrant(_epoch_from_wire(epoch), as_int(lease_ms, "a lease"))
-                for epoch, lease_ms in zip(epochs, leases_ms, strict=True)
+                LockGrant(epoch, as_int(lease_ms, "a lease"))
+                for epoch, lease_ms in zip(_epochs_from_wire(epochs), leases_ms, strict=True)
             )
         refused = None if refusals is None else tuple(map(LockRefusal.from_wire, as_list(refusals, "refusals")))
         return cls(queues, read, refused)
+
+
+def renewed_to_wire(queues: Sequence[MessageQueue], epochs: Sequence[int], lease_ms: int) -> dict[str, Any]:
+    """The LockOkBody of a renewal of all queues, without a LockGrant for each."""
+    leases_ms = [lease_ms] * len(queues)
+    wire = {"lockOKMQSet": list(map(queue_to_wire, queues)), "epochs": EpochValues(epochs), "leasesMs": leases_ms}
+    return {**wire, "refusals": []}
 
 
 class LocksReleasedBody(NamedTuple):
@@ -211,7 +221,7 @@ class LockTableRow(NamedTuple):
         age_ms, remaining_ms, held_ms = (take(wire, name, int) for name in ("ageMs", "remainingMs", "heldMs"))
         group, client_id = take(wire, "consumerGroup", str), take(wire, "clientId", str)
         queue = queue_from_wire(wire.get("messageQueue"))
-        epoch = None if wire.get("epoch") is None else _epoch_from_wire(wire["epoch"])
+        epoch = None if wire.get("epoch") is None else _epochs_from_wire([wire["epoch"]])[0]
         draining, waiting = take(wire, "draining", bool, None), take(wire, "waitingCount", int, None)
         return cls(group, queue, client_id, age_ms, remaining_ms, held_ms, epoch, draining, waiting)
 

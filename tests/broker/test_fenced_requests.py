@@ -313,3 +313,34 @@ def test_one_look_for_a_silent_owner_serves_all_its_leases_that_end_together() -
     clients.pass_ms(LEASE_MS)
     clients.end_locks()
     assert looks[1:] == [("G", "a", NOW_MS + 2 * LEASE_MS)]
+
+
+@pytest.mark.parametrize("encoding", list(SerializeType), ids=lambda t: t.name)
+def test_a_renewal_of_all_queues_has_the_same_answer_by_the_shorter_way(encoding: SerializeType) -> None:
+    """With log level debug the broker makes an answer for each queue; the bytes and the times are equal."""
+    seen = []
+    for log_debug in (False, True):
+        peer = Peer(encoding, lock_mode="fenced", log_debug=log_debug)
+        peer.make_topics("T")
+        claimed = peer.answer(R.LOCK_BATCH_MQ, None, LockBatchBody("G", "c", (FIRST, SECOND), (0, 0)))
+        epochs = tuple(grant.epoch for grant in decode_body(LockOkBody, claimed.body, encoding).grants or ())
+        peer.now_ms += LEASE_MS - 1
+        renewed = peer.answer(R.LOCK_BATCH_MQ, None, LockBatchBody("G", "c", (FIRST, SECOND), epochs))
+        assert len(decode_body(LockOkBody, renewed.body, encoding).grants or ()) == 2
+        assert log_debug is ("lock_renewed" in peer.log.names())
+        seen.append((renewed.body, peer.broker.locks.list(peer.now_ms)))
+    assert seen[0] == seen[1]
+
+
+def test_a_renewal_of_some_queues_is_answered_for_each() -> None:
+    """One queue has another epoch: the other one is renewed, and its lease begins anew."""
+    clients = Clients()
+    grants = clients.lock("a", 0, 0).grants
+    assert grants is not None
+    clients.pass_ms(LEASE_MS - 1)
+    renewal = clients.lock("a", grants[0].epoch, grants[1].epoch - 1)
+    assert renewal.grants == (LockGrant(grants[0].epoch, LEASE_MS),)
+    assert [refusal.answer for refusal in renewal.refusals or ()] == ["STALE"]
+    clients.pass_ms(1)
+    remaining_ms = [row.remaining_ms for row in clients.first.broker.locks.list(clients.first.now_ms)]
+    assert remaining_ms == [LEASE_MS - 2, -1]
