@@ -149,10 +149,9 @@ class FencedLocks:
 
     def _renew_or_reclaim(self, asker: _Asker, queue: MessageQueue, epoch: int, now_ms: int) -> FencedAnswer:
         group, key = asker.consumer_group, (queue.topic, queue.queue_id)
-        lock = self.find((group, *key))
+        lock = self._settled(group, key, now_ms)
         if lock is not None and lock.epoch == epoch and lock.client_id == asker.client_id and lock.is_live(now_ms):
             return self._renew(lock, asker, queue, now_ms)
-        lock = self._settled(group, key, now_ms)
         may_reclaim = lock is None and self.in_grace(now_ms) and self._has_capacity(group, now_ms)
         if may_reclaim and self.epochs.go_above(epoch, now_ms):
             return self._grant(asker, queue, LockOutcome.REACQUIRED, now_ms, epoch=epoch)
@@ -368,8 +367,6 @@ class FencedLocks:
     def _changed(self, lock: FencedLock, old: str | None, new: str | None, cause: Cause, now_ms: int) -> None:
         self.changes[cause] += 1
         self.on_owner_changed(OwnerChange(lock.consumer_group, lock.queue, old, new, lock.epoch, cause, now_ms))
-
-    # Who waits -----------------------------------------------------------------------------------------------
 
     def _remove(self, lock: FencedLock) -> None:
         self._locks.remove(lock)
