@@ -15,6 +15,7 @@ from lockstep.order.trace import TraceWriter
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.codes import RequestCode
 from lockstep.protocol.headers.messaging import OffsetResponseHeader
+from tests.client.fenced_stage import LEASE_MS, fenced_on
 from tests.client.messages import messages_at
 from tests.client.pulling import push_member
 from tests.client.service_parts import service_parts
@@ -95,3 +96,24 @@ async def test_a_lock_that_cannot_be_recorded_is_asked_for_again(stage: Stage) -
     assert locks.asked_ms == [100, 3_200]
     assert handled == [0, 1]
     assert stage.events("error") == ["relock_failed"]
+
+
+@on_stage
+async def test_a_lost_lock_that_cannot_be_recorded_is_lost_all_the_same(stage: Stage) -> None:
+    """Its calls are cancelled, the queue leaves the table, and other leases are renewed and looked at as before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.client.fenced_stage.TraceWriter", FullDisk)
+        broker, table, fenced = await fenced_on(stage)
+    await fenced.own(queue_at(0), queue_at(1))
+    fenced.locks.watch.start()
+    broker.on[RequestCode.LOCK_BATCH_MQ] = lambda _: None
+    await stage.world.sleep_ms(LEASE_MS + 2000)
+    assert {entry for entry in fenced.done if entry[0] == "cancelled"} == {
+        ("cancelled", queue_at(0)), ("cancelled", queue_at(1)),
+    }  # fmt: skip
+    assert not fenced.table
+    assert "trace_not_written" in stage.events("error")
+    broker.on[RequestCode.LOCK_BATCH_MQ] = table.lock
+    [owned] = await fenced.own(queue_at(2))
+    await stage.world.sleep_ms(2 * LEASE_MS)
+    assert fenced.holds(owned)

@@ -28,6 +28,20 @@ async def test_only_what_was_refused_is_asked_for(stage: Stage) -> None:
     assert len(it.broker.requests(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) == members_asked
 
 
+@on_stage
+async def test_a_topic_that_is_not_subscribed_any_more_is_not_asked_for(stage: Stage) -> None:
+    """Nor is a queue taken twice that a notice names twice."""
+    it = await rebalancing(stage)
+    it.taken = [queue_at(1), queue_at(2)]
+    await it.run()
+    it.taken = []
+    await it.rebalance.take_released([queue_at(1), queue_at(1)])
+    assert [process_queue.queue.queue_id for process_queue in it.added] == [0, 3, 1]
+    it.subscribed = []
+    await it.rebalance.take_released([queue_at(2)])
+    assert it.asked(LOCK)[1:] == [(queue_at(1),)]
+
+
 @scenario()
 async def test_a_notice_of_another_group_is_ignored(cluster: Cluster) -> None:
     """And one for a queue that the member owns."""

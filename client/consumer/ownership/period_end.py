@@ -113,10 +113,13 @@ class PeriodEnds:
         known, end = self._ends.get(process_queue), CAUSES[cause]
         self._ends[process_queue] = end if known is None else known.joined(end)
         process_queue.draining = True
-        if end.cancels:
-            self._lose(process_queue, why)
-        if not end.stores:
-            self._acts.drop(process_queue, why)
+        try:
+            if end.cancels:
+                self._lose(process_queue, why)
+            if not end.stores:
+                self._acts.drop(process_queue, why)
+        except OSError as error:  # of the trace: the period ends all the same, and its caller goes on
+            self._member.log.error("trace_not_written", error=str(error))
         if known is None:
             self._start(self._finish(process_queue, why), f"end period of {process_queue.queue}")
 
@@ -128,9 +131,9 @@ class PeriodEnds:
         epoch = epoch_text(process_queue.epoch)
         queue, group = str(process_queue.queue), self._member.group
         self._member.log.warning("lock_lost", queue=queue, group=group, epoch=epoch, why=why)
-        self._member.record("lock_lost", process_queue, why=why)
         self._acts.cancel_calls(process_queue)
         self.tell_lost(process_queue, why)
+        self._member.record("lock_lost", process_queue, why=why)
 
     async def _finish(self, process_queue: ProcessQueue, why: str) -> None:
         queue = process_queue.queue

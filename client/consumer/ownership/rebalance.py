@@ -164,8 +164,10 @@ class Rebalance:
 
     async def take_released(self, released: Iterable[MessageQueue]) -> None:
         """Ask for queues that were refused and are released now, if they are still this member's share."""
-        wanted = [queue for queue in released if queue in self._refused and queue not in self._table]
-        self._refused.difference_update(wanted)
+        refused = [queue for queue in dict.fromkeys(released) if queue in self._refused and queue not in self._table]
+        self._refused.difference_update(refused)
+        topics = list(self._owner.topics())  # the user may have unsubscribed since
+        wanted = [queue for queue in refused if queue.topic in topics]
         if await self._acquire(wanted):
             for topic in dict.fromkeys(queue.topic for queue in wanted):
                 await self._owner.queues_changed(topic)
