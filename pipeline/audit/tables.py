@@ -5,11 +5,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from lockstep.order import OrderReport
 from lockstep.order.clocks import WALL_SKEW_MS
@@ -33,10 +36,16 @@ _ON_EXECUTORS: Final = ("owners", "latency", "rates")  # tables whose rows come 
 
 
 class Audit(Mapping[str, DataFrame]):
-    """The tables by their names, until `close`. `reports` has each history as `lockstep trace check` reports it."""
+    """The tables by their names, until `close`. `reports` has each history as `lockstep trace check` reports it.
 
-    def __init__(self, spark: SparkSession, histories: Mapping[str, Judged], rows: DataFrame) -> None:
+    With `is_small` the rows of all tables are on the driver.
+    """
+
+    def __init__(
+        self, spark: SparkSession, histories: Mapping[str, Judged], rows: DataFrame, *, is_small: bool
+    ) -> None:  # fmt: skip
         self.reports = {name: one.report for name, one in histories.items()}
+        self.is_small = is_small
         self._rows = rows
         self._tables = {name: _of_executors(rows, name) for name in _ON_EXECUTORS}
         made: defaultdict[str, list[Row]] = defaultdict(list)
@@ -44,10 +53,7 @@ class Audit(Mapping[str, DataFrame]):
             for name, more in rows_of(one).items():
                 made[name] += more
         for name in TABLES.keys() - self._tables.keys():
-            schema = spark.createDataFrame([], TABLES[name]).schema
-            names = schema.fieldNames()
-            values = [tuple(row.get(column) for column in names) for row in made[name]]
-            self._tables[name] = spark.createDataFrame(values, schema)
+            self._tables[name] = _of_driver(spark, made[name], TABLES[name])
 
     def __getitem__(self, name: str) -> DataFrame:
         return self._tables[name]
@@ -80,6 +86,15 @@ def _of_executors(rows: DataFrame, name: str) -> DataFrame:
     return table
 
 
+def _of_driver(spark: SparkSession, rows: list[Row], columns: str) -> DataFrame:
+    schema: Any = StructType.fromDDL(columns)
+    try:
+        return spark.createDataFrame(pa.Table.from_pylist(rows, to_arrow_schema(schema)), schema)
+    except UnicodeEncodeError:  # half a surrogate pair: JSON allows it in a string, Arrow does not
+        names = schema.fieldNames()
+        return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
+
+
 def transform(traces: DataFrame, topic: DataFrame | None = None, *, clock_skew_ms: int = WALL_SKEW_MS) -> Audit:
     """Judge traces, each history as `lockstep trace check` judges its files.
 
@@ -96,8 +111,10 @@ def transform(traces: DataFrame, topic: DataFrame | None = None, *, clock_skew_m
         histories = survey_traces(measured.lines, clock_skew_ms)
         for name, history in histories.items():
             history.facts.sent_topics |= {queue.topic for queue in contents.get(name, {})}
-        rows = _judged_rows(measured, histories, contents, every)
-        return Audit(traces.sparkSession, _joined(measured.lines, rows, histories, contents), rows)
+        rows, spark = _judged_rows(measured, histories, contents, every), traces.sparkSession
+        is_small = measured.tasks == 1  # most queries of rows on the driver start no task
+        rows = spark.createDataFrame(rows.toArrow()) if is_small else rows.persist(StorageLevel.DISK_ONLY)
+        return Audit(spark, _joined(measured.lines, rows, histories, contents), rows, is_small=is_small)
 
 
 def _judged_rows(
@@ -106,7 +123,7 @@ def _judged_rows(
     """JUDGED rows: records go to their queue's task, which sorts them by time on disk and judges them as a stream."""
     records = map_in_arrow(measured.lines, partial(placed, histories), PLACED)
     queues = records.repartition(measured.tasks, "q").sortWithinPartitions("q", "time_ns", "source", "number")
-    return map_in_arrow(queues, partial(judged, histories, contents, every), JUDGED).persist(StorageLevel.DISK_ONLY)
+    return map_in_arrow(queues, partial(judged, histories, contents, every), JUDGED)
 
 
 def _joined(

@@ -32,12 +32,13 @@ def run_audit(spark: "SparkSession", options: AuditOptions) -> Verdict:
         if options.name_server and options.topic:
             content = read_topic(spark, options.name_server, options.topic)
         traces = read_traces(spark, *options.traces)
-        with transform(traces, content, clock_skew_ms=options.clock_skew_ms) as tables:
-            write_tables(tables, folder, lambda name: progress.show(f"audit: the table {name}"))
-        progress.show("audit: the report")
         lag = spark.read.parquet(options.lag) if options.lag else None
+        with transform(traces, content, clock_skew_ms=options.clock_skew_ms) as tables:
+            if options.to is not None or not tables.is_small:
+                write_tables(tables, folder, lambda name: progress.show(f"audit: the table {name}"))
+            progress.show("audit: the report")
+            histories = collect(tables if tables.is_small else read_tables(spark, folder), lag)
         files = _files(options.traces)
-        histories = collect(read_tables(spark, folder), lag)
         runs = [judged_run(findings, files) for findings in histories]
         if options.report is not None:
             write_page(options.report, options.title, runs)

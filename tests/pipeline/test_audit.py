@@ -11,6 +11,7 @@ import pytest
 from lockstep.pipeline.audit import TABLES, TRACE_COLUMNS, Audit, read_traces, transform
 from lockstep.pipeline.audit.generate import Shape, topic_rows, write_traces
 from lockstep.pipeline.audit.spoil import SPOILS, spoil_files
+from lockstep.pipeline.spark.session import SMALL_BYTES
 from tests.order.stories import Story
 from tests.pipeline.audit_histories import History
 from tests.pipeline.test_audit_equality import traces_frame
@@ -214,6 +215,21 @@ def test_what_is_in_the_topic_must_have_been_handled(told: dict[str, Tables], hi
     sentence = "a committed orders@b:0 up to 4, but offset 1 had no handling"
     assert (row["kind"], row["evidence"]) == ("lost-write", sentence)
     assert (summed["lost"], summed["in_order"]) == (lost, False)
+
+
+def test_small_and_large_traces_have_the_same_tables(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows on the driver and rows on executors are the same; the key is half a surrogate pair, which Arrow refuses."""
+    (tmp_path / "a.jsonl").write_text(one_three_two_three().replace('"K"', '"\\ud800"'), encoding="utf-8")
+    found = []
+    for small_bytes in (SMALL_BYTES, 0):
+        monkeypatch.setattr("lockstep.pipeline.audit.traces.SMALL_BYTES", small_bytes)
+        with transform(read_traces(spark, str(tmp_path))) as audit:
+            assert audit.is_small == bool(small_bytes)
+            found.append(by_history(audit))
+    assert found[0] == found[1]
+    assert [row["kind"] for row in found[0][""]["violations"]] == ["nonmonotonic-poll"]
 
 
 def test_no_traces_have_no_history(spark: "SparkSession") -> None:
