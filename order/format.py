@@ -7,7 +7,17 @@ A trace is JSON lines, one record a line. `VERSION` is what `TraceWriter` writes
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["EVENTS", "FIELDS", "QUEUE_EVENTS", "VERSION", "Event", "Field", "trace_page", "why_broken"]
+__all__ = [
+    "EVENTS",
+    "FIELDS",
+    "QUEUE_EVENTS",
+    "TIME_MOST_NS",
+    "VERSION",
+    "Event",
+    "Field",
+    "trace_page",
+    "why_broken",
+]
 
 VERSION: Final = 2
 
@@ -90,15 +100,27 @@ QUEUE_EVENTS: Final = frozenset({
 _BY_NAME: Final = {field.name: field for field in FIELDS}
 _ALLOWED: Final[dict[str, tuple[type, ...]]] = {"integer": (int,), "text": (str,), "integer or text": (int, str)}
 _NONE: Final = type(None)
+TIME_MOST_NS: Final = 1 << 61
+"""Of a monotonic clock: sums of times fit 64 bits."""
+_MOST: Final = {
+    "wall_ms": (1 << 62) // 1_000_000,
+    "mono_ns": TIME_MOST_NS,
+    "begin_mono_ns": TIME_MOST_NS,
+    "offset": 1 << 62,
+}
 _TYPES_KEPT: Final = 1000  # type combinations of each event whose result is cached
 
 
 def _checker(event: Event | None) -> Callable[[Mapping[str, Any]], str | None]:
     """Make a check of the field types of an event's records. It returns an error text or None, and has a cache."""
     must = ("wall_ms", *(event.must if event else ()))
-    names = (*must, *(name for name in (*COMMON, *(event.may if event else ())) if name not in must))
+    may = [*COMMON, *(event.may if event else ())]
+    if event is not None and event.name in QUEUE_EVENTS:
+        may.append("begin_mono_ns")  # the judge of epochs reads it in each of them
+    names = (*must, *(name for name in dict.fromkeys(may) if name not in must))
     kept: dict[tuple[type, ...], str | None] = {}
     with_offset = "offset" in must
+    limits = [(name, most) for name, most in _MOST.items() if name in names]
 
     def check(record: Mapping[str, Any]) -> str | None:
         types = tuple(map(type, map(record.get, names)))
@@ -109,6 +131,11 @@ def _checker(event: Event | None) -> Callable[[Mapping[str, Any]], str | None]:
                 kept[types] = why
         if why is None and with_offset and record["offset"] < 0:
             return f"offset is {record['offset']}, and must not be negative"
+        if why is None:
+            for name, most in limits:
+                value = record.get(name)
+                if value is not None and not -most <= value <= most:
+                    return f"{name} must be from -{most} to {most}"
         return why
 
     return check

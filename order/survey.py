@@ -19,7 +19,7 @@ from lockstep.order.clocks import (
     number_clocks,
     reboot_edges,
 )
-from lockstep.order.format import QUEUE_EVENTS
+from lockstep.order.format import QUEUE_EVENTS, TIME_MOST_NS
 from lockstep.order.members import Member, Members
 from lockstep.order.reader import Record, TraceFile
 
@@ -147,7 +147,7 @@ class TraceSurvey:
             wall_ns = int(line[place : line.find(b",", place)]) * 1_000_000
         except ValueError:
             return True
-        if not self.stretches.follows(mono, wall_ns):
+        if not (-TIME_MOST_NS <= mono <= TIME_MOST_NS and self.stretches.follows(mono, wall_ns)):
             return True
         known.spans.note(mono)
         if known.member is not None:

@@ -219,15 +219,36 @@ def test_records_of_wrong_types_are_named_and_nothing_else_is_harmed() -> None:
         {"wall_ms": None},
         {"key": 5},
         {"mono_ns": True},
+        {"mono_ns": 10**25},
+        {"begin_mono_ns": -(10**400)},
+        {"wall_ms": 10**13},
+        {"offset": 1 << 63},
+        {"event": "stored", "begin_mono_ns": "0"},
     ]
     strange: list[Any] = [[], "text", {"event": 3}]
     report = check_traces([story.traces["a"] + [{**good, **one} for one in wrong] + strange])
-    assert (report.broken_lines, report.attempts, kinds(report)) == (9, 1, [])
+    assert (report.broken_lines, report.attempts, kinds(report)) == (14, 1, [])
     assert report.verdict is Verdict.UNDECIDED
     assert [line.why for line in report.broken[:2]] == [
         "offset must be integer",
         "offset is -1, and must not be negative",
     ]
+
+
+@pytest.mark.parametrize(("name", "value"), [("mono_ns", 10**25), ("wall_ms", 10**13)])
+def test_lines_with_times_of_no_clock_are_counted(tmp_path: Path, name: str, value: int) -> None:
+    """Also behind lines that differ in their times alone, which are not decoded at the first reading."""
+    story = owned()
+    records = story.handle("a", 1, 0, 1, 2, 3)
+    clock = {"v": 2, "machine": "m", "boot": "b", "client_id": "a", "group": "g"}
+    times = [{"event": one["event"], "wall_ms": one["wall_ms"], "mono_ns": one["mono_ns"]} for one in records]
+    lines = [time | clock | one for time, one in zip(times, records, strict=True)]
+    lines[2][name] = value
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines), encoding="utf-8")
+    report = check_files([path])
+    assert [(line.number, line.why.partition(" from")[0]) for line in report.broken] == [(3, f"{name} must be")]
+    assert report.attempts == 3
 
 
 def test_lines_of_any_bytes_are_counted(tmp_path: Path) -> None:
