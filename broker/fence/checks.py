@@ -136,8 +136,8 @@ class FenceChecks:
         is_marked = self.resets.forbids(_key(claim), offset, now_ms)
         if (offset >= stored and not is_marked) or (claim.lock_epoch is None and self.legacy == _OFF):
             return None
-        if self._lock(claim) is None:
-            return None
+        if self._lock(claim) is None and not self._tables.locks.was_freed(_key(claim), now_ms):
+            return None  # the group locks no queues
         if is_marked:
             remark = f"the offset of {_name(claim)} was reset; until its owner commits the new one, no other is stored"
             return Denial(Reason.RESET, ResponseCode.SYSTEM_ERROR, remark)
@@ -193,10 +193,10 @@ class FenceChecks:
         )
         return grant if isinstance(grant, LockGrant) else self._refusal(claim, grant, now_ms)
 
-    def are_locked(self, consumer_group: str, topic: str, queue_ids: Iterable[int]) -> bool:
-        """Whether one of the queues has an owner, or had one."""
-        entry = self._tables.locks.entry
-        return any(entry(consumer_group, topic, queue_id) is not None for queue_id in queue_ids)
+    def are_locked(self, consumer_group: str, topic: str, queue_ids: Iterable[int], now_ms: int) -> bool:
+        """Whether one of the queues has an owner, or had one not long ago."""
+        was_freed, keys = self._tables.locks.was_freed, [(consumer_group, topic, queue_id) for queue_id in queue_ids]
+        return any(self._find(key) is not None or was_freed(key, now_ms) for key in keys)
 
     def reset(self, consumer_group: str, topic: str, offsets: Mapping[int, int], now_ms: int) -> None:
         """An administrator has set the offsets of these queues. Their owners store no others until they know of it."""

@@ -8,11 +8,13 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.fence.period import FencedLock
 from lockstep.broker.fence.states import LockState
 from lockstep.broker.fence.waiters import QueueKey
+from lockstep.broker.state.locks import KEPT_LIVES
 from lockstep.protocol.bodies.locks import LockBatchBody
 
 __all__ = ["LockIndex"]
 
 _HELD: Final = LockState.HELD
+_FREED_MAX: Final = 10_000
 
 
 class LockIndex:
@@ -22,6 +24,7 @@ class LockIndex:
         self.find: Callable[[tuple[str, str, int]], FencedLock | None] = self._by_queue.get  # no call in Python
         self._by_age: OrderedDict[FencedLock, None] = OrderedDict()  # by last renewal, oldest first
         self._by_connection: dict[Connection, dict[FencedLock, None]] = {}
+        self._freed: OrderedDict[tuple[str, str, int], int] = OrderedDict()  # until when `was_freed` knows of it
 
     def __len__(self) -> int:
         return len(self._by_age)
@@ -29,6 +32,10 @@ class LockIndex:
     def __contains__(self, lock: FencedLock) -> bool:
         """Whether it is the present lock of its queue."""
         return lock in self._by_age
+
+    def was_freed(self, key: tuple[str, str, int], now_ms: int) -> bool:
+        """Whether the queue was unlocked not long ago, and no client has locked it since."""
+        return now_ms < self._freed.get(key, 0)
 
     def held(self, asked: LockBatchBody, now_ms: int) -> list[FencedLock] | None:
         """The locks of all queues of a request; None unless its client holds each of them under its epoch."""
@@ -67,6 +74,7 @@ class LockIndex:
 
     def put(self, lock: FencedLock) -> None:
         self._by_queue[lock.consumer_group, *lock.key] = lock
+        self._freed.pop((lock.consumer_group, *lock.key), None)
         self._of_group.setdefault(lock.consumer_group, {})[lock.key] = lock
         self._by_age[lock] = None
 
@@ -92,6 +100,10 @@ class LockIndex:
     def remove(self, lock: FencedLock) -> None:
         del self._by_age[lock]
         del self._by_queue[lock.consumer_group, *lock.key]
+        if lock.state is LockState.FREE:
+            self._freed[lock.consumer_group, *lock.key] = lock.ends_ms + KEPT_LIVES * lock.lease_ms
+            if len(self._freed) > _FREED_MAX:
+                self._freed.popitem(last=False)
         of_group = self._of_group[lock.consumer_group]
         del of_group[lock.key]
         if not of_group:

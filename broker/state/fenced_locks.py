@@ -65,7 +65,7 @@ class FencedLocks:
         self.epochs = Epochs(boot)
         self._grace_ends_ms: int | None = None
         self._locks = LockIndex()
-        self.find = self._locks.find  # the lock of (group, topic, queue id), also one that has ended
+        self.find, self.was_freed = self._locks.find, self._locks.was_freed  # by (group, topic, queue id)
         self.waiters = LockWaiters(settings.entries_max)
         self._due = DueLocks()
 

@@ -219,6 +219,26 @@ def test_an_unlock_before_the_last_commit_keeps_it(world: World) -> None:
     assert committed(world) == 3
 
 
+@pytest.mark.parametrize("gone", ["unlocked", "left"])
+def test_an_offset_does_not_go_back_between_two_owners(world: World, gone: str) -> None:
+    """A stopped owner wakes up when the next one has just given the queue away, and no client has locked it yet."""
+    stopped, owner = taken_over(world)
+    owner.commit(3)
+    if gone == "unlocked":
+        owner.unlock()
+        owner.commit(3)  # the last one of an unmodified client, which frees the queue
+    else:
+        owner.unregister()
+    stopped.commit(2)
+    assert committed(world) == 3
+    assert stopped.pull(1, commit=1) is not None, "the queue has no owner"
+    assert committed(world) == 3
+    assert refused(world)[Act.COMMIT, Reason.BACKWARDS] >= 1
+    world.wait(11 * LEASE_MS)
+    stopped.commit(2)
+    assert committed(world) == 2, "the group is long gone"
+
+
 def test_a_send_back_needs_the_queue_of_its_message(world: World) -> None:
     """Code 36 names a message, whose queue has an owner; Go's dead letters come so."""
     stopped, owner = taken_over(world)

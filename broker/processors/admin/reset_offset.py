@@ -37,7 +37,7 @@ def reset_offset(broker: Broker, connection: Connection, command: RemotingComman
     table = _new_offsets(broker, header)
     group = broker.consumers.groups.get(header.group)
     fence = broker.fence
-    if fence is not None and not fence.checks.are_locked(header.group, header.topic, range(len(table))):
+    if fence is not None and not fence.checks.are_locked(header.group, header.topic, range(len(table)), now_ms):
         fence = None
     if group is None and fence is None:
         remark = (
