@@ -18,12 +18,7 @@ class DueLocks:
         self._ends: list[tuple[int, int, FencedLock]] = []  # a heap; entries of an earlier watch of a lock stay in it
         self._serials = itertools.count()
         self._watched_count = 0
-
-    @property
-    def next_due_ms(self) -> int | None:
-        while self._ends and self._ends[0][0] != self._ends[0][2].watched_ms:
-            heapq.heappop(self._ends)
-        return self._ends[0][0] if self._ends else None
+        self.next_due_ms: int | None = None  # looked at after each read, so it is no property
 
     def watch(self, lock: FencedLock) -> None:
         """`take` returns the lock when its time has come. A time that was put off meanwhile is no reason not to."""
@@ -35,11 +30,18 @@ class DueLocks:
         if len(self._ends) > self._watched_count + _REPLACED_MAX:
             self._ends = [one for one in self._ends if one[0] == one[2].watched_ms]
             heapq.heapify(self._ends)
+        self._find_next()
+
+    def _find_next(self) -> None:
+        while self._ends and self._ends[0][0] != self._ends[0][2].watched_ms:
+            heapq.heappop(self._ends)
+        self.next_due_ms = self._ends[0][0] if self._ends else None
 
     def forget(self, lock: FencedLock) -> None:
         """The lock is not in the table any more."""
         self._watched_count -= lock.watched_ms is not None
         lock.watched_ms = None
+        self._find_next()
 
     def take(self, now_ms: int) -> FencedLock | None:
         """A lock whose time was due by now. Its end may have been put off; then watch it again."""
