@@ -86,9 +86,9 @@ FENCED: Final = (
     Protection(
         "fence-epoch-of-renewal",
         "A renewal begins a new epoch.",
-        LOCKS,
-        "        self._locks.renewed(lock, asker.connection)\n",
-        "        self._locks.renewed(lock, asker.connection)\n        lock.epoch = self.epochs.next()\n",
+        "broker/fence/index.py",
+        "            to_youngest(lock)\n",
+        "            to_youngest(lock)\n            lock.epoch += 1\n",
         WORLDS,
     ),
     Protection(
