@@ -110,7 +110,7 @@ class RandomWorld:
         for call in self.calls.running:
             if (call.address, call.queue, call.epoch) == (address, queue, epoch):
                 self.findings.add(Wrong.UNLOCKED_UNDER_CALL, f"{queue}: {call.process} under {epoch}")
-        done, committed = self.calls.done.get((queue, epoch), 0), self.cluster.committed(queue.queue_id)
+        done, committed = self.calls.done.get((queue, epoch), 0), max(self.cluster.committed(queue.queue_id), 0)
         if committed < done and not self.plan.by_key and not self.database.resets:
             self.findings.add(Wrong.NOT_DRAINED, f"{queue}: {done} messages are handled, {committed} committed")
 
