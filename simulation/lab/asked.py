@@ -42,6 +42,12 @@ class Asked(NamedTuple):
     queue: MessageQueue | None = None
     lock: LockBatchBody | None = None
 
+    @property
+    def told(self) -> str:
+        """For a finding: a world's trace has this text, so it is the same in every process."""
+        epoch = "" if self.epoch is None else f", epoch {self.epoch}"
+        return f"{RequestCode(self.code).name} of {self.address}{epoch}"
+
 
 def read_asked(endpoint: Endpoint, command: RemotingCommand, broker: str, now_ms: int) -> Asked | None:
     """None for a request that no lock concerns."""

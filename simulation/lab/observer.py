@@ -157,7 +157,8 @@ class Observer:
             self.beyond_end.add(queue.queue_id)
         allowed = before > queue_end if self._fenced else self._now_ms <= self._faithful_resets_end_ms
         if offset < before and not self._resetting and not allowed:
-            self._findings.add(Wrong.COMMIT_BACK, f"{queue}: from {before} to {offset} by {self._current}")
+            by = self._current.told if self._current is not None else "no request"
+            self._findings.add(Wrong.COMMIT_BACK, f"{queue}: from {before} to {offset} by {by}")
         if self._current is not None:
             self._check(Wrong.STALE_COMMIT, self._current, queue)
 

@@ -1,13 +1,8 @@
 """LOCKS_RELEASED: a broker says that queues are free, and a member asks for its own (docs/fencing.md)."""
 
-from lockstep.protocol.bodies.codec import encode_body
-from lockstep.protocol.bodies.locks import LocksReleasedBody
 from lockstep.protocol.codes import RequestCode
-from lockstep.protocol.command import RemotingCommand
 from tests.client.rebalancing import LOCK, rebalancing
 from tests.client.stage import TOPIC, Stage, on_stage, queue_at
-from tests.scenarios.cluster import Cluster, take_all
-from tests.scenarios.scenario import scenario
 
 
 @on_stage
@@ -40,21 +35,3 @@ async def test_a_topic_that_is_not_subscribed_any_more_is_not_asked_for(stage: S
     it.subscribed = []
     await it.rebalance.take_released([queue_at(2)])
     assert it.asked(LOCK)[1:] == [(queue_at(1),)]
-
-
-@scenario()
-async def test_a_notice_of_another_group_is_ignored(cluster: Cluster) -> None:
-    """And one for a queue that the member owns."""
-    await cluster.broker(queues=1, lock_mode="fenced")
-    await cluster.producer()
-    consumer = await cluster.consumer("c1", fenced=True, strategy=take_all)
-    await cluster.at(5_000)
-    asked = len(cluster.heard.of("c1", "LOCK_BATCH_MQ"))
-    [queue] = [queue for queue in consumer.assigned_queues if queue.topic == TOPIC]
-    [endpoint] = cluster.core().consumers.groups["tower"].channels
-    for group in ("other", "tower"):
-        body = encode_body(LocksReleasedBody(group, (queue,)), endpoint.serialize_type)
-        endpoint.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))
-    await cluster.at(6_000)
-    assert len(cluster.heard.of("c1", "LOCK_BATCH_MQ")) == asked
-    assert not cluster.events("task_failed", host="c1")

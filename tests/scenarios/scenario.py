@@ -67,6 +67,7 @@ def scenario(
     """
 
     def decorate(story: Story) -> Callable[[Mode], None]:
+        assert story.__module__.startswith(f"{__package__}."), f"{story.__module__}: unknown to all_hashes"
         name = f"{story.__module__.rpartition('.')[2].removeprefix('test_')}.{story.__name__.removeprefix('test_')}"
         STORIES[name] = entry = Scenario(name, story, options)
 

@@ -6,6 +6,10 @@ from typing import Any
 
 from lockstep.client import LockLostError, MessageQueue
 from lockstep.order import Cause
+from lockstep.protocol.bodies.codec import encode_body
+from lockstep.protocol.bodies.locks import LocksReleasedBody
+from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.command import RemotingCommand
 from tests.scenarios.cluster import BROKER, TOPIC, Cluster, take_all
 from tests.scenarios.scenario import scenario
 
@@ -325,3 +329,21 @@ async def test_the_user_is_called_before_and_after_a_period(cluster: Cluster) ->
     await cluster.leave("c1")
     assert order == [f"acquired {epoch}", f"acquired {epoch}", f"call 0 {epoch}", f"lost {epoch} shutdown"]
     assert len(cluster.events("on_acquired_failed", host="c1")) == 1
+
+
+@scenario()
+async def test_a_notice_of_another_group_is_ignored(cluster: Cluster) -> None:
+    """A member asks for nothing when LOCKS_RELEASED names another group, or a queue that it owns."""
+    await cluster.broker(queues=1, **FENCED)
+    await cluster.producer()
+    consumer = await cluster.consumer("c1", fenced=True, strategy=take_all)
+    await cluster.at(5_000)
+    asked = len(cluster.heard.of("c1", "LOCK_BATCH_MQ"))
+    [queue] = [queue for queue in consumer.assigned_queues if queue.topic == TOPIC]
+    [endpoint] = cluster.core().consumers.groups["tower"].channels
+    for group in ("other", "tower"):
+        body = encode_body(LocksReleasedBody(group, (queue,)), endpoint.serialize_type)
+        endpoint.send_one_way(RemotingCommand(RequestCode.LOCKS_RELEASED, body=body))
+    await cluster.at(6_000)
+    assert len(cluster.heard.of("c1", "LOCK_BATCH_MQ")) == asked
+    assert not cluster.events("task_failed", host="c1")
