@@ -1,1 +1,1 @@
-"""The lab of ordered consumption: clusters on virtual time, random worlds, and the search for broken order."""
+"""The lab of ordered consumption: clusters on virtual time, experiments, faults by name, findings."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lockstep.simulation.world import World
 
-__all__ = ["Finding", "Findings", "Wrong"]
+__all__ = ["Band", "Finding", "Findings", "Wrong"]
 
 
 class Wrong(StrEnum):
@@ -37,9 +37,30 @@ class Wrong(StrEnum):
 
 
 class Finding(NamedTuple):
+    """A violation.
+
+    Args:
+        at_ms: virtual, since the start.
+        queue: "topic/broker/queue id", where it concerns one.
+        evidence: up to two records of traces: a client id, and the number of the record in that client's trace.
+    """
+
     kind: str
-    at_ms: int  # virtual, since the start
+    at_ms: int
     text: str
+    queue: str = ""
+    evidence: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass
+class Band:
+    """A fault as it was played. `end_ms` is None while it lasts, and for one that was over at once."""
+
+    at_ms: int
+    end_ms: int | None
+    fault: str
+    target: str = ""
+    other: str = ""
 
 
 @dataclass
@@ -49,10 +70,16 @@ class Findings:
     world: World
     wrong: list[Finding] = field(default_factory=list)
     sometimes: Counter[str] = field(default_factory=Counter)
+    bands: list[Band] = field(default_factory=list)
 
-    def add(self, kind: str, text: str) -> None:
-        self.wrong.append(Finding(kind, self.world.elapsed_ms, text))
+    def add(self, kind: str, text: str, *, queue: str = "", evidence: tuple[tuple[str, int], ...] = ()) -> None:
+        self.wrong.append(Finding(kind, self.world.elapsed_ms, text, queue, evidence))
         self.world.record(f"{kind}: {text}")
 
     def saw(self, name: str) -> None:
         self.sometimes[name] += 1
+
+    def begin(self, fault: str, target: str = "", other: str = "") -> Band:
+        """A fault begins. The caller sets the end of the band."""
+        self.bands.append(Band(self.world.elapsed_ms, None, fault, target, other))
+        return self.bands[-1]

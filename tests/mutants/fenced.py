@@ -8,7 +8,7 @@ __all__ = ["FENCED"]
 
 CHECKS: Final = "broker/fence/checks.py"
 LOCKS: Final = "broker/state/fenced_locks.py"
-WORLDS: Final = ("tests/simulation/lab/test_fenced_worlds.py::test_seeds_that_find_a_missing_protection",)
+WORLDS: Final = ("tests/simulation/worlds/test_fenced_worlds.py::test_seeds_that_find_a_missing_protection",)
 
 FENCED: Final = (
     # The broker's checks

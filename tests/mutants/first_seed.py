@@ -21,8 +21,10 @@ def first_seed(name: str, seeds: int, healthy: str) -> str:
 
     finder = MutantFinder(next(protection for protection in PROTECTIONS if protection.name == name))
     sys.meta_path.insert(0, finder)
-    from lockstep.simulation.lab.outcome import LockMode, run_seed
-    from lockstep.simulation.lab.sweep import StateFile
+    from lockstep.simulation.lab.experiment import LockMode
+    from lockstep.simulation.lab.runner import run_seed
+    from lockstep.simulation.search.sweep import StateFile
+    from lockstep.simulation.worlds.experiment import WORLDS
 
     known = StateFile(Path(healthy)).outcomes if healthy else {}
     left_out = {seed for (seed, _), outcome in known.items() if outcome.wrong or outcome.error}
@@ -30,7 +32,7 @@ def first_seed(name: str, seeds: int, healthy: str) -> str:
     for seed in range(1, seeds + 1):
         if seed in left_out:
             continue
-        outcome = run_seed(seed, LockMode.FENCED)
+        outcome = run_seed(WORLDS, seed, LockMode.FENCED)
         if outcome.wrong or outcome.error:
             what = ", ".join(outcome.wrong) or outcome.error
             return f"{name:36} seed {seed:5} in {time.monotonic() - began:4.0f} s: {what}"

@@ -4,7 +4,9 @@ from typing import Final
 
 import pytest
 
-from lockstep.simulation.lab.outcome import LockMode, run_seed
+from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.runner import run_seed
+from lockstep.simulation.worlds.experiment import WORLDS
 
 EACH: Final = 10
 # Seeds that failed once. `python -m tests.mutants.first_seed NAME` finds the first one that fails without a protection.
@@ -13,7 +15,7 @@ FOUND_BY: Final = (1, 3, 5, 22, 25, 28, 32, 33, 37, 39, 80, 82, 116, 147, 454)
 
 def fails(seed: int) -> str:
     """What went wrong in the world of a seed; empty: nothing."""
-    outcome = run_seed(seed, LockMode.FENCED)
+    outcome = run_seed(WORLDS, seed, LockMode.FENCED)
     return outcome.error or "\n".join(outcome.texts)
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.client import ConsumeOrderlyStatus, MessageExt, MessageQueue
-from lockstep.simulation.lab.database import Database
 from lockstep.simulation.lab.findings import Findings, Wrong
-from lockstep.simulation.lab.plan import Plan
 from lockstep.simulation.runtime import SimRuntime
+from lockstep.simulation.worlds.database import Database
+from lockstep.simulation.worlds.plan import Plan
 
 __all__ = ["Calls"]
 

@@ -5,7 +5,7 @@ from typing import Any
 from lockstep.client import AllocateMessageQueueStrategy, MessageQueue, SerializeType
 from lockstep.client.consumer.ownership.allocation.average import allocate_averagely
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
-from lockstep.simulation.lab.plan import MEMBERS, Plan, Store
+from lockstep.simulation.worlds.plan import MEMBERS, Plan, Store
 
 __all__ = ["broker_settings", "member_settings"]
 

@@ -9,18 +9,23 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lockstep.simulation.lab.app import app
-from lockstep.simulation.lab.outcome import LockMode, Outcome, run_seed
-from lockstep.simulation.lab.plan import Fault, Store, draw_plan
-from lockstep.simulation.lab.sweep import StateFile, Summary, sweep
+from lockstep.simulation.commands.app import app
+from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.runner import run_seed
+from lockstep.simulation.search.summary import Summary
+from lockstep.simulation.search.sweep import StateFile, sweep
+from lockstep.simulation.worlds.experiment import WORLDS
+from lockstep.simulation.worlds.plan import Fault, Store, draw_plan
 
 ROOT = Path(__file__).parents[3]
 HASHES = """
 import sys
-from lockstep.simulation.lab.outcome import LockMode, run_seed
+from lockstep.simulation.lab.experiment import LockMode
+from lockstep.simulation.lab.runner import run_seed
+from lockstep.simulation.worlds.experiment import WORLDS
 for seed in range(int(sys.argv[1]), int(sys.argv[2])):
     for mode in sys.argv[3:]:
-        outcome = run_seed(seed, LockMode(mode))
+        outcome = run_seed(WORLDS, seed, LockMode(mode))
         bad = outcome.error or (mode == "fenced" and outcome.texts)
         print(seed, mode, outcome.trace_hash, "FAILED" if bad else "good", flush=True)
 """
@@ -29,11 +34,11 @@ MODES = ("faithful", "fenced")
 
 def test_plans_differ_in_everything_that_is_drawn() -> None:
     """Within 200 seeds every fault, store and lease is met; an equal seed draws an equal plan."""
-    plans = [draw_plan(seed) for seed in range(200)]
+    plans = [draw_plan(seed, LockMode.FENCED) for seed in range(200)]
     assert {event.fault for plan in plans for event in plan.events} == set(Fault)
     assert {plan.store for plan in plans} == set(Store)
     assert len({plan.lease_ms for plan in plans}) == 3
-    assert plans == [draw_plan(seed) for seed in range(200)]
+    assert plans == [draw_plan(seed, LockMode.FENCED) for seed in range(200)]
 
 
 def _hashes(hash_seed: int, first: int, end: int) -> "subprocess.Popen[str]":
@@ -58,23 +63,23 @@ def test_a_seed_makes_the_same_world_in_every_process() -> None:
 def test_a_sweep_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     """What is in the state file is not run again, also when its last line is torn."""
     path = tmp_path / "state.jsonl"
-    sweep(range(1, 4), [LockMode.FAITHFUL], state=StateFile(path))
+    sweep("worlds", range(1, 4), [LockMode.FAITHFUL], state=StateFile(path))
     kept = path.read_text(encoding="utf-8").splitlines(keepends=True)
     assert [json.loads(line)["seed"] for line in kept] == [1, 2, 3]
     path.write_text("".join(kept[:2]) + kept[2][:20], encoding="utf-8")
     new: list[int] = []
     state = StateFile(path)
     modes = [LockMode.FAITHFUL]
-    summary = sweep(range(1, 5), modes, state=state, on_progress=lambda _summary, count, _: new.append(count))
+    summary = sweep("worlds", range(1, 5), modes, state=state, on_progress=lambda _summary, count, _: new.append(count))
     assert new == [2], "the torn one and the one that is new"
     assert summary.seeds == {LockMode.FAITHFUL: 4}
     assert sorted(StateFile(path).outcomes) == [(seed, LockMode.FAITHFUL) for seed in (1, 2, 3, 4)]
-    assert StateFile(path).outcomes[3, LockMode.FAITHFUL] == run_seed(3, LockMode.FAITHFUL)
+    assert StateFile(path).outcomes[3, LockMode.FAITHFUL] == run_seed(WORLDS, 3, LockMode.FAITHFUL)
 
 
 def test_violations_fail_fenced_mode_alone() -> None:
     """Faithful mode's violations are RocketMQ's, and counted; a world that did not end fails in both modes."""
-    summary = Summary()
+    summary = Summary(WORLDS)
     summary.add(Outcome(1, LockMode.FAITHFUL, "", wrong={"overlap": 2}))
     summary.add(Outcome(1, LockMode.FENCED, ""))
     assert not summary.failing
@@ -89,7 +94,7 @@ def test_violations_fail_fenced_mode_alone() -> None:
 
 def test_what_never_happened_is_said() -> None:
     """A sweep in which there was no takeover proves nothing, and says so."""
-    summary = Summary()
+    summary = Summary(WORLDS)
     for seed in range(100):
         summary.add(Outcome(seed, LockMode.FAITHFUL, "", sometimes={"takeovers": 1} if seed < 4 else {}))
     assert (LockMode.FAITHFUL, "takeovers", 0.04) in summary.too_rare()

@@ -6,8 +6,8 @@ from typing import Any, Final
 from lockstep.client import MessageQueue, PushConsumer, SerializeType
 from lockstep.order import Record
 from lockstep.simulation.lab.cluster import BROKER, TRACE, Cluster
-from lockstep.simulation.lab.observer import Observer
 from lockstep.simulation.world import World
+from lockstep.simulation.worlds.observer import Observer
 
 __all__ = ["GROUP", "TOPIC", "WatchedCluster"]
 

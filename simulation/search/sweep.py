@@ -4,73 +4,24 @@ import gc
 import json
 import multiprocessing
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from lockstep.simulation.lab.outcome import LockMode, Outcome, run_seed
+from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.lab.registry import find_experiment
+from lockstep.simulation.lab.runner import run_seed
+from lockstep.simulation.search.summary import Summary
 
-__all__ = ["SOMETIMES", "StateFile", "Summary", "sweep"]
+__all__ = ["StateFile", "sweep"]
 
 _SEEDS_A_JOB: Final = 8
 _JOBS_WAITING: Final = 3  # for each process
-SHARE_MIN: Final = 0.05
 
 _Case = tuple[int, LockMode]
-
-# What must happen in at least 5 % of the seeds of a mode, or the sweep has proved nothing.
-_IN_BOTH: Final = (
-    "takeovers", "broker restarts", "one-sided ends", "reset", "join", "leave", "crash", "power off", "restart",
-    "stall", "sleep", "cut", "partition", "hold to the broker", "hold to the member", "clock", "broker kill",
-    "broker stall",
-)  # fmt: skip
-SOMETIMES: Final[dict[LockMode, tuple[str, ...]]] = {
-    LockMode.FAITHFUL: _IN_BOTH,
-    LockMode.FENCED: (
-        *_IN_BOTH,
-        "answers FENCED",
-        "answers NOT_HELD",
-        "answers STALE",
-        "reclaims",
-        "lock delays",
-        "handovers",
-        "held pulls ended",
-        "resets",
-        "resets of owners",
-    ),
-}
-
-
-@dataclass
-class Summary:
-    """Outcomes of the seeds, counted by mode."""
-
-    seeds: Counter[LockMode] = field(default_factory=Counter)
-    wrong: dict[LockMode, Counter[str]] = field(default_factory=lambda: {mode: Counter() for mode in LockMode})
-    sometimes: dict[LockMode, Counter[str]] = field(default_factory=lambda: {mode: Counter() for mode in LockMode})
-    failing: list[Outcome] = field(default_factory=list)
-
-    def add(self, outcome: Outcome) -> None:
-        """Count an outcome. It fails if it did not reach its end, or has a violation in fenced mode."""
-        self.seeds[outcome.mode] += 1
-        self.wrong[outcome.mode].update(list(outcome.wrong) + (["error"] if outcome.error else []))
-        self.sometimes[outcome.mode].update(list(outcome.sometimes))
-        if outcome.error or (outcome.wrong and outcome.mode is LockMode.FENCED):
-            self.failing.append(outcome)
-
-    def too_rare(self) -> list[tuple[LockMode, str, float]]:
-        """(mode, what, share of the seeds) of what happened too rarely."""
-        return [
-            (mode, name, share)
-            for mode, count in self.seeds.items()
-            for name in SOMETIMES[mode]
-            if (share := self.sometimes[mode][name] / count) < SHARE_MIN
-        ]
 
 
 class StateFile:
@@ -101,13 +52,15 @@ class StateFile:
                 file.writelines(json.dumps(outcome.to_json()) + "\n" for outcome in outcomes)
 
 
-def _run_some(cases: list[_Case]) -> list[Outcome]:
-    outcomes = [run_seed(seed, mode) for seed, mode in cases]
+def _run_some(name: str, cases: list[_Case]) -> list[Outcome]:
+    experiment = find_experiment(name)
+    outcomes = [run_seed(experiment, seed, mode) for seed, mode in cases]
     gc.collect()  # a simulation freezes what is there, also the worlds that are over
     return outcomes
 
 
 def sweep(
+    name: str,
     seeds: Iterable[int],
     modes: Iterable[LockMode],
     *,
@@ -115,22 +68,23 @@ def sweep(
     state: StateFile | None = None,
     on_progress: Callable[[Summary, int, float], object] = lambda _summary, _new, _seconds: None,
 ) -> Summary:
-    """Run the worlds of all seeds.
+    """Run all seeds of an experiment.
 
     Args:
+        name: of the experiment.
         jobs: processes; 1: this one.
         state: what is in it is counted, and not run again.
         on_progress: called with the summary, how many worlds this call has run, and for how many seconds.
     """
     state, modes = state or StateFile(None), list(modes)
     cases = [(seed, mode) for seed in seeds for mode in modes]
-    summary, began, new = Summary(), time.monotonic(), 0
+    summary, began, new = Summary(find_experiment(name)), time.monotonic(), 0
     for case in cases:
         if case in state.outcomes:
             summary.add(state.outcomes[case])
     missing = iter([case for case in cases if case not in state.outcomes])
     chunks = iter(partial(_chunk, missing), [])
-    for outcomes in map(_run_some, chunks) if jobs == 1 else _in_processes(chunks, jobs):
+    for outcomes in map(partial(_run_some, name), chunks) if jobs == 1 else _in_processes(name, chunks, jobs):
         state.add(outcomes)
         for outcome in outcomes:
             summary.add(outcome)
@@ -143,16 +97,16 @@ def _chunk(missing: Iterator[_Case]) -> list[_Case]:
     return list(islice(missing, _SEEDS_A_JOB))
 
 
-def _in_processes(chunks: Iterator[list[_Case]], jobs: int) -> Iterator[list[Outcome]]:
+def _in_processes(name: str, chunks: Iterator[list[_Case]], jobs: int) -> Iterator[list[Outcome]]:
     """Outcomes as they come: their order is of no account."""
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         waiting: set[Future[list[Outcome]]] = {
-            pool.submit(_run_some, chunk) for chunk in islice(chunks, jobs * _JOBS_WAITING)
+            pool.submit(_run_some, name, chunk) for chunk in islice(chunks, jobs * _JOBS_WAITING)
         }
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                waiting |= {pool.submit(_run_some, chunk) for chunk in islice(chunks, len(done))}
+                waiting |= {pool.submit(_run_some, name, chunk) for chunk in islice(chunks, len(done))}
                 for future in done:
                     yield future.result()
         finally:

@@ -13,10 +13,10 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import ResetOwnOffsetResponseHeader, UnregisterClientRequestHeader
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
-from lockstep.simulation.lab.asked import Asked, read_asked
 from lockstep.simulation.lab.findings import Findings, Wrong
-from lockstep.simulation.lab.owners import Grant, Owners
-from lockstep.simulation.lab.plan import Plan
+from lockstep.simulation.worlds.asked import Asked, read_asked
+from lockstep.simulation.worlds.owners import Grant, Owners
+from lockstep.simulation.worlds.plan import Plan
 
 __all__ = ["Observer"]
 

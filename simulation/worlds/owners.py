@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from lockstep.client import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
-from lockstep.simulation.lab.asked import Asked
 from lockstep.simulation.lab.findings import Findings, Wrong
-from lockstep.simulation.lab.plan import Plan, Store
+from lockstep.simulation.worlds.asked import Asked
+from lockstep.simulation.worlds.plan import Plan, Store
 
 __all__ = ["Grant", "Owners"]
 

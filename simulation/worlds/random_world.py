@@ -5,15 +5,15 @@ from typing import Final
 from lockstep.client import ClientError, Message, MessageQueue, Producer
 from lockstep.order import Kind
 from lockstep.remoting.errors import RemotingError
-from lockstep.simulation.lab.calls import Calls
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER
-from lockstep.simulation.lab.database import Database
-from lockstep.simulation.lab.faults import Faults
 from lockstep.simulation.lab.findings import Findings, Wrong
-from lockstep.simulation.lab.observer import Observer
-from lockstep.simulation.lab.plan import MEMBERS, Plan, Store
-from lockstep.simulation.lab.watched import TOPIC, WatchedCluster
 from lockstep.simulation.world import World
+from lockstep.simulation.worlds.calls import Calls
+from lockstep.simulation.worlds.database import Database
+from lockstep.simulation.worlds.faults import Faults
+from lockstep.simulation.worlds.observer import Observer
+from lockstep.simulation.worlds.plan import MEMBERS, Plan, Store
+from lockstep.simulation.worlds.watched import TOPIC, WatchedCluster
 
 __all__ = ["RandomWorld"]
 
@@ -34,10 +34,10 @@ _OF_SKIPPED: Final = frozenset({Kind.COMMIT_BEYOND_END, Kind.COMMIT_UNHANDLED, K
 class RandomWorld:
     """`run` plays the plan; then `findings` has what went wrong and what happened."""
 
-    def __init__(self, world: World, plan: Plan, *, fenced: bool) -> None:
+    def __init__(self, world: World, plan: Plan) -> None:
         self.world = world
         self.plan = plan
-        self.fenced = fenced
+        fenced = plan.fenced
         self.findings = Findings(world)
         self.observer = Observer(self.findings, plan, BROKER, TOPIC, fenced=fenced)
         self.cluster = WatchedCluster(world, self.observer)
@@ -125,7 +125,7 @@ class RandomWorld:
             self.findings.add(Wrong.NOT_STORED, f"message {text} of queue {self._acknowledged[text]}")
         for queue_id, offset, text in left:
             committed = self.cluster.committed(queue_id)
-            if self.fenced and queue_id in self.observer.beyond_end:
+            if self.plan.fenced and queue_id in self.observer.beyond_end:
                 self.findings.saw("messages skipped by unmodified members")  # of a log that was lost with its locks
                 continue
             wrong = Wrong.LOST if committed > offset else Wrong.STUCK
@@ -149,9 +149,9 @@ class RandomWorld:
                 self.findings.add(Wrong.REQUEST_FAILED, f"{line.host}: {line.fields.get('reason')}")
         report = self.cluster.judge()
         for kind, count in sorted(report.violation_counts.items()):
-            skipped = self.fenced and bool(self.observer.beyond_end) and kind in _OF_SKIPPED
+            skipped = self.plan.fenced and bool(self.observer.beyond_end) and kind in _OF_SKIPPED
             skipped |= self._log_cut and kind in _OF_LOST_LOG
-            if not (skipped or (self.fenced and kind in _FENCED_OUT)):
+            if not (skipped or (self.plan.fenced and kind in _FENCED_OUT)):
                 sentences = [found.sentence for found in report.violations if found.kind is kind]
                 self.findings.add(f"judge: {kind}", f"{count} times, first: {sentences[0] if sentences else ''}")
         for cause, count in report.duplicates.items():

@@ -5,11 +5,15 @@ faults meets long sequences of them.
 """
 
 import random
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
-__all__ = ["MEMBERS", "Event", "Fault", "Plan", "Store", "draw_plan"]
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode
+from lockstep.simulation.options import SimulationOptions
+
+__all__ = ["MEMBERS", "Fault", "Plan", "Store", "draw_plan"]
 
 MEMBERS: Final = ("c1", "c2", "c3")
 
@@ -47,13 +51,6 @@ class Store(StrEnum):
     SYNC = "files, flushed before the answer"
 
 
-class Event(NamedTuple):
-    at_ms: int
-    fault: Fault
-    member: str
-    duration_ms: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A world before it begins. Times in virtual ms.
@@ -70,6 +67,7 @@ class Plan:
     """
 
     seed: int
+    lock_mode: LockMode
     lease_ms: int
     life_ms: int
     queues: int
@@ -89,7 +87,11 @@ class Plan:
     latency_us_max: int
     sync_ms: int
     sends: tuple[tuple[int, int], ...]
-    events: tuple[Event, ...]
+    events: tuple[FaultEvent, ...]
+
+    @property
+    def fenced(self) -> bool:
+        return self.lock_mode is LockMode.FENCED
 
     def is_poison(self, text: str) -> bool:
         return self.poison and int(text) % _POISON_EACH == 0
@@ -111,14 +113,45 @@ class Plan:
         """How long it may take until everything is handled once all is healed."""
         return 6 * self.lease_ms + 90_000
 
+    @property
+    def limit_ms(self) -> int:
+        return self.life_ms + self.settle_ms + _AFTER_SETTLE_MS
+
+    @property
+    def options(self) -> SimulationOptions:
+        return SimulationOptions(latency_us_max=self.latency_us_max, drain_ms=_DRAIN_MS)
+
+    def described(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _LISTS}
+
+    def smaller(self) -> Iterator["Plan"]:
+        """Fewer events, then fewer messages, fewer members, a shorter life."""
+        for part in (2, 4, 8):
+            size = max(len(self.events) // part, 1)
+            for first in range(0, len(self.events), size):
+                yield replace(self, events=self.events[:first] + self.events[first + size :])
+            if size == 1:
+                break
+        if len(self.sends) > 1:
+            yield replace(self, sends=self.sends[: len(self.sends) // 2])
+            yield replace(self, sends=self.sends[len(self.sends) // 2 :])
+        if self.first_members > 1:
+            yield replace(self, first_members=self.first_members - 1)
+        last_ms = max((event.at_ms + event.duration_ms for event in self.events), default=0) + self.lease_ms
+        if last_ms < self.life_ms:
+            yield replace(self, life_ms=last_ms, sends=tuple(one for one in self.sends if one[0] < last_ms))
+
 
 _LIVES: Final = {6_000: 60_000, 15_000: 100_000, 60_000: 180_000}  # by lease
 _MESSAGES: Final = 80
 _POISON_EACH: Final = 9
+_AFTER_SETTLE_MS: Final = 900_000  # all shutdowns of a world
+_DRAIN_MS: Final = 500
+_LISTS: Final = ("sends", "events")
 _FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST)
 
 
-def draw_plan(seed: int) -> Plan:
+def draw_plan(seed: int, lock_mode: LockMode) -> Plan:
     rng = random.Random(f"{seed}/plan")
     lease_ms = rng.choices(list(_LIVES), (5, 3, 2))[0]
     life_ms = _LIVES[lease_ms]
@@ -128,6 +161,7 @@ def draw_plan(seed: int) -> Plan:
     faults = [fault for fault in faults if rng.random() < 0.4] or [rng.choice(faults)]
     return Plan(
         seed=seed,
+        lock_mode=lock_mode,
         lease_ms=lease_ms,
         life_ms=life_ms,
         queues=rng.choice((1, 2, 2, 3, 4)),
@@ -160,12 +194,12 @@ def _draw_sends(rng: random.Random, life_ms: int) -> tuple[tuple[int, int], ...]
     return tuple(sorted(sends))
 
 
-def _draw_events(rng: random.Random, faults: list[Fault], lease_ms: int, life_ms: int) -> tuple[Event, ...]:
+def _draw_events(rng: random.Random, faults: list[Fault], lease_ms: int, life_ms: int) -> tuple[FaultEvent, ...]:
     events, at_ms = [], rng.randrange(2000, 2000 + lease_ms)
     for _ in range(rng.randrange(3, 9)):
         low, high = rng.choice(((0.02, 0.3), (0.3, 1.0), (1.0, 2.2)))
         duration_ms = int(lease_ms * rng.uniform(low, high))
-        events.append(Event(at_ms, rng.choice(faults), rng.choice(MEMBERS), duration_ms))
+        events.append(FaultEvent(at_ms, rng.choice(faults), rng.choice(MEMBERS), duration_ms))
         # Often close together: a fault during the recovery from another is what breaks order.
         at_ms += rng.choice((rng.randrange(50, 2000), rng.randrange(500, lease_ms), rng.randrange(500, 2 * lease_ms)))
     return tuple(event for event in events if event.at_ms < life_ms)

@@ -8,12 +8,13 @@ from lockstep.client import ClientError, MessageQueue
 from lockstep.client.admin.client import AdminClient
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
-from lockstep.simulation.lab.calls import Calls
 from lockstep.simulation.lab.cluster import BROKER
+from lockstep.simulation.lab.experiment import FaultEvent
 from lockstep.simulation.lab.findings import Findings
-from lockstep.simulation.lab.plan import MEMBERS, Event, Fault, Plan, Store
-from lockstep.simulation.lab.settings import broker_settings, member_settings
-from lockstep.simulation.lab.watched import GROUP, TOPIC, WatchedCluster
+from lockstep.simulation.worlds.calls import Calls
+from lockstep.simulation.worlds.plan import MEMBERS, Fault, Plan, Store
+from lockstep.simulation.worlds.settings import broker_settings, member_settings
+from lockstep.simulation.worlds.watched import GROUP, TOPIC, WatchedCluster
 from lockstep.store.format.lock_table import LOCK_TABLE
 
 __all__ = ["Faults"]
@@ -37,27 +38,33 @@ class Faults:
     _clock_max_ms: int = 0  # how far a clock was ahead
     _deaf: bool = False  # some connection has ended at one side alone
 
-    async def play(self, event: Event) -> None:
+    async def play(self, event: FaultEvent) -> None:
         """Do what the event says, if its member or the broker is in a state for it."""
-        state = self.states[event.member]
-        if event.fault is Fault.JOIN:
+        state = self.states[event.target]
+        if event.fault == Fault.JOIN:
             possible = state == "down"
         elif event.fault in _OF_BROKER:
             possible = not self._broker_changes and self.cluster.world.host(BROKER).host.running
         else:
-            possible = state == "up" or event.fault is Fault.RESET
+            possible = state == "up" or event.fault == Fault.RESET
         if not possible:
             return
         self.findings.saw(str(event.fault))
+        world, fault = self.cluster.world, Fault(event.fault)
+        band = self.findings.begin(event.fault, *_hosts(event))
         try:
-            await _ACTIONS[event.fault](self, event)
+            await _ACTIONS[fault](self, event)
         except HostCrashedError:
             pass  # another event ended the host meanwhile
+        if fault in _ONE_MOMENT:
+            return
+        lasts_ms = _stop_ms(event) if fault in _STOPS else world.elapsed_ms - band.at_ms
+        band.end_ms = band.at_ms + lasts_ms
 
     # Members -------------------------------------------------------------------------------------------------
 
-    async def join(self, event: Event) -> None:
-        await self.start_member(event.member)
+    async def join(self, event: FaultEvent) -> None:
+        await self.start_member(event.target)
 
     async def start_member(self, name: str) -> None:
         plan, runtime = self.plan, self.cluster.world.host(name)
@@ -85,64 +92,62 @@ class Faults:
         self.cluster.crash(name, silently=silently)
         self.states[name] = "down"
 
-    async def leave(self, event: Event) -> None:
-        self.states[event.member] = "changes"
+    async def leave(self, event: FaultEvent) -> None:
+        self.states[event.target] = "changes"
         try:
-            await self.cluster.leave(event.member)
-            self._end(event.member)  # a member that joins again is another process
+            await self.cluster.leave(event.target)
+            self._end(event.target)  # a member that joins again is another process
         finally:
-            self.states[event.member] = "down"
+            self.states[event.target] = "down"
 
-    async def crash(self, event: Event) -> None:
-        self._end(event.member, silently=event.fault is Fault.POWER_OFF)
+    async def crash(self, event: FaultEvent) -> None:
+        self._end(event.target, silently=event.fault == Fault.POWER_OFF)
         if event.fault in (Fault.RESTART, Fault.CLOCK):
-            if event.fault is Fault.CLOCK:
-                self._set_clock(event.member, event)
-            self.states[event.member] = "changes"
+            if event.fault == Fault.CLOCK:
+                self._set_clock(event.target, event)
+            self.states[event.target] = "changes"
             await self.cluster.world.sleep_ms(event.duration_ms // 10)
-            await self.start_member(event.member)
+            await self.start_member(event.target)
 
-    def _set_clock(self, host: str, event: Event) -> None:
+    def _set_clock(self, host: str, event: FaultEvent) -> None:
         offset_ms = event.duration_ms * (1000 if event.duration_ms % 2 else -1000)
         self.cluster.world.set_clock(host, offset_ms)
         self._clock_max_ms = max(self._clock_max_ms, offset_ms)
 
-    async def stop_for_a_while(self, event: Event) -> None:
-        world = self.cluster.world
-        if event.fault is Fault.SLEEP:
-            world.suspend_for(event.member, event.duration_ms)
-        elif event.fault is Fault.STALL:
-            world.stall(event.member, event.duration_ms)
+    async def stop_for_a_while(self, event: FaultEvent) -> None:
+        target, _ = _hosts(event)
+        if event.fault == Fault.SLEEP:
+            self.cluster.world.suspend_for(target, _stop_ms(event))
         else:
-            world.stall(BROKER, event.duration_ms // 2)
+            self.cluster.world.stall(target, _stop_ms(event))
 
     # Connections ---------------------------------------------------------------------------------------------
 
-    async def cut(self, event: Event) -> None:
-        world, member = self.cluster.world, event.member
-        if event.fault is Fault.CUT:
+    async def cut(self, event: FaultEvent) -> None:
+        world, member = self.cluster.world, event.target
+        if event.fault == Fault.CUT:
             world.cut(member, BROKER)
             return
-        one, other = (member, BROKER) if event.fault is Fault.MEMBER_HEARS else (BROKER, member)
+        one, other = (member, BROKER) if event.fault == Fault.MEMBER_HEARS else (BROKER, member)
         if world.cut_one_side(one, other):
             self._deaf = True
             self.findings.saw("one-sided ends")
 
-    async def block(self, event: Event) -> None:
-        world, member = self.cluster.world, event.member
-        if event.fault is Fault.PARTITION:
+    async def block(self, event: FaultEvent) -> None:
+        world, member = self.cluster.world, event.target
+        if event.fault == Fault.PARTITION:
             world.partition(member, BROKER)
             await world.sleep_ms(event.duration_ms)
             world.repair(member, BROKER)
         else:
-            source, target = (member, BROKER) if event.fault is Fault.TO_BROKER_HELD else (BROKER, member)
+            source, target = (member, BROKER) if event.fault == Fault.TO_BROKER_HELD else (BROKER, member)
             world.hold(source, target)
             await world.sleep_ms(event.duration_ms)
             world.release(source, target)
 
-    async def slow_answers(self, event: Event) -> None:
+    async def slow_answers(self, event: FaultEvent) -> None:
         """Renewals are just answered in time; then no answer comes for a lease."""
-        world, member, plan = self.cluster.world, event.member, self.plan
+        world, member, plan = self.cluster.world, event.target, self.plan
         world.set_latency(BROKER, member, 800 * plan.lock_timeout_ms, 900 * plan.lock_timeout_ms)
         await world.sleep_ms(plan.lease_ms + event.duration_ms)
         world.hold(BROKER, member)
@@ -152,19 +157,19 @@ class Faults:
 
     # The broker ----------------------------------------------------------------------------------------------
 
-    async def restart_broker(self, event: Event) -> None:
+    async def restart_broker(self, event: FaultEvent) -> None:
         self._broker_changes = True
         shrinks = self.plan.store is Store.MEMORY
-        if event.fault is Fault.BROKER_STOP:
+        if event.fault == Fault.BROKER_STOP:
             await self.cluster.stop_broker()
-        elif event.fault is Fault.BROKER_POWER_CUT:
+        elif event.fault == Fault.BROKER_POWER_CUT:
             self.cluster.power_cut()
             shrinks = self.plan.store is not Store.SYNC
         else:
             self.cluster.crash(BROKER)
-        if event.fault is Fault.BROKER_CLOCK:
+        if event.fault == Fault.BROKER_CLOCK:
             self._set_clock(BROKER, event)
-        elif event.fault is Fault.BROKER_TABLE_LOST:
+        elif event.fault == Fault.BROKER_TABLE_LOST:
             self._lose_locks()
         await self.cluster.world.sleep_ms(event.duration_ms // 4)
         await self.start_broker(log_may_shrink=shrinks)
@@ -186,7 +191,7 @@ class Faults:
         self.cluster.witness_offsets(plan.queues)
         self.on_broker_started(log_may_shrink)
 
-    async def reset(self, _: Event) -> None:
+    async def reset(self, _: FaultEvent) -> None:
         """An administrator moves the group's offsets back."""
         self.calls.database.resets = True
         cluster, runtime = self.cluster, self.cluster.world.host(_ADMIN)
@@ -218,14 +223,29 @@ class Faults:
             await self.start_member(MEMBERS[0])
 
 
+def _hosts(event: FaultEvent) -> tuple[str, str]:
+    if event.fault in _OF_BROKER:
+        return BROKER, ""
+    return event.target, BROKER if event.fault in _OF_LINK else ""
+
+
+def _stop_ms(event: FaultEvent) -> int:
+    return event.duration_ms // 2 if event.fault == Fault.BROKER_STALL else event.duration_ms
+
+
+_STOPS: Final = (Fault.STALL, Fault.SLEEP, Fault.BROKER_STALL)
+_CUTS: Final = (Fault.CUT, Fault.MEMBER_HEARS, Fault.BROKER_HEARS)
+_ONE_MOMENT: Final = (*_CUTS, Fault.JOIN, Fault.LEAVE, Fault.CRASH, Fault.POWER_OFF, Fault.RESET)
+_BLOCKS: Final = (Fault.PARTITION, Fault.TO_BROKER_HELD, Fault.TO_MEMBER_HELD)
+_OF_LINK: Final = (*_CUTS, *_BLOCKS, Fault.SLOW_ANSWERS)
 _OF_BROKER: Final = frozenset(fault for fault in Fault if fault.startswith("broker "))
-_ACTIONS: Final[dict[Fault, Callable[[Faults, Event], Awaitable[None]]]] = {
+_ACTIONS: Final[dict[Fault, Callable[[Faults, FaultEvent], Awaitable[None]]]] = {
     Fault.JOIN: Faults.join,
     Fault.LEAVE: Faults.leave,
     **dict.fromkeys((Fault.CRASH, Fault.POWER_OFF, Fault.RESTART, Fault.CLOCK), Faults.crash),
-    **dict.fromkeys((Fault.STALL, Fault.SLEEP, Fault.BROKER_STALL), Faults.stop_for_a_while),
-    **dict.fromkeys((Fault.CUT, Fault.MEMBER_HEARS, Fault.BROKER_HEARS), Faults.cut),
-    **dict.fromkeys((Fault.PARTITION, Fault.TO_BROKER_HELD, Fault.TO_MEMBER_HELD), Faults.block),
+    **dict.fromkeys(_STOPS, Faults.stop_for_a_while),
+    **dict.fromkeys(_CUTS, Faults.cut),
+    **dict.fromkeys(_BLOCKS, Faults.block),
     **dict.fromkeys(
         (Fault.BROKER_STOP, Fault.BROKER_KILL, Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST),
         Faults.restart_broker,

@@ -1,0 +1,1 @@
+"""`lockstep-sim`: one file of commands for each part of the lab."""

@@ -1,0 +1,137 @@
+"""The types of the lab: a plan drawn from a seed, the world that plays it, the experiment that makes both."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+
+from lockstep.simulation.lab.cluster import Cluster
+from lockstep.simulation.lab.findings import Findings
+from lockstep.simulation.options import SimulationOptions
+from lockstep.simulation.world import World
+
+__all__ = ["Experiment", "FaultEvent", "LockMode", "Outcome", "Plan", "Played"]
+
+
+class LockMode(StrEnum):
+    """How brokers and ordered consumers lock queues: as RocketMQ does, or with epochs."""
+
+    FAITHFUL = "faithful"
+    FENCED = "fenced"
+
+
+class FaultEvent(NamedTuple):
+    """A fault of a plan.
+
+    Args:
+        at_ms: virtual, since the start.
+        fault: a name of the table of faults.
+        target: a host.
+        duration_ms: 0: the fault is over at once.
+        other: the second host of a link.
+        amount: us, ppm, bytes/s or percent, by the fault.
+    """
+
+    at_ms: int
+    fault: str
+    target: str = ""
+    duration_ms: int = 0
+    other: str = ""
+    amount: int = 0
+
+
+class Plan(Protocol):
+    """Everything that was drawn from a seed. A frozen dataclass: equal plans make equal runs."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def lock_mode(self) -> LockMode: ...
+
+    @property
+    def life_ms(self) -> int:
+        """Until when faults may happen; then everything is healed."""
+
+    @property
+    def events(self) -> tuple[FaultEvent, ...]: ...
+
+    @property
+    def limit_ms(self) -> int:
+        """A run that is not over then has failed."""
+
+    @property
+    def options(self) -> SimulationOptions: ...
+
+    def described(self) -> dict[str, object]:
+        """The settings for people: name -> value, without the events."""
+
+    def smaller(self) -> Iterator[Self]:
+        """Simpler plans to try, the boldest first: fewer events, members or messages, or a shorter life."""
+
+
+class Played(Protocol):
+    """A world that runs a plan."""
+
+    @property
+    def findings(self) -> Findings: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    async def run(self) -> None:
+        """Play the plan to its end, and judge."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is kept of a seed.
+
+    Args:
+        wrong: how often each kind of violation was found.
+        texts: of the first violations.
+        sometimes: how often each thing happened.
+        error: of a world that did not reach its end; empty: it did.
+    """
+
+    seed: int
+    mode: LockMode
+    trace_hash: str
+    wrong: dict[str, int] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    sometimes: dict[str, int] = field(default_factory=dict)
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if value != "" and value != [] and value != {}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Outcome":
+        return cls(**{**value, "mode": LockMode(value["mode"])})
+
+
+P = TypeVar("P", bound=Plan)
+
+
+class Experiment(Protocol[P]):
+    """One question about order, asked with many seeds."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str:
+        """One sentence."""
+
+    @property
+    def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
+        """What must happen in at least 5 % of the seeds of a mode, or a sweep has proved nothing."""
+
+    def draw(self, seed: int, mode: LockMode) -> P: ...
+
+    def build(self, world: World, plan: P) -> Played: ...
+
+    def fails(self, outcome: Outcome) -> bool:
+        """Whether an outcome is a failure. In faithful mode violations are RocketMQ's, and only an error is one."""

@@ -1,0 +1,31 @@
+"""Experiments by their names."""
+
+from importlib import import_module
+from typing import Any, Final
+
+from lockstep.simulation.lab.experiment import Experiment
+
+__all__ = ["UnknownExperimentError", "experiment_names", "find_experiment"]
+
+# Name -> where it is. Their modules stand above this one, so they are imported by name when they are asked for.
+_EXPERIMENTS: Final = {
+    "worlds": "lockstep.simulation.worlds.experiment:WORLDS",
+}
+
+
+class UnknownExperimentError(LookupError):
+    """The text names the experiments that there are."""
+
+
+def experiment_names() -> list[str]:
+    """The names of all experiments."""
+    return list(_EXPERIMENTS)
+
+
+def find_experiment(name: str) -> Experiment[Any]:
+    """An experiment by its name. Raises UnknownExperimentError."""
+    if name not in _EXPERIMENTS:
+        raise UnknownExperimentError(f"no experiment is named {name!r}; there are {', '.join(experiment_names())}")
+    module, _, attribute = _EXPERIMENTS[name].partition(":")
+    found: Experiment[Any] = getattr(import_module(module), attribute)
+    return found

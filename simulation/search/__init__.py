@@ -1,0 +1,1 @@
+"""The search for broken order: many seeds of one experiment."""

@@ -1,0 +1,31 @@
+"""The story of one seed, for people: its settings, then faults, log events and violations in the order of time."""
+
+from lockstep.simulation.lab.runner import Run
+
+__all__ = ["story_of"]
+
+
+def story_of(run: Run, *, everything: bool = False) -> list[str]:
+    """Lines of text.
+
+    Args:
+        everything: also log events of level debug.
+    """
+    plan, played = run.plan, run.played
+    lines = [f"seed {plan.seed} in {plan.lock_mode} mode, hash {run.trace_hash[:16]}"]
+    lines += [f"  {name}: {value}" for name, value in plan.described().items()]
+    if played is not None:
+        moments = [
+            (event.at_ms, 0, f"FAULT  {event.fault} {event.target} {event.duration_ms} ms") for event in plan.events
+        ]
+        moments += [
+            (line.at_ms, 1, f"    {line.host}: {line.event} {' '.join(f'{k}={v}' for k, v in line.fields.items())}")
+            for line in played.cluster.log
+            if everything or line.level != "debug"
+        ]
+        moments += [(found.at_ms, 2, f"WRONG  {found.kind}: {found.text}") for found in played.findings.wrong]
+        lines += [f"{at_ms / 1000:10.3f} s  {text}" for at_ms, _, text in sorted(moments, key=lambda one: one[:2])]
+        lines += ["happened: " + ", ".join(f"{name} {n}" for name, n in sorted(played.findings.sometimes.items()))]
+    if run.error is not None:
+        lines.append(f"ERROR  {type(run.error).__name__}: {run.error}")
+    return lines
