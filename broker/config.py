@@ -141,6 +141,7 @@ class BrokerConfig:
     lock_queues_per_request_max: int = 4096
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
+    lock_changes_max: int = 10_000  # the last changes of owners, for `lockstep lock watch` and the console
     heartbeat_groups_max: int = setting(1000, live=True)  # consumer and producer groups
     heartbeat_subscriptions_max: int = setting(5000, live=True)  # of all its groups, and their tags
     groups_per_connection_max: int = setting(2000, live=True)  # of which a connection is a member
@@ -326,7 +327,7 @@ _POSITIVE = (
     "index_item_count", "flush_interval_ms", "flush_offsets_interval_ms", "checkpoint_interval_ms", "reserved_hours",
     "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
     "batch_messages_max", "offset_entries_max", "statistics_max", "filter_characters_max",
-    "send_lanes_max", "lock_entries_per_group_max", "lock_entries_max",
+    "send_lanes_max", "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max",
 )  # fmt: skip
 
 

@@ -61,6 +61,7 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.LOCK_BATCH_MQ: lock.lock_batch,
     _R.UNLOCK_BATCH_MQ: lock.unlock_batch,
     _R.LIST_LOCKS: lock.list_locks,
+    _R.LIST_LOCK_CHANGES: lock.list_lock_changes,
     _R.QUERY_CONSUMER_OFFSET: offset.query_offset,
     _R.UPDATE_CONSUMER_OFFSET: offset.update_offset,
     _R.RESET_OWN_OFFSET: offset.reset_own_offset,

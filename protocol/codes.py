@@ -189,6 +189,7 @@ class RequestCode(IntEnum):
     LIST_CONSUMER_GROUPS = 30002
     LOCKS_RELEASED = 30003  # from a broker with fenced locks, one-way
     RESET_OWN_OFFSET = 30004
+    LIST_LOCK_CHANGES = 30005
 
 
 class ResponseCode(IntEnum):

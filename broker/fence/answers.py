@@ -1,14 +1,13 @@
-"""What the table of fenced locks answers, and what it reports."""
+"""What the table of fenced locks answers."""
 
 from enum import Enum
 from typing import NamedTuple
 
-from lockstep.broker.fence.states import Cause
 from lockstep.broker.state.locks import LockOutcome
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.model import MessageQueue
 
-__all__ = ["FenceAnswer", "FencedAnswer", "OwnerChange"]
+__all__ = ["FenceAnswer", "FencedAnswer"]
 
 
 class FenceAnswer(Enum):
@@ -38,15 +37,3 @@ class FencedAnswer(NamedTuple):
     other: str | None = None
     age_ms: int = 0
     wait_ms: int = 0
-
-
-class OwnerChange(NamedTuple):
-    """`old`, `new`: client ids, None for no owner. `epoch`: of the period that begins, or of the one that ended."""
-
-    consumer_group: str
-    queue: MessageQueue
-    old: str | None
-    new: str | None
-    epoch: int
-    cause: Cause
-    now_ms: int

@@ -7,8 +7,9 @@ from lockstep.broker.connection import Connection
 from lockstep.broker.fence.checks import FenceChecks
 from lockstep.broker.fence.fenced_pulls import FencedPulls
 from lockstep.broker.fence.notices import LockNotices
+from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.fence.states import Cause
-from lockstep.broker.state.fenced_locks import FencedLocks, OwnerChange
+from lockstep.broker.state.fenced_locks import FencedLocks
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.logs import EventLog
 
@@ -35,6 +36,7 @@ class Fence:
 
     Attributes:
         keeper: None for a broker in memory.
+        on_owner_changed: Called at each change of an owner or an epoch.
         on_silent: Called with the group, the client id and the time when the last lease of a client of ours has ended.
     """
 
@@ -48,6 +50,7 @@ class Fence:
         self.notices = notices
         self.keeper: LockKeeper | None = None
         self.on_silent: Callable[[str, str, int], None] = lambda *_: None
+        self.on_owner_changed: Callable[[OwnerChange], None] = lambda _: None
         self._looked: set[tuple[Connection, str, str]] = set()  # at `_looked_ms`, for silent clients
         self._looked_ms = 0
         locks.on_owner_changed = self.owner_changed
@@ -65,6 +68,7 @@ class Fence:
         group, queue = change.consumer_group, change.queue
         if change.new is not None:  # it begins at the stored offset
             self.checks.resets.end((group, queue.topic, queue.queue_id))
+        self.on_owner_changed(change)
         if self.keeper is not None:
             self.keeper.owner_changed(change)
         self.notices.owner_changed(change)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from lockstep.broker.fence.answers import OwnerChange
+from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.fence.states import Cause
 from lockstep.broker.fence.waiters import Woken
 from lockstep.broker.state.fenced_locks import FencedLocks

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.persistence.config_writer import ChangingTable, OnWritten, TableWriter, Writing
-from lockstep.broker.state.fenced_locks import FencedLock, FencedLocks, OwnerChange
+from lockstep.broker.state.fenced_locks import FencedLock, FencedLocks
 from lockstep.broker.state.offsets import ConsumerOffsetManager
 from lockstep.remoting.atomic_write import replace_file
 from lockstep.remoting.logs import EventLog

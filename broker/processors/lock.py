@@ -11,18 +11,20 @@ from lockstep.broker.state.broker import Broker
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks
 from lockstep.broker.state.locks import LockAnswer, LockOutcome
 from lockstep.protocol.bodies.codec import encode_body, encode_part
+from lockstep.protocol.bodies.lock_changes import LockChangesBody
 from lockstep.protocol.bodies.locks import LockBatchBody, LockOkBody, LockRefusal, LockTableBody, renewed_to_wire
 from lockstep.protocol.codes import ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import BodyError
-from lockstep.protocol.headers.messaging import ListLocksRequestHeader
+from lockstep.protocol.headers.messaging import ListLockChangesRequestHeader, ListLocksRequestHeader
 
-__all__ = ["list_locks", "lock_batch", "unlock_batch"]
+__all__ = ["list_lock_changes", "list_locks", "lock_batch", "unlock_batch"]
 
 _Answer = LockAnswer | FencedAnswer
 _HELD: Final = "HELD"  # the answer to a claim that must wait
 _INT32_MAX: Final = 2**31 - 1
 _NAME_LENGTH_MAX: Final = 255  # RocketMQ's clients allow 127 characters for topics and 255 for groups
+_CHANGES_MAX: Final = 1000  # in one answer, some 5 ms of work
 _LINES_MAX: Final = 100  # log events of one request and outcome; above that, one event has their count
 _EVENTS: Final = {  # for one queue, and for many
     LockOutcome.GRANTED: ("lock_granted", "locks_granted"),
@@ -62,7 +64,7 @@ def lock_batch(broker: Broker, connection: Connection, command: RemotingCommand,
     if isinstance(locks, FencedLocks):
         return _lock_fenced(broker, locks, connection, command, body, now_ms)
     answers = locks.try_lock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
-    _log_answers(broker, body, answers)
+    _tell(broker, body, answers, now_ms)
     granted = tuple(answer.queue for answer in answers if answer.outcome.owned)
     return command.reply(ResponseCode.SUCCESS, body=encode_body(LockOkBody(granted), command.serialize_type))
 
@@ -89,7 +91,7 @@ def _lock_fenced(
         wire = renewed_to_wire(queues, epochs, locks.settings.lease_ms)
     else:
         answers = locks.try_lock_batch(group, client_id, queues, epochs, connection, now_ms)
-        _log_answers(broker, body, answers)
+        _tell(broker, body, answers, now_ms)
         wire = _ok(body, answers).to_wire()
     reply = command.reply(ResponseCode.SUCCESS, body=encode_part(wire, command.serialize_type, "LockOkBody"))
     keeper = broker.fence.keeper
@@ -121,10 +123,13 @@ def _ok(body: LockBatchBody, answers: Sequence[FencedAnswer]) -> LockOkBody:
     return LockOkBody(queues, tuple(answer.grant for answer in answers if answer.grant is not None), tuple(refusals))
 
 
-def _log_answers(broker: Broker, body: LockBatchBody, answers: Sequence[_Answer]) -> None:
+def _tell(broker: Broker, body: LockBatchBody, answers: Sequence[_Answer], now_ms: int) -> None:
+    """Log the answers; the journal gets the refusals."""
     by_outcome: dict[LockOutcome, list[_Answer]] = {}
     for answer in answers:
         by_outcome.setdefault(answer.outcome, []).append(answer)
+        if answer.outcome is LockOutcome.REFUSED:
+            broker.lock_journal.refused(body.consumer_group, answer.queue, body.client_id, answer.other, now_ms)
     for outcome, alike in by_outcome.items():
         if outcome is not LockOutcome.RENEWED or broker.config.log_debug:
             _log(broker, body, outcome, alike)
@@ -168,7 +173,7 @@ def unlock_batch(broker: Broker, connection: Connection, command: RemotingComman
         broker.fence.bind(connection, body.client_id, [body.consumer_group], now_ms)
         refused = locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set, body.epochs, now_ms)
     else:
-        refused = locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set)
+        refused = locks.unlock_batch(body.consumer_group, body.client_id, body.mq_set, now_ms)
     facts = {"group": body.consumer_group, "client_id": body.client_id}
     if len(body.mq_set) > _LINES_MAX:
         released_count = len(body.mq_set) - len(refused)
@@ -181,6 +186,17 @@ def unlock_batch(broker: Broker, connection: Connection, command: RemotingComman
         else:
             broker.log.info("lock_released", **facts, queue=str(queue))
     return command.reply(ResponseCode.SUCCESS)
+
+
+def list_lock_changes(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The last changes of owners from a cursor on. A cursor that is too old begins with the oldest change kept."""
+    header, journal = command.decode_header(ListLockChangesRequestHeader), broker.lock_journal
+    wanted = _CHANGES_MAX if header.count_max is None else header.count_max
+    if wanted <= 0:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"countMax must be above 0, not {wanted}")
+    changes, cursor = journal.since(header.cursor, header.consumer_group, min(wanted, _CHANGES_MAX))
+    body = LockChangesBody(journal.started_ms, now_ms, journal.first, cursor, changes)
+    return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 
 def list_locks(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:

@@ -21,6 +21,7 @@ from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.broker.state.groups import SubscriptionGroupManager
 from lockstep.broker.state.held_pulls import PullHold
 from lockstep.broker.state.limits import LimitLog
+from lockstep.broker.state.lock_journal import LockJournal
 from lockstep.broker.state.locks import RebalanceLockManager
 from lockstep.broker.state.members import ConsumerManager, Departure, ProducerManager
 from lockstep.broker.state.offsets import ConsumerOffsetManager
@@ -104,6 +105,8 @@ class Broker:
         self.topics_registered: Wait | None = None
         self.fenced = self._new_fenced_locks(started_ms) if config.lock_mode == "fenced" else None
         self.locks: RebalanceLockManager | FencedLocks = self.fenced if self.fenced is not None else self._new_locks()
+        self.lock_journal = LockJournal(config.lock_changes_max, started_ms, config.lock_delay_ms)
+        self.locks.on_owner_changed = self.lock_journal.owner_changed
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()
         self.filters = ConsumerFilterManager(log, config.filter_characters_max, partial(met, "filter_characters_max"))
@@ -137,6 +140,7 @@ class Broker:
         pulls = FencedPulls(checks, self.hold, refused, self.store)
         fence = Fence(locks, checks, pulls, LockNotices(locks, self.work, self.may_notify, self.log), self.log)
         fence.on_silent = self._on_silent
+        fence.on_owner_changed = self.lock_journal.owner_changed
         return fence
 
     def _open_kept(self, on_progress: Callable[[str], None], now_ms: int) -> None:

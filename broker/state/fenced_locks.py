@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from lockstep.broker.connection import Connection
-from lockstep.broker.fence.answers import FenceAnswer, FencedAnswer, OwnerChange
+from lockstep.broker.fence.answers import FenceAnswer, FencedAnswer
 from lockstep.broker.fence.due_locks import DueLocks
 from lockstep.broker.fence.epochs import Epochs
 from lockstep.broker.fence.index import LockIndex
+from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.fence.period import FencedLock, FenceSettings
 from lockstep.broker.fence.states import TRANSITIONS, Cause, LockEvent, LockState
 from lockstep.broker.fence.waiters import LockWaiters, QueueKey, Woken
@@ -29,7 +30,6 @@ __all__ = [
     "FencedLock",
     "FencedLocks",
     "KeptLock",
-    "OwnerChange",
     "Woken",
 ]
 
@@ -366,7 +366,7 @@ class FencedLocks:
 
     def _changed(self, lock: FencedLock, old: str | None, new: str | None, cause: Cause, now_ms: int) -> None:
         self.changes[cause] += 1
-        self.on_owner_changed(OwnerChange(lock.consumer_group, lock.queue, old, new, lock.epoch, cause, now_ms))
+        self.on_owner_changed(lock.change(old, new, cause, now_ms))
 
     def _remove(self, lock: FencedLock) -> None:
         self._locks.remove(lock)

@@ -8,11 +8,13 @@ RocketMQ keeps an entry forever. Here the number of entries is limited, and an e
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from lockstep.broker.fence.owner_change import OwnerChange
+from lockstep.broker.fence.states import Cause
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
@@ -59,10 +61,14 @@ class LockAnswer(NamedTuple):
 
 
 class RebalanceLockManager:
-    """The table of locks. `entries_max` and `entries_per_group_max` limit it; 0: no limit."""
+    """The table of locks. `entries_max` and `entries_per_group_max` limit it; 0: no limit.
+
+    `on_owner_changed` is called at each change of an owner. A lock that expires has its owner until another takes over.
+    """
 
     def __init__(self, max_live_time_ms: int, entries_max: int = 0, entries_per_group_max: int = 0) -> None:
         self.max_live_time_ms = max_live_time_ms
+        self.on_owner_changed: Callable[[OwnerChange], None] = lambda _: None
         self._entries_max = entries_max
         self._entries_per_group_max = entries_per_group_max
         self._table: dict[str, dict[MessageQueue, LockEntry]] = {}
@@ -92,6 +98,7 @@ class RebalanceLockManager:
             if not self._has_capacity(entries, now_ms):
                 return LockAnswer(queue, LockOutcome.TABLE_FULL)
             self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
+            self.on_owner_changed(OwnerChange(consumer_group, queue, None, client_id, 0, Cause.GRANTED, now_ms))
             return LockAnswer(queue, LockOutcome.GRANTED)
         age_ms = now_ms - entry.last_update_ms
         expired = age_ms > self.max_live_time_ms
@@ -102,7 +109,9 @@ class RebalanceLockManager:
         if expired:
             outcome = LockOutcome.REACQUIRED if entry.client_id == client_id else LockOutcome.TAKEN_OVER
             self._put(entries, consumer_group, queue, LockEntry(client_id, now_ms, now_ms))
-            return LockAnswer(queue, outcome, entry.client_id, age_ms)
+            old, seen_ms, cause = entry.client_id, entry.last_update_ms, Cause.TAKEN_OVER
+            self.on_owner_changed(OwnerChange(consumer_group, queue, old, client_id, 0, cause, now_ms, seen_ms))
+            return LockAnswer(queue, outcome, old, age_ms)
         return LockAnswer(queue, LockOutcome.REFUSED, entry.client_id, age_ms)
 
     def _put(
@@ -141,7 +150,9 @@ class RebalanceLockManager:
         if not entries:
             del self._table[consumer_group]
 
-    def unlock_batch(self, consumer_group: str, client_id: str, queues: Iterable[MessageQueue]) -> list[LockAnswer]:
+    def unlock_batch(
+        self, consumer_group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
+    ) -> list[LockAnswer]:
         """Release the queues that the client owns. Returns REFUSED, with the owner, for each of the others."""
         entries = self._table.get(consumer_group, {})
         refused = []
@@ -151,6 +162,7 @@ class RebalanceLockManager:
                 refused.append(LockAnswer(queue, LockOutcome.REFUSED, entry.client_id if entry else None))
             else:
                 self._remove(consumer_group, queue)
+                self.on_owner_changed(OwnerChange(consumer_group, queue, client_id, None, 0, Cause.UNLOCKED, now_ms))
         return refused
 
     def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:

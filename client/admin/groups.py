@@ -8,6 +8,7 @@ from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrappe
 from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList
 from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.bodies.config import ConsumerOffsetTable
+from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
 from lockstep.protocol.bodies.locks import LockTableBody, LockTableRow
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.admin import (
@@ -18,12 +19,16 @@ from lockstep.protocol.headers.admin import (
     GetConsumerRunningInfoRequestHeader,
     TopicRequestHeader,
 )
-from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader, ListLocksRequestHeader
+from lockstep.protocol.headers.messaging import (
+    GetConsumerListByGroupRequestHeader,
+    ListLockChangesRequestHeader,
+    ListLocksRequestHeader,
+)
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["GroupAdmin", "GroupProgress"]
+__all__ = ["GroupAdmin", "GroupProgress", "LockCursor"]
 
 _FORWARDED_TIMEOUT_MS: Final = 12_000  # the broker waits 10 s for the consumer's answer
 
@@ -33,6 +38,13 @@ class GroupProgress(NamedTuple):
 
     offsets: Mapping[MessageQueue, OffsetWrapper]
     consume_tps: float
+
+
+class LockCursor(NamedTuple):
+    """How far the changes of one broker were read. `started_ms`: of the broker's start to which `number` belongs."""
+
+    started_ms: int
+    number: int
 
 
 class GroupAdmin(AdminBase):
@@ -156,3 +168,38 @@ class GroupAdmin(AdminBase):
             header = ListLocksRequestHeader(group)
             rows += (await self._ask_for(LockTableBody, address, RequestCode.LIST_LOCKS, header)).rows
         return sorted(rows, key=lambda row: (row.consumer_group, row.queue))
+
+    async def list_lock_changes(
+        self, cursors: Mapping[str, LockCursor], group: str | None = None
+    ) -> tuple[dict[str, list[LockChange]], dict[str, LockCursor]]:
+        """Return how the owners of queues changed, by broker address, and the cursors of the next call.
+
+        Args:
+            cursors: Of the last call; empty at first: each broker tells what it keeps, its last 10,000 changes.
+            group: None: of all groups.
+
+        Raises:
+            NotLockstepError: A broker is RocketMQ's.
+        """
+        found: dict[str, list[LockChange]] = {}
+        following: dict[str, LockCursor] = {}
+        for address in await self._masters():
+            await self._require_lockstep(address)
+            found[address], following[address] = await self._changes_of(address, cursors.get(address), group)
+        return found, following
+
+    async def _changes_of(
+        self, address: str, cursor: LockCursor | None, group: str | None
+    ) -> tuple[list[LockChange], LockCursor]:
+        changes: list[LockChange] = []
+        while True:
+            header = ListLockChangesRequestHeader(cursor.number if cursor is not None else 0, group)
+            body = await self._ask_for(LockChangesBody, address, RequestCode.LIST_LOCK_CHANGES, header)
+            if cursor is not None and body.started_ms != cursor.started_ms:  # it has started anew
+                cursor = None
+                if header.cursor:
+                    continue
+            changes += body.changes
+            cursor = LockCursor(body.started_ms, body.next_cursor)
+            if not body.changes:
+                return changes, cursor

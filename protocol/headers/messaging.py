@@ -19,6 +19,7 @@ __all__ = [
     "EndTransactionRequestHeader",
     "GetConsumerListByGroupRequestHeader",
     "GetRouteInfoRequestHeader",
+    "ListLockChangesRequestHeader",
     "ListLocksRequestHeader",
     "NotifyConsumerIdsChangedRequestHeader",
     "OffsetResponseHeader",
@@ -267,6 +268,17 @@ class ListLocksRequestHeader(NamedTuple):
     consumer_group: str | None = None
 
 
+class ListLockChangesRequestHeader(NamedTuple):
+    """LIST_LOCK_CHANGES (30005), a Lockstep extension.
+
+    `cursor`: from an earlier answer; 0: all that the broker keeps. `consumer_group`: None for all groups.
+    """
+
+    cursor: int
+    consumer_group: str | None = None
+    count_max: Int32 | None = None
+
+
 class ResetOwnOffsetRequestHeader(NamedTuple):
     """RESET_OWN_OFFSET (30004), a Lockstep extension: the owner of a queue moves its offset and gets a new epoch."""
 
@@ -338,6 +350,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
     _R.QUERY_DATA_VERSION: UnregisterBrokerRequestHeader,
     _R.LIST_LOCKS: ListLocksRequestHeader,
+    _R.LIST_LOCK_CHANGES: ListLockChangesRequestHeader,
     _R.RESET_OWN_OFFSET: ResetOwnOffsetRequestHeader,
     **ADMIN_REQUEST_HEADERS,
 }

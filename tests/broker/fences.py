@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings, OwnerChange
+from lockstep.broker.fence.owner_change import OwnerChange
+from lockstep.broker.state.fenced_locks import FenceAnswer, FencedAnswer, FencedLocks, FenceSettings
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant
 from lockstep.protocol.model import MessageQueue
 from tests.broker.helpers import NOW_MS, FakeConnection

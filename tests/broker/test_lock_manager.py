@@ -63,16 +63,16 @@ def test_only_the_owner_unlocks() -> None:
     """Another's unlock changes nothing; the owner's frees the queue at once."""
     locks = RebalanceLockManager(LIFE_MS)
     one(locks, "a", NOW_MS)
-    assert locks.unlock_batch("G", "b", [QUEUE]) == [(QUEUE, LockOutcome.REFUSED, "a", 0)]
+    assert locks.unlock_batch("G", "b", [QUEUE], NOW_MS) == [(QUEUE, LockOutcome.REFUSED, "a", 0)]
     assert one(locks, "b", NOW_MS + 1).outcome is LockOutcome.REFUSED
-    assert locks.unlock_batch("G", "a", [QUEUE]) == []
+    assert locks.unlock_batch("G", "a", [QUEUE], NOW_MS) == []
     assert one(locks, "b", NOW_MS + 1).outcome is LockOutcome.GRANTED
 
 
 def test_unlocking_what_nobody_holds_is_answered_and_changes_nothing() -> None:
     """An unknown group or queue is no error."""
     locks = RebalanceLockManager(LIFE_MS)
-    assert locks.unlock_batch("G", "a", [QUEUE]) == [(QUEUE, LockOutcome.REFUSED, None, 0)]
+    assert locks.unlock_batch("G", "a", [QUEUE], NOW_MS) == [(QUEUE, LockOutcome.REFUSED, None, 0)]
     assert locks.list(NOW_MS) == ()
 
 
@@ -134,7 +134,7 @@ def test_the_table_agrees_with_a_naive_model(calls: list[tuple[str, str, str, li
         now_ms += passed_ms
         queues = [MessageQueue("T", "broker-a", queue_id) for queue_id in ids]
         if verb == "unlock":
-            locks.unlock_batch(group, client_id, queues)
+            locks.unlock_batch(group, client_id, queues, now_ms)
             for queue in queues:
                 if model.get((group, queue), ("", 0))[0] == client_id:
                     del model[group, queue]

@@ -5,11 +5,13 @@ import pytest
 from lockstep.client import AdminClient, NoRouteError, NotLockstepError, TopicNotFoundError
 from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList, TopicList
+from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
 from lockstep.protocol.bodies.locks import LockTableBody, LockTableRow
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.messaging import (
     CreateTopicRequestHeader,
+    ListLockChangesRequestHeader,
     ListLocksRequestHeader,
     OffsetResponseHeader,
     SearchOffsetRequestHeader,
@@ -126,6 +128,35 @@ async def test_groups_and_locks_of_all_brokers(stage: Stage) -> None:
     assert first.requests(LOCKS)[0].decode_header(ListLocksRequestHeader).consumer_group == "g"
     codes = [command.code for command in second.seen]
     assert codes == [IDS, GROUPS, LOCKS], "one harmless question settled what the peer is"
+
+
+@on_stage
+async def test_lock_changes_are_read_on(stage: Stage) -> None:
+    """Until a broker has no more; the next call begins there, and at the beginning when the broker started anew."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    code = RequestCode.LIST_LOCK_CHANGES
+    one, two, anew = (LockChange(number, 1, "g", queue_at(0), None, "c1", None, "granted") for number in (0, 1, 0))
+    broker.answers(
+        code,
+        LockChangesBody(5, 9, 0, 1, (one,)),
+        LockChangesBody(5, 9, 0, 1, ()),
+        LockChangesBody(5, 9, 0, 2, (two,)),
+        LockChangesBody(5, 9, 0, 2, ()),
+        LockChangesBody(6, 9, 0, 1, ()),
+        LockChangesBody(6, 9, 0, 1, (anew,)),
+        LockChangesBody(6, 9, 0, 1, ()),
+    )
+    async with admin_for(stage) as admin:
+        found, cursors = await admin.list_lock_changes({})
+        assert list(found.values()) == [[one]]
+        found, cursors = await admin.list_lock_changes(cursors, "g")
+        assert list(found.values()) == [[two]]
+        found, cursors = await admin.list_lock_changes(cursors)
+        assert list(found.values()) == [[anew]]
+    asked = [command.decode_header(ListLockChangesRequestHeader) for command in broker.requests(code)]
+    assert [header.cursor for header in asked] == [0, 1, 1, 2, 2, 0, 1]
+    assert [header.consumer_group for header in asked] == [None, None, "g", "g", None, None, None]
 
 
 @on_stage
