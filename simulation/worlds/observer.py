@@ -40,7 +40,10 @@ _FAITHFUL_RESET_MS: Final = 60_000  # RocketMQ's members store the offset themse
 
 
 class Observer:
-    """`on_unlock` is called with the address, queue and epoch of an unlock that frees the queue."""
+    """`on_unlock` is called with the address, queue and epoch of an unlock that frees the queue.
+
+    `skips` says whether one of the messages from an offset to another of a queue has had no effect yet.
+    """
 
     def __init__(self, findings: Findings, plan: Plan, broker: str, topic: str, *, fenced: bool) -> None:
         self._findings = findings
@@ -55,7 +58,9 @@ class Observer:
         self._resetting = 0  # the code of a reset that is handled now
         self._faithful_resets_end_ms = 0
         self._reset_marks: dict[MessageQueue, tuple[int, int]] = {}  # its offset, and until when nothing else is stored
-        self.beyond_end: set[int] = set()  # queue ids where a commit without an epoch skips messages to come
+        self.beyond_end: set[int] = set()  # queue ids where a commit without an epoch skips messages of a new log
+        self.skips: Callable[[int, int, int], bool] = lambda _queue_id, _first, _end: False
+        self._log_lost = False
         self.on_unlock: Callable[[str, MessageQueue, int], object] = lambda _address, _queue, _epoch: None
 
     def lease_end_ms(self, address: str, queue: MessageQueue, epoch: int) -> int:
@@ -67,6 +72,7 @@ class Observer:
         self._owners.broker_started()
         self._waiting.clear()
         self._reset_marks.clear()
+        self._log_lost |= log_lost
         if log_lost:  # faithful members correct the offsets that they have of it
             self._faithful_resets_end_ms = self._now_ms + _FAITHFUL_RESET_MS
 
@@ -153,8 +159,10 @@ class Observer:
                 self._reset_marks[queue] = (offset, self._now_ms + _RESET_MARK_MS)
         elif self._fenced:
             self._check_mark(queue, offset)
-        if offset > queue_end and self._current is not None and self._current.epoch is None:
-            self.beyond_end.add(queue.queue_id)
+        if self._current is not None and self._current.epoch is None:
+            of_old_log = self._log_lost and self.skips(queue.queue_id, max(before, 0), min(offset, queue_end))
+            if offset > queue_end or of_old_log:
+                self.beyond_end.add(queue.queue_id)
         allowed = before > queue_end if self._fenced else self._now_ms <= self._faithful_resets_end_ms
         if offset < before and not self._resetting and not allowed:
             by = self._current.told if self._current is not None else "no request"

@@ -45,6 +45,7 @@ class RandomWorld:
         self.calls = Calls(plan, self.findings, self.database, self.observer.lease_end_ms, fenced)
         self.faults = Faults(plan, self.cluster, self.findings, self.calls, fenced, self._broker_started)
         self.observer.on_unlock = self._check_handover
+        self.observer.skips = self._has_unhandled
         self._acknowledged: dict[str, int] = {}  # text -> queue id
         self._sent = 0
         self._log_cut = False  # a power cut took messages with it that were acknowledged, and handled
@@ -141,6 +142,11 @@ class RandomWorld:
             for message in self.cluster.stored(queue_id)
             if (text := message.body.decode()) not in self.database.texts and not self.plan.is_poison(text)
         ]
+
+    def _has_unhandled(self, queue_id: int, first: int, end: int) -> bool:
+        messages = self.cluster.stored(queue_id, first=first) if first < end else []
+        texts = {message.body.decode() for message in messages[: end - first]}
+        return any(not self.plan.is_poison(text) for text in texts - self.database.texts)
 
     def _judge(self) -> None:
         """What the judge of order finds in the traces, and requests whose handler failed."""
