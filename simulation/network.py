@@ -115,7 +115,9 @@ class Network:
             options = self._options
             low, high = options.latency_us_min * 1000, options.latency_us_max * 1000
             latency_ns = (0, options.loopback_us_max * 1000) if source == target else (low, high)
-            self._links[source, target] = Link(self.loop, latency_ns)
+            link = self._links[source, target] = Link(self.loop, latency_ns)
+            if options.bytes_per_s is not None and source != target:
+                link.set_bandwidth(options.bytes_per_s)
         return self._links[source, target]
 
     def block(self, one: str, other: str, *, partitioned: bool | None = None, held: bool | None = None) -> None:
@@ -235,11 +237,12 @@ class Network:
         for this, other, direction in ((client, server, "out"), (server, client, "back")):
             rng = random.Random(f"{self._seed}/connection {self._connection_count} {direction}")
             pipe = Pipe(self.loop, self.link(this.host.address, other.host.address), rng, self._options)
-            pipe.sink = other
+            pipe.source, pipe.sink = this, other
             this.out = other.inbound = pipe
             this.peer = other
             this.on_end = self.remove
             self._endpoints[this] = None
+        client.out.twin, server.out.twin = server.out, client.out
         return client, server
 
     def _answer(self, answer: _Answer, outcome: Endpoint | Exception) -> None:
@@ -278,6 +281,11 @@ class Network:
                 if end is endpoint or not one_sided:
                     end.lose(reset_error())
         return len({frozenset((endpoint, endpoint.peer)) for endpoint in chosen})
+
+    def forgotten(self, pipe: Pipe) -> None:
+        """A NAT has forgotten the connection of this pipe."""
+        assert isinstance(pipe.source, Endpoint)
+        self._trace.add("forgotten", pipe.source.label)
 
     def crash(self, host: Host, *, silently: bool) -> None:
         for listening in self.listening():

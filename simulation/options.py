@@ -14,10 +14,12 @@ class SimulationOptions:
     latency_us_min: int = 100  # one way, drawn for each write
     latency_us_max: int = 2_000
     loopback_us_max: int = 50  # a host to itself, from 0
+    bytes_per_s: int | None = None  # of each link between two hosts; None: without a limit
     split_percent: int = 25  # of writes that arrive in two parts
     read_bytes_max: int = 262_144  # in one data_received, as asyncio reads
     window_bytes: int = 131_072  # in flight and unread in one direction, as in kernel buffers
     connect_timeout_ms: int = 127_000  # behind a partition: Linux's six retries
+    retransmit_ms: int = 924_600  # until TCP gives up bytes that nobody acknowledges: Linux's tcp_retries2
 
     instant_steps_max: int = 1_000_000  # callbacks at one instant
     drain_ms: int = 100  # after the scenario, for closed connections and cancelled tasks to end
@@ -27,6 +29,7 @@ class SimulationOptions:
     def __post_init__(self) -> None:
         assert 0 <= self.latency_us_min <= self.latency_us_max
         assert self.loopback_us_max >= 0
+        assert self.bytes_per_s is None or self.bytes_per_s > 0
         assert 0 <= self.split_percent <= 100
         assert self.read_bytes_max > 0
         assert self.window_bytes > 0

@@ -137,6 +137,8 @@ class Endpoint(asyncio.Transport):
         if self._lost:
             if not self.host.silent:
                 self.out.put(Ending.RESET)  # as a kernel answers bytes for a closed socket
+            else:
+                self.inbound.never_acknowledged()
         elif self._closing:
             self._take(len(data))
         else:
@@ -152,6 +154,11 @@ class Endpoint(asyncio.Transport):
             if self._closing:
                 self.lose(reset_error())
         self._schedule_read()
+
+    def give_up(self, error: OSError) -> None:
+        """The kernel ends the connection: the peer's kernel does not answer."""
+        if not self._lost and self.host.alive:
+            self.lose(error)
 
     def _take(self, size: int) -> None:
         self.inbound.read(size)

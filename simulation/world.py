@@ -21,11 +21,11 @@ from lockstep.simulation.errors import HostCrashedError, LimitError
 from lockstep.simulation.host import Host
 from lockstep.simulation.loop import START_NS, Timer, VirtualLoop
 from lockstep.simulation.network import Network
+from lockstep.simulation.network_faults import NetworkFaults
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.tasks import describe
 from lockstep.simulation.trace import Trace
-from lockstep.simulation.transport import Endpoint
 
 __all__ = ["Outcome", "World"]
 
@@ -45,16 +45,15 @@ class Outcome(Generic[T]):
     steps: int  # callbacks that ran
 
 
-class World:
+class World(NetworkFaults):
     """Hosts by name, faults, and the trace; for scenarios."""
 
     def __init__(self, loop: VirtualLoop, seed: int, options: SimulationOptions) -> None:
+        trace = Trace(lambda: loop.now_ns - START_NS, options.trace_lines_max)
+        super().__init__(Network(loop, trace, seed, options), trace, options)
         self.loop = loop
         self.seed = seed
-        self.options = options
         self.rng = random.Random(f"{seed}/scenario")  # for the scenario's own choices
-        self.trace = Trace(lambda: loop.now_ns - START_NS, options.trace_lines_max)
-        self.network = Network(loop, self.trace, seed, options)
         self._runtimes: dict[str, SimRuntime] = {}
         self._disks: dict[str, Disk] = {}
         self._clock_offsets_ms: dict[str, int] = {}
@@ -194,74 +193,6 @@ class World:
         if not host.alive:
             raise HostCrashedError(f"{host} has crashed")
         return host
-
-    # Faults of the network -----------------------------------------------------------------------------------
-
-    def partition(self, one: str, other: str) -> None:
-        """Stop all bytes between two hosts until `repair`; new connections time out."""
-        self._block("partition", one, other, partitioned=True)
-        self.network.block(other, one, partitioned=True)
-
-    def repair(self, one: str, other: str) -> None:
-        """End a partition. Bytes that were sent arrive, as TCP would send them again."""
-        self._block("repair", one, other, partitioned=False)
-        self.network.block(other, one, partitioned=False)
-
-    def hold(self, source: str, target: str) -> None:
-        """Stop all bytes from `source` to `target` until `release`; the other direction is free."""
-        self._block("hold", source, target, held=True)
-
-    def release(self, source: str, target: str) -> None:
-        self._block("release", source, target, held=False)
-
-    def set_latency(self, source: str, target: str, low_us: int | None = None, high_us: int | None = None) -> None:
-        """Change the latency of what leaves from now on, one way; without numbers to that of the options."""
-        options = self.options
-        low_us = options.latency_us_min if low_us is None else low_us
-        high_us = options.latency_us_max if high_us is None else high_us
-        assert 0 <= low_us <= high_us
-        self.trace.add("latency", f"{source} {target} {low_us} {high_us}")
-        link = self.network.link(self.network.address_of(source), self.network.address_of(target))
-        link.latency_ns = (low_us * 1000, high_us * 1000)
-
-    def _block(
-        self, verb: str, one: str, other: str, *, partitioned: bool | None = None, held: bool | None = None
-    ) -> None:
-        self.network.block(one, other, partitioned=partitioned, held=held)
-        self.trace.add(verb, f"{one} {other}")
-
-    def cut(self, one: str | asyncio.BaseTransport, other: str | None = None) -> int:
-        """Reset connections at both ends; bytes in flight are lost. Returns the number of connections.
-
-        Args:
-            one: A transport, or the name of a host.
-            other: Only the connections between the two hosts; None: all of host `one`.
-        """
-        for name in (one, other):
-            if isinstance(name, str):
-                self.network.address_of(name)  # raises LookupError for an unknown name
-        self.trace.add("cut", one.label if isinstance(one, Endpoint) else f"{one} {other or ''}".rstrip())
-
-        def chosen(endpoint: Endpoint) -> bool:
-            if not isinstance(one, str):
-                return endpoint is one
-            return endpoint.host.name == one and other in (None, endpoint.peer.host.name)
-
-        return self.network.cut(chosen)
-
-    def cut_one_side(self, one: str, other: str) -> int:
-        """Reset the connections of two hosts at host `one` alone. Returns the number of connections.
-
-        Host `other` does not hear of it, as behind a firewall that forgot its connections: its ends stay open, nothing
-        arrives on them any more, and what it sends is lost.
-        """
-        self.trace.add("one side", f"{one} {other}")
-        return self.network.cut(lambda end: (end.host.name, end.peer.host.name) == (one, other), one_sided=True)
-
-    def connections(self, one: str, other: str) -> list[asyncio.Transport]:
-        """The open transports on host `one` with peers on host `other`, oldest first."""
-        ends = [end for end in self.network.endpoints() if end.host.name == one and end.peer.host.name == other]
-        return [end for end in ends if not end.lost]
 
     # Time, waiting, trace ------------------------------------------------------------------------------------
 
