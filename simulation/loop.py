@@ -140,7 +140,11 @@ class VirtualLoop(ForbiddenCalls):
                 heapq.heappush(self._timers, (handle.when_ns, sequence, handle))
 
     def create_future(self) -> SequencedFuture[Any]:
-        return SequencedFuture(next(self._sequence), self)
+        return SequencedFuture(loop=self)
+
+    def next_number(self) -> int:
+        """The number of a future that is hashed, for the first time."""
+        return next(self._sequence)
 
     def create_task(
         self,
@@ -219,30 +223,34 @@ class VirtualLoop(ForbiddenCalls):
                 self._cancelled -= 1
             else:
                 ready.append(handle)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle.is_cancelled:
-                self._run(handle)
+        self._run_ready(ready)
         if self.steps > self._instant_end:
             raise LimitError(f"{self._instant_steps_max} callbacks ran without time moving{self._pending_text()}")
         return True
 
-    def _run(self, handle: VirtualHandle) -> None:
-        host = handle.host
-        if host is not None and not host.running:
-            if host.alive:
-                host.postponed.append(handle)
-            return
-        self.steps += 1
-        try:
-            handle.context.run(handle.callback, *handle.args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            if host is None or host.alive:
-                self.call_exception_handler(
-                    {"message": f"a callback failed: {handle!r}", "exception": error, "handle": handle}
-                )
+    def _run_ready(self, ready: deque[VirtualHandle]) -> None:
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle.is_cancelled:
+                continue
+            host = handle.host
+            if host is not None and not host.running:
+                if host.alive:
+                    host.postponed.append(handle)
+                continue
+            self.steps += 1
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._failed(handle, error)
+
+    def _failed(self, handle: VirtualHandle, error: BaseException) -> None:
+        if handle.host is None or handle.host.alive:
+            self.call_exception_handler(
+                {"message": f"a callback failed: {handle!r}", "exception": error, "handle": handle}
+            )
 
     # Errors, debugging ---------------------------------------------------------------------------------------
 

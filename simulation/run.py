@@ -49,7 +49,7 @@ def simulate(
         except BaseException as error:
             _annotate(error, world)
             raise
-    return Outcome(value, world.trace.digest, world.trace.lines, world.elapsed_ms, loop.steps)
+    return Outcome(value, world.trace.digest, world.elapsed_ms, loop.steps, world.trace.events)
 
 
 def _check_end(world: World, *, errors_allowed: bool) -> None:

@@ -143,7 +143,8 @@ class Endpoint(asyncio.Transport):
             self._take(len(data))
         else:
             self._received += data
-            self._schedule_read()
+            if not self._read_scheduled:
+                self._schedule_read()
 
     def on_ending(self, ending: Ending) -> None:
         if ending is Ending.EOF:
@@ -162,7 +163,8 @@ class Endpoint(asyncio.Transport):
 
     def _take(self, size: int) -> None:
         self.inbound.read(size)
-        self.peer.on_read()
+        if self.peer.get_write_buffer_size():
+            self.peer.on_read()
 
     def _schedule_read(self) -> None:
         something = self._received or self._eof_arrived or self._reset_by_peer
@@ -194,7 +196,8 @@ class Endpoint(asyncio.Transport):
         self._take(len(data))
         self._trace.add("data", f"{self.label} {len(data)} {zlib.crc32(data):08x}")
         protocol.data_received(data)
-        self._schedule_read()
+        if self._received or self._eof_arrived or self._reset_by_peer:
+            self._schedule_read()
 
     def is_reading(self) -> bool:
         return not self._closing and not self._reading_paused
@@ -211,7 +214,7 @@ class Endpoint(asyncio.Transport):
     # Writing -------------------------------------------------------------------------------------------------
 
     def write(self, data: Bytes) -> None:
-        if not isinstance(data, Bytes):
+        if type(data) is not bytes and not isinstance(data, Bytes):
             raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
         if self._eof_written:
             raise RuntimeError("Cannot call write() after write_eof()")
@@ -219,6 +222,9 @@ class Endpoint(asyncio.Transport):
             return
         if self._reset_by_peer:
             self.lose(reset_error())
+            return
+        if not self._buffer and len(data) <= self.out.free_bytes:
+            self.out.put(bytes(data))
             return
         self._buffer += data
         self._pump()

@@ -159,9 +159,15 @@ class Pipe:
             return
         if self._link.shaped and not self._passes(segment):
             return
-        self._segments.append(segment)
         latency_ns = self._link.draw_ns(self._rng)
-        if (queue := self._link.queue) is None:
+        queue, now_ns, segments = self._link.queue, self._loop.now_ns, self._segments
+        # Bytes that arrive with those before them are one segment: writes that follow closely cost one callback.
+        together = queue is None and now_ns + latency_ns <= self.last_due_ns > now_ns
+        if together and isinstance(segment, bytes) and isinstance(last := segments[-1], bytes):
+            segments[-1] = last + segment
+            return
+        segments.append(segment)
+        if queue is None:
             self._schedule(latency_ns)
         else:
             size_bytes = len(segment) if isinstance(segment, bytes) else 0

@@ -13,7 +13,7 @@ outcome = simulate(scenario, seed=7)
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from lockstep.simulation.disk import Disk
@@ -25,7 +25,7 @@ from lockstep.simulation.network_faults import NetworkFaults
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.tasks import describe
-from lockstep.simulation.trace import Trace
+from lockstep.simulation.trace import Event, Trace, line_of
 
 __all__ = ["Outcome", "World"]
 
@@ -40,9 +40,14 @@ class Outcome(Generic[T]):
 
     value: T
     trace_hash: str
-    trace: list[str]  # its latest lines
     elapsed_ms: int
     steps: int  # callbacks that ran
+    events: tuple[Event, ...] = field(repr=False)
+
+    @property
+    def trace(self) -> list[str]:
+        """The latest lines of the trace."""
+        return [line_of(event) for event in self.events]
 
 
 class World(NetworkFaults):
