@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from lockstep.broker.fault_api.server import ControlServer
+    from lockstep.broker.metrics.server import MetricsServer
     from lockstep.broker.options import Options
     from lockstep.broker.server import BrokerServer
     from lockstep.broker.start_log import StartLog
@@ -74,14 +75,16 @@ async def _serve(options: "Options", log: "StartLog") -> int:
         from lockstep.broker.stdin_watch import watch_stdin  # imported here: few brokers need it
 
         await watch_stdin(lambda: _stop(stopped, _STDIN_CLOSED))
-    server, control = _make_servers(options, log)
+    server, control, metrics = _make_servers(options, log)
     for topic in options.topics:
         server.create_topic(topic.name, topic.queue_nums)
     await server.start()
     try:
         if control is not None:
             await control.start(options.control_port or 0)
-        sys.stdout.write(_listening_line(options, server, control))
+        if metrics is not None:
+            metrics.start(options.metrics_port or 0)
+        sys.stdout.write(_listening_line(options, server, control, metrics))
         sys.stdout.flush()
         gc.freeze()  # objects made at start-up stay; the collector need not visit them again
         log.open(options.log_format, options.log_level, sys.stderr)
@@ -94,22 +97,33 @@ async def _serve(options: "Options", log: "StartLog") -> int:
         number = await stopped
         log.info("shutting_down", **({"signal": signal.Signals(number).name} if number else {"reason": "stdin closed"}))
     finally:
+        if metrics is not None:
+            metrics.close()
         if control is not None:
             control.close()
         await server.shutdown()
     return _INTERRUPTED if number == signal.SIGINT else 0
 
 
-def _make_servers(options: "Options", log: "StartLog") -> "tuple[BrokerServer, ControlServer | None]":
+def _make_servers(
+    options: "Options", log: "StartLog"
+) -> "tuple[BrokerServer, ControlServer | None, MetricsServer | None]":
     from lockstep.broker.server import BrokerServer
     from lockstep.remoting.runtime import AsyncioRuntime
 
     runtime = AsyncioRuntime(host=options.config.advertised_host)
+    control: ControlServer | None = None
     if options.control_port is None:
-        return BrokerServer(options.config, runtime, log, on_progress=_print_progress), None
-    from lockstep.broker.fault_api.server import make_controlled  # imported here: other brokers do not need it
+        server = BrokerServer(options.config, runtime, log, on_progress=_print_progress)
+    else:
+        from lockstep.broker.fault_api.server import make_controlled  # imported here: other brokers do not need it
 
-    return make_controlled(options.config, runtime, log, _print_progress)
+        server, control = make_controlled(options.config, runtime, log, _print_progress)
+    if options.metrics_port is None or server.broker is None:
+        return server, control, None
+    from lockstep.broker.metrics.server import MetricsServer  # imported here: other brokers do not need it
+
+    return server, control, MetricsServer(server.broker, runtime, options.config.host)
 
 
 def _print_progress(text: str) -> None:
@@ -122,7 +136,9 @@ def _stop(stopped: "asyncio.Future[int]", number: int) -> None:
         stopped.set_result(number)
 
 
-def _listening_line(options: "Options", server: "BrokerServer", control: "ControlServer | None") -> str:
+def _listening_line(
+    options: "Options", server: "BrokerServer", control: "ControlServer | None", metrics: "MetricsServer | None"
+) -> str:
     parts = ["listening"]
     if options.config.serve_broker:
         parts.append(f"broker={server.broker_address}")
@@ -130,6 +146,8 @@ def _listening_line(options: "Options", server: "BrokerServer", control: "Contro
         parts.append(f"name-server={server.name_server_address}")
     if control is not None:
         parts.append(f"control={control.address}")
+    if metrics is not None:
+        parts.append(f"metrics=http://{metrics.address}/metrics")
     return " ".join(parts) + "\n"
 
 

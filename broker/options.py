@@ -32,6 +32,7 @@ class Options(NamedTuple):
     log_format: str
     log_level: str
     control_port: int | None
+    metrics_port: int | None
     end_with_stdin: bool
 
 
@@ -117,6 +118,8 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="any setting under RocketMQ's name or ours; may be repeated")  # fmt: skip
     add("--log-format", choices=("console", "json"), default="console", help="how to log on stderr")
     add("--log-level", choices=_LOG_LEVELS, default="info", help="default %(default)s")
+    add("--metrics-port", metavar="PORT", type=int,
+        help="a port for Prometheus, path /metrics; needs the extra lockstep-mq[metrics]")  # fmt: skip
     add("--control-port", metavar="PORT", type=int,
         help="for tests: a port of 127.0.0.1 to move the clock, make requests fail and see what arrived")  # fmt: skip
     add("--end-with-stdin", action="store_true", help="end when stdin closes")
@@ -178,6 +181,25 @@ def parse_options(arguments: list[str]) -> Options:
         parser.error(str(error))
     if given.control_port is not None and not 0 <= given.control_port <= _PORT_MAX:
         parser.error(f"--control-port: must be a port, 0 to {_PORT_MAX}")
+    if given.metrics_port is not None:
+        _check_metrics(parser, given.metrics_port, serve_broker=serve_broker)
     return Options(
-        config, tuple(given.topics), given.log_format, given.log_level, given.control_port, given.end_with_stdin
+        config,
+        tuple(given.topics),
+        given.log_format,
+        given.log_level,
+        given.control_port,
+        given.metrics_port,
+        given.end_with_stdin,
     )
+
+
+def _check_metrics(parser: _Parser, port: int, *, serve_broker: bool) -> None:
+    from importlib.util import find_spec  # imported here: few brokers need it
+
+    if not 0 <= port <= _PORT_MAX:
+        parser.error(f"--metrics-port: must be a port, 0 to {_PORT_MAX}")
+    if not serve_broker:
+        parser.error("--metrics-port: a name server without a broker has no metrics")
+    if find_spec("prometheus_client") is None:
+        parser.error("--metrics-port: needs prometheus_client; install it: pip install 'lockstep-mq[metrics]'")

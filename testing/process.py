@@ -21,6 +21,7 @@ T = TypeVar("T")
 # -P: the project under test may have a module of any name in its folder, and none of them is ours.
 _COMMAND: Final = (sys.executable, "-P", "-m", "lockstep.broker")
 _LISTENING: Final = re.compile(r"listening((?: [\w-]+=\S+)+)\n")
+_ROLES: Final = ("broker", "name-server", "control", "metrics")
 _END_WITH_US: Final = "--end-with-stdin"
 _START_TIMEOUT_S: Final = 60.0
 _END_TIMEOUT_S: Final = 10.0
@@ -141,6 +142,7 @@ class Addresses(NamedTuple):
     broker: str = ""
     name_server: str = ""
     control: str = ""
+    metrics: str = ""  # an URL
 
 
 class BrokerProcess(ChildProcess):
@@ -178,7 +180,7 @@ class BrokerProcess(ChildProcess):
             self.end()
             raise
         addresses = dict(word.split("=", 1) for word in found[1].split())
-        self.addresses = Addresses(*(addresses.get(role, "") for role in ("broker", "name-server", "control")))
+        self.addresses = Addresses(*(addresses.get(role, "") for role in _ROLES))
 
     @property
     def address(self) -> str:

@@ -1,6 +1,6 @@
 """The fenced locks of a broker: by group and queue, by the connection of the last renewal, and by age."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -51,6 +51,14 @@ class LockIndex:
 
     def count_of(self, consumer_group: str) -> int:
         return len(self._of_group.get(consumer_group, ()))
+
+    def groups(self) -> tuple[str, ...]:
+        return tuple(self._of_group)
+
+    def held_by_topic(self, consumer_group: str, now_ms: int) -> dict[str, int]:
+        """How many queues of each topic a client of the group owns now."""
+        locks = self._of_group.get(consumer_group, {})
+        return Counter(lock.queue.topic for lock in locks.values() if lock.is_live(now_ms))
 
     def of_connection(self, connection: Connection) -> list[FencedLock]:
         return list(self._by_connection.get(connection, ()))

@@ -88,6 +88,7 @@ def _lock_fenced(
         and not broker.config.log_debug  # it wants an event for each queue
         and locks.renew_all(body, connection, now_ms)
     ):
+        broker.lock_counts.outcomes[LockOutcome.RENEWED] += len(queues)
         wire = renewed_to_wire(queues, epochs, locks.settings.lease_ms)
     else:
         answers = locks.try_lock_batch(group, client_id, queues, epochs, connection, now_ms)
@@ -131,6 +132,7 @@ def _tell(broker: Broker, body: LockBatchBody, answers: Sequence[_Answer], now_m
         if answer.outcome is LockOutcome.REFUSED:
             broker.lock_journal.refused(body.consumer_group, answer.queue, body.client_id, answer.other, now_ms)
     for outcome, alike in by_outcome.items():
+        broker.lock_counts.outcomes[outcome] += len(alike)
         if outcome is not LockOutcome.RENEWED or broker.config.log_debug:
             _log(broker, body, outcome, alike)
 

@@ -16,6 +16,7 @@ from lockstep.broker.fence.checks import FenceChecks, FenceTables
 from lockstep.broker.fence.fence import Fence
 from lockstep.broker.fence.fenced_pulls import FencedPulls
 from lockstep.broker.fence.notices import LockNotices
+from lockstep.broker.metrics.lock_counts import LockCounts
 from lockstep.broker.state.fenced_locks import FencedLocks, FenceSettings
 from lockstep.broker.state.filters import ConsumerFilterManager
 from lockstep.broker.state.groups import SubscriptionGroupManager
@@ -106,6 +107,9 @@ class Broker:
         self.fenced = self._new_fenced_locks(started_ms) if config.lock_mode == "fenced" else None
         self.locks: RebalanceLockManager | FencedLocks = self.fenced if self.fenced is not None else self._new_locks()
         self.lock_journal = LockJournal(config.lock_changes_max, started_ms, config.lock_delay_ms)
+        self.lock_counts = LockCounts(config.metrics_series_max)
+        self.lock_journal.on_change = self.lock_counts.changed
+        self.lock_journal.on_takeover = self.lock_counts.taken_over
         self.locks.on_owner_changed = self.lock_journal.owner_changed
         self.offsets = ConsumerOffsetManager()
         self.consumers = ConsumerManager()

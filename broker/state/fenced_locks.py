@@ -16,7 +16,7 @@ from lockstep.broker.fence.index import LockIndex
 from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.fence.period import FencedLock, FenceSettings
 from lockstep.broker.fence.states import TRANSITIONS, Cause, LockEvent, LockState
-from lockstep.broker.fence.waiters import LockWaiters, QueueKey, Woken
+from lockstep.broker.fence.waiters import LockWaiters, QueueKey
 from lockstep.broker.state.locks import KEPT_LIVES, LockOutcome
 from lockstep.protocol.bodies.locks import LockBatchBody, LockGrant, LockTableRow
 from lockstep.protocol.model import MessageQueue
@@ -30,7 +30,6 @@ __all__ = [
     "FencedLock",
     "FencedLocks",
     "KeptLock",
-    "Woken",
 ]
 
 _LEGACY_UNLOCK_MS: Final = 1000  # Java unlocks a queue before it commits its last offset
@@ -66,6 +65,7 @@ class FencedLocks:
         self._grace_ends_ms: int | None = None
         self._locks = LockIndex()
         self.find, self.was_freed = self._locks.find, self._locks.was_freed  # by (group, topic, queue id)
+        self.groups, self.held_by_topic = self._locks.groups, self._locks.held_by_topic
         self.waiters = LockWaiters(settings.entries_max)
         self._due = DueLocks()
 

@@ -6,7 +6,7 @@ Both kinds of locks report to it. LIST_LOCK_CHANGES reads it with a cursor, and 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from lockstep.broker.fence.owner_change import OwnerChange
 from lockstep.broker.fence.states import Cause
@@ -18,7 +18,16 @@ __all__ = ["LockJournal"]
 _REFUSED: Final = "refused"
 _GRANTED_AGAIN: Final = "granted again"
 _REFUSED_CLIENTS_MAX: Final = 16  # of one queue, each of which is written once until the owner changes
+_EXPIRED: Final = "expired"  # a lock without a lease: it ends when another takes over
 _Key = tuple[str, MessageQueue]
+
+
+class _Rest(NamedTuple):
+    """A queue without an owner. `sign_ms`: when the last sign of the last owner arrived."""
+
+    owner: str | None
+    cause: str
+    sign_ms: int
 
 
 class LockJournal:
@@ -31,16 +40,18 @@ class LockJournal:
     Attributes:
         end: The number of the next change; the first one has number 0.
         on_change: Called with each change.
+        on_takeover: Called when a queue has another owner than before: why the last period ended, and `rest_ms`.
     """
 
     def __init__(self, changes_max: int, started_ms: int, lock_delay_ms: int) -> None:
         self.started_ms = started_ms
         self.end = 0
         self.on_change: Callable[[LockChange], None] = lambda _: None
+        self.on_takeover: Callable[[str, int], None] = lambda _cause, _rest_ms: None
         self._changes: deque[LockChange] = deque(maxlen=changes_max)
         self._changes_max = changes_max
         self._lock_delay_ms = lock_delay_ms
-        self._seen_ms: OrderedDict[_Key, int] = OrderedDict()  # the last sign of the last owner, of queues without one
+        self._rests: OrderedDict[_Key, _Rest] = OrderedDict()  # of queues without an owner
         self._refused: OrderedDict[_Key, set[str]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -55,25 +66,26 @@ class LockJournal:
         group, queue, old, new, epoch, cause, now_ms, seen_ms = change
         key, text, rest_ms = (group, queue), cause.value, 0
         if new is None:
-            self._remember_end(key, cause, seen_ms, now_ms)
+            self._rests[key] = _Rest(old, text, self._sign_ms(cause, seen_ms, now_ms))
+            if len(self._rests) > self._changes_max:
+                self._rests.popitem(last=False)
         elif cause is not Cause.RESET:
-            if old == new:
-                text = _GRANTED_AGAIN
-            last_sign_ms = self._seen_ms.pop(key, seen_ms if old is not None else now_ms)
-            rest_ms = max(now_ms - last_sign_ms, 0)
+            rest = self._rests.pop(key, None)
+            if rest is None and old is not None:
+                rest = _Rest(old, _EXPIRED, seen_ms)
+            if rest is not None:
+                rest_ms = max(now_ms - rest.sign_ms, 0)
+                if rest.owner == new:
+                    text = _GRANTED_AGAIN
+                else:
+                    self.on_takeover(rest.cause, rest_ms)
             self._refused.pop(key, None)
         self._add(LockChange(self.end, now_ms, group, queue, old, new, epoch or None, text, rest_ms))
 
-    def _remember_end(self, key: _Key, cause: Cause, seen_ms: int, now_ms: int) -> None:
+    def _sign_ms(self, cause: Cause, seen_ms: int, now_ms: int) -> int:
         if cause is Cause.LEASE_ENDED:
-            sign_ms = seen_ms
-        elif cause is Cause.CONNECTION_LOST:
-            sign_ms = max(seen_ms, now_ms - self._lock_delay_ms)
-        else:
-            sign_ms = now_ms
-        self._seen_ms[key] = sign_ms
-        if len(self._seen_ms) > self._changes_max:
-            self._seen_ms.popitem(last=False)
+            return seen_ms
+        return max(seen_ms, now_ms - self._lock_delay_ms) if cause is Cause.CONNECTION_LOST else now_ms
 
     def refused(self, consumer_group: str, queue: MessageQueue, client_id: str, owner: str | None, now_ms: int) -> None:
         """A client asked for the queue of another. Clients ask each 20 s: each is written once for each owner."""

@@ -7,7 +7,7 @@ RocketMQ keeps an entry forever. Here the number of entries is limited, and an e
 `KEPT_LIVES` lock lives is removed; its lock has expired long before.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -164,6 +164,16 @@ class RebalanceLockManager:
                 self._remove(consumer_group, queue)
                 self.on_owner_changed(OwnerChange(consumer_group, queue, client_id, None, 0, Cause.UNLOCKED, now_ms))
         return refused
+
+    def groups(self) -> tuple[str, ...]:
+        """Consumer groups with entries."""
+        return tuple(self._table)
+
+    def held_by_topic(self, consumer_group: str, now_ms: int) -> dict[str, int]:
+        """How many queues of each topic a client of the group owns now."""
+        alive_since_ms = now_ms - self.max_live_time_ms
+        entries = self._table.get(consumer_group, {})
+        return Counter(queue.topic for queue, entry in entries.items() if entry.last_update_ms >= alive_since_ms)
 
     def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:
         """All entries, or those of one group, sorted by group and queue; also expired ones."""

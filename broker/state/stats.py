@@ -194,6 +194,11 @@ class BrokerStats:
 
     # Reading -------------------------------------------------------------------------------------------------
 
+    def counters(self) -> list[tuple[str, str, int]]:
+        """(statistic, key, its sum since it was first counted) of all items; a copy."""
+        self.count()
+        return [(name, key, item.value) for (name, key), item in self._items.items()]
+
     def view(self, name: str, key: str) -> BrokerStatsData | None:
         """One item; None if nothing was ever counted for it."""
         self.count()

@@ -121,7 +121,7 @@ def test_what_the_journal_remembers_has_a_bound() -> None:
         for client in range(40):
             journal.refused(f"G{number}", OTHER, f"c{client}", "a", NOW_MS)
     assert len(journal) == 10
-    assert max(len(journal._seen_ms), len(journal._refused)) <= 10
+    assert max(len(journal._rests), len(journal._refused)) <= 10
     assert max(map(len, journal._refused.values())) <= 16
 
 

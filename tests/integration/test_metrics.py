@@ -1,0 +1,125 @@
+"""`--metrics-port` of a real broker: scraped while consumers work, and by a real Prometheus where it is installed."""
+
+import asyncio
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, Message, MessageExt, Producer, PushConsumer
+from lockstep.testing.process import BrokerProcess, ChildProcess
+
+TIMEOUT_S = 60
+PROMETHEUS = shutil.which("prometheus")
+
+
+def scraped(url: str) -> dict[str, float]:
+    """The sums of all series of each metric."""
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        text = answer.read().decode()
+    sums: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            sums[sample.name] = sums.get(sample.name, 0) + sample.value
+    return sums
+
+
+async def work(name_server: str, count: int = 40) -> None:
+    """A producer, and two members of a group, one after the other."""
+    async with Producer("senders", name_server=name_server) as producer:
+        for _ in range(2):
+            for number in range(count):
+                await producer.send(Message("orders", str(number).encode()), sharding_key=f"key{number}")
+            await consume(name_server, count)
+
+
+async def consume(name_server: str, count: int) -> None:
+    left, done = set(map(str, range(count))), asyncio.Event()
+
+    async def listener(messages: list[MessageExt], _context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus:
+        left.difference_update(message.body.decode() for message in messages)
+        if not left:
+            done.set()
+        return ConsumeOrderlyStatus.SUCCESS
+
+    consumer = PushConsumer("shop", name_server=name_server, listener=listener, fenced=True)
+    consumer.subscribe("orders")
+    async with consumer, asyncio.timeout(TIMEOUT_S):
+        await done.wait()
+
+
+async def test_a_scrape_of_a_working_broker() -> None:
+    """Messages, owners, a takeover: the sums are those of what happened."""
+    with BrokerProcess("--topic", "orders:4", "--metrics-port", "0", "--lock-mode", "fenced") as broker:
+        await work(broker.name_server)
+        sums = scraped(broker.addresses.metrics)
+        assert sums["rocketmq_messages_in_total"] >= 80
+        assert sums["lockstep_queue_owner_changes_total"] >= 16, "four queues, two owners, each granted and unlocked"
+        assert sums["lockstep_lock_takeovers_total"] >= 4
+        assert sums["lockstep_lock_handover_seconds_count"] == sums["lockstep_lock_takeovers_total"]
+        assert sums.get("lockstep_lock_held", 0) == 0
+        assert sums["process_cpu_seconds_total"] > 0
+    assert broker.status == 0
+
+
+def test_bad_ports_are_one_line() -> None:
+    """A port that is in use, or none at all."""
+    command = (sys.executable, "-m", "lockstep.broker")
+    with BrokerProcess("--metrics-port", "0") as broker:
+        port = str(urllib.parse.urlsplit(broker.addresses.metrics).port)
+        for value, why in ((port, "is in use"), ("99999", "must be a port, 0 to 65535")):
+            other = subprocess.run(
+                [*command, "--port", "0", "--name-server-port", "0", "--metrics-port", value],
+                capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+            )  # fmt: skip
+            assert other.returncode in (1, 2)
+            assert why in other.stderr
+            assert "Traceback" not in other.stderr
+
+
+@pytest.mark.long
+@pytest.mark.skipif(PROMETHEUS is None, reason="no Prometheus here (apt install prometheus)")
+async def test_a_real_prometheus(tmp_path: Path) -> None:
+    """It scrapes the broker, and two queries of the boards answer."""
+    with BrokerProcess("--topic", "orders:4", "--metrics-port", "0", "--lock-mode", "fenced") as broker:
+        await work(broker.name_server)
+        target = urllib.parse.urlsplit(broker.addresses.metrics).netloc
+        config = tmp_path / "prometheus.yml"
+        job = {"job_name": "lockstep", "static_configs": [{"targets": [target]}]}
+        config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}))
+        address = f"127.0.0.1:{free_port()}"
+        command = [str(PROMETHEUS), f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
+                   f"--web.listen-address={address}"]  # fmt: skip
+        with ChildProcess("prometheus", command, tmp_path) as program:
+            for query, least in (
+                ("sum by (topic) (rocketmq_messages_in_total)", 80),
+                ("sum by (consumer_group) (lockstep_queue_owner_changes_total)", 16),
+            ):
+                found = program.wait_until(partial(answers, address, query), f"an answer to {query}")
+                assert max(float(one["value"][1]) for one in found) >= least
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def answers(address: str, query: str) -> list[dict[str, Any]]:
+    """What a Prometheus answers; nothing yet while it starts."""
+    try:
+        url = f"http://{address}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+            return found
+    except OSError:
+        return []
