@@ -25,11 +25,13 @@ def simulate(
     limit_ms: int = _DAY_MS,
     options: SimulationOptions | None = None,
     errors_allowed: bool = False,
+    modules: tuple[str, ...] = (),
 ) -> Outcome[T]:
     """Run `scenario` to its end on virtual time. Every failure has the seed and the last events as notes.
 
     Args:
         limit_ms: Of virtual time.
+        modules: Besides that of the scenario, in which clocks and the like that were imported by name are refused.
         errors_allowed: Do not fail for exceptions that were not read.
 
     Raises:
@@ -40,7 +42,7 @@ def simulate(
     world = World(loop, seed, options)
     with _collector_paused():
         try:
-            with NondeterminismGuard(loop.violations, (scenario.__module__,)):
+            with NondeterminismGuard(loop.violations, (scenario.__module__, *modules)):
                 try:
                     value = loop.run_until_complete(world.start(scenario(world), name="scenario"))
                     _check_end(world, errors_allowed=errors_allowed)

@@ -34,14 +34,17 @@ _WAKE_SEEN_MS: Final = 1000
 class _JobTime(Protocol):
     def take_job_ms(self) -> int: ...
 
+    def half_work_ms(self, pool: str) -> int: ...
+
 
 class _SimWorkerPool:
     """Jobs run on the loop, in order. Each occupies a thread of the pool for the runtime's `job_ms` and for the time of
-    its disk operations.
+    its disk operations; in the pool of a listener it runs in the middle of its `listener_work_ms`.
     """
 
-    def __init__(self, loop: VirtualLoop, host: Host, disk: Disk, pace: _JobTime, threads: int) -> None:
+    def __init__(self, loop: VirtualLoop, host: Host, disk: Disk, pace: _JobTime, name: str, threads: int) -> None:
         assert threads >= 0
+        self._name = name
         self._loop = loop
         self._context = host_context(host)
         self._disk = disk
@@ -62,7 +65,11 @@ class _SimWorkerPool:
     def _start_jobs(self) -> None:
         while self._jobs and self._busy < self._threads:
             self._busy += 1
-            self._loop.call_soon(self._jobs.popleft(), context=self._context)
+            if before_ms := self._pace.half_work_ms(self._name):
+                due_ns = self._loop.now_ns + before_ms * 1_000_000
+                self._loop.call_at_ns(due_ns, self._jobs.popleft(), context=self._context)
+            else:
+                self._loop.call_soon(self._jobs.popleft(), context=self._context)
 
     def _run(self, fn: Callable[[], T], future: "asyncio.Future[T]") -> None:
         result: T | None = None
@@ -75,7 +82,8 @@ class _SimWorkerPool:
             error = raised
         finally:
             asyncio._set_running_loop(self._loop)  # noqa: SLF001
-            due_ns = self._loop.now_ns + self._disk.end_job() + self._pace.take_job_ms() * 1_000_000
+            after_ms = self._pace.take_job_ms() + self._pace.half_work_ms(self._name)
+            due_ns = self._loop.now_ns + self._disk.end_job() + after_ms * 1_000_000
         self._loop.call_at_ns(due_ns, self._finish, future, result, error, context=self._context)
 
     def _finish(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
@@ -114,6 +122,7 @@ class SimRuntime:
         self.rng = rng
         self.storage: Storage = SimStorage(host, disk)
         self.job_ms = 0  # the duration of each job of a worker pool
+        self.listener_work_ms = 0  # of a plain listener, whose code itself takes no time
         self._blocked_ms = 0
         self._loop = loop
         self._network = network
@@ -170,7 +179,7 @@ class SimRuntime:
         return self._network.listen(self.host, factory, host, port)
 
     def new_worker_pool(self, name: str, threads: int) -> WorkerPool:
-        return _SimWorkerPool(self._loop, self.host, self.disk, self, threads)
+        return _SimWorkerPool(self._loop, self.host, self.disk, self, name, threads)
 
     def stacks(self) -> str:
         return task_stacks()
@@ -183,6 +192,10 @@ class SimRuntime:
         """How long the last job keeps its thread."""
         blocked_ms, self._blocked_ms = self._blocked_ms, 0
         return self.job_ms + blocked_ms
+
+    def half_work_ms(self, pool: str) -> int:
+        """Half of the time that a job of a pool works."""
+        return self.listener_work_ms // 2 if pool.endswith(" listener") else 0
 
     async def run(self, coroutine: Coroutine[Any, Any, T], *, name: str = "scenario") -> T:
         """Await `coroutine` on this host, with its tasks and sleeps.

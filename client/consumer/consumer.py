@@ -84,6 +84,11 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
             raise self.wrong_state()
         return self._member.instance.client_id
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it subscribes to, with their namespace."""
+        return tuple(self._subscriptions)
+
     def register_filter_message_hook(self, hook: FilterMessageHook) -> None:
         """Call the hook with the messages of each pull, after their tags were checked."""
         self._hooks.add_filter(hook)

@@ -1,222 +1,173 @@
-"""A cluster on simulated hosts: real brokers, producers and consumers, their logs and traces, and the judge."""
+"""A cluster of the lab: hosts that work, faults that happen to them, and the judge of what they did."""
 
+import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final
 
-from lockstep.broker.config import BrokerConfig
-from lockstep.broker.server import BrokerServer, Interceptor
-from lockstep.broker.state.broker import Broker
-from lockstep.client import (
-    ConsumerConfig,
-    LitePullConsumer,
-    MessageExt,
-    MessageQueue,
-    Producer,
-    ProducerConfig,
-    PullConsumer,
-    PushConsumer,
-    SerializeType,
-)
-from lockstep.client.instance.client import MQClientInstance
+from lockstep.broker.server import Interceptor
+from lockstep.client import ClientError, Message, MessageQueue, Producer, SendResult, SerializeType
 from lockstep.order import OrderReport, Record, check_traces
-from lockstep.protocol.message import decode_messages
-from lockstep.remoting.logs import EventLog
-from lockstep.simulation.lab.cluster_log import HostLog, LogLine
-from lockstep.simulation.runtime import SimRuntime
+from lockstep.remoting.errors import RemotingError
+from lockstep.simulation.lab.durations import duration_ms
+from lockstep.simulation.lab.faults import play, read_fault
+from lockstep.simulation.lab.findings import Wrong
+from lockstep.simulation.lab.hosts import BROKER, GROUP, ONE_CLOCK, PRODUCER, TOPIC, TRACE, Client, Hosts
+from lockstep.simulation.lab.setup import FaultEvent, Setup
 from lockstep.simulation.world import World
-from lockstep.store import MessageStore
 
-__all__ = ["BROKER", "ONE_CLOCK", "PRODUCER", "TRACE", "Client", "Cluster"]
+__all__ = ["BROKER", "ONE_CLOCK", "PRODUCER", "TRACE", "Client", "Cluster", "OrderError"]
 
-Client = PushConsumer | Producer | PullConsumer | LitePullConsumer
-C = TypeVar("C", bound=Client)
-BROKER, PRODUCER = "broker", "producer"
-TRACE = "trace.jsonl"
-ONE_CLOCK = {"host": "simulation", "machine": "simulation", "boot": "1"}
+_POLL_MS: Final = 500
 
 
-class Cluster:
-    """Brokers and clients by the names of their hosts. `log` is all that they logged.
+class OrderError(AssertionError):
+    """The judge found violations; the text is its report."""
 
-    Args:
-        topic, group: what the consumers subscribe to, and their consumer group.
-        tap: makes the interceptor of a server, by the name of its host.
-    """
+
+class Cluster(Hosts):
+    """See Hosts. `sent` are the texts of the messages that a broker is known to have stored."""
 
     def __init__(
         self,
         world: World,
-        serialize_type: SerializeType,
+        setup: Setup | None = None,
         *,
-        topic: str,
-        group: str,
+        serialize_type: SerializeType = SerializeType.MSGPACK,
+        topic: str = TOPIC,
+        group: str = GROUP,
         tap: Callable[[str], Interceptor | None] = lambda _: None,
     ) -> None:
-        self.world = world
-        self.serialize_type = serialize_type
-        self.topic = topic
-        self.consumer_group = group
-        self.log: list[LogLine] = []
-        self._tap = tap
-        self._names: tuple[str, ...] = ()  # hosts of name servers; none: the broker named BROKER carries it
-        self._servers: dict[str, BrokerServer] = {}  # in order of their start
-        self._topics: dict[str, int] = {}
-        self._clients: dict[str, Client | MQClientInstance] = {}  # alive, in order of their start
-        self._traced: dict[str, None] = {}
-        self._witnessed: list[Record] = []  # what brokers stored, and when one came back empty
+        super().__init__(world, setup, serialize_type=serialize_type, topic=topic, group=group, tap=tap)
+        self.sent: list[str] = []
+        self._count = 0
+        self._tasks: list[asyncio.Task[Any]] = []  # faults, and messages at a rate
 
-    def log_of(self, name: str) -> HostLog:
-        """The log of a host."""
-        return HostLog(self.log, self.world, name)
+    # Time and messages ---------------------------------------------------------------------------------------
 
-    # Brokers -------------------------------------------------------------------------------------------------
+    async def at(self, when: str | int) -> None:
+        """Wait until so long after the start: "30s", or milliseconds."""
+        left_ms = duration_ms(when) - self.world.elapsed_ms
+        assert left_ms >= 0, "that moment has passed"
+        await self.world.sleep_ms(left_ms)
 
-    @property
-    def name_server(self) -> str:
-        return ";".join(f"{name}:9876" for name in self._names or (BROKER,))
+    async def run_for(self, duration: str | int) -> None:
+        """Let everything work for so long."""
+        await self.world.sleep_ms(duration_ms(duration))
 
-    async def start_name_server(self, name: str, **settings: Any) -> None:
-        """On a host of its own, before any broker, or again; there may be several."""
-        config = BrokerConfig(host=name, advertise=self.world.host(name).address, serve_broker=False, **settings)
-        server = BrokerServer(config, self.world.host(name), self.log_of(name), interceptor=self._tap(name))
-        await self.world.host(name).run(server.start())
-        self._names, self._servers[name] = tuple(dict.fromkeys((*self._names, name))), server
+    async def send(self, count: int = 1, *, keys: int = 8, queue_id: int | None = None, name: str = PRODUCER) -> None:
+        """Send messages numbered on over all sends, all at once: with keys in turn, or to one queue."""
+        await self.world.host(name).run(self._send_all(name, count, keys, queue_id))
 
-    async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
-        """Start a broker with the topic, or start it again; with an empty store, unless `data_dir` is among the
-        settings."""
-        runtime = self.world.host(name)
-        own: dict[str, Any] = {}
-        if self._names or name != BROKER:
-            own = {"serve_name_server": False, "name_servers": self.name_server}
-        config = BrokerConfig(host=name, advertise=runtime.address, broker_name=name, **own, **settings)
-        server = BrokerServer(config, runtime, self.log_of(name), interceptor=self._tap(name))
-        if name not in self._topics or not config.data_dir:
-            server.create_topic(self.topic, queues)
-        await runtime.run(server.start())
-        self._watch_commits(name, server)
-        if name in self._topics and not config.data_dir:
-            self.witness("broker_restarted", broker=name)
-        self._topics[name] = queues
-        self._servers[name] = server
-        return server
+    async def _send_all(self, name: str, count: int, keys: int, queue_id: int | None) -> None:
+        await asyncio.gather(*[self.send_one(keys, queue_id, name) for _ in range(count)])
 
-    async def stop_broker(self, name: str = BROKER) -> None:
-        """A clean shutdown."""
-        await self.world.host(name).run(self._servers.pop(name).shutdown())
+    async def send_one(
+        self, keys: int = 8, queue_id: int | None = None, name: str = PRODUCER, *, padding_bytes: int = 0
+    ) -> SendResult:
+        """To be awaited on the producer's host. Raises SendError."""
+        producer = self._clients[name]
+        assert isinstance(producer, Producer)
+        number, self._count = self._count, self._count + 1
+        queue = None if queue_id is None else MessageQueue(self.topic, BROKER, queue_id)
+        message = Message(self.topic, str(number).encode() + b" " * padding_bytes)
+        result = await producer.send(message, sharding_key=f"key{number % keys}", queue=queue)
+        self.sent.append(str(number))
+        return result
 
-    def witness(self, event: str, **fields: Any) -> None:
-        """Add a record of the broker's side to what the judge reads."""
-        head = {"event": event, "wall_ms": self.world.now_ms, "mono_ns": self.world.loop.now_ns}
-        self._witnessed.append({**head, **ONE_CLOCK, **fields})
+    def send_at_a_rate(
+        self, rate: float, until: str | int, make: Callable[[int], Message], *, name: str = PRODUCER
+    ) -> None:
+        """Begin to send messages, one after the other.
 
-    def _watch_commits(self, name: str, server: BrokerServer) -> None:
-        """Commits are sent one-way: only the broker knows which of them arrived."""
-        assert server.broker is not None
-        offsets = server.broker.offsets
-        store = offsets.commit
+        Args:
+            rate: messages a second.
+            make: a message by its number, from 0.
+        """
+        self._tasks.append(self.world.start(self._at_a_rate(rate, duration_ms(until), make, name), name="messages"))
 
-        def commit(consumer_group: str, topic: str, queue_id: int, committed_offset: int) -> int:
-            queue = MessageQueue(topic, name, queue_id)
-            self.on_commit(consumer_group, queue, committed_offset)
-            return store(consumer_group, topic, queue_id, committed_offset)
+    async def _at_a_rate(self, rate: float, until_ms: int, make: Callable[[int], Message], name: str) -> None:
+        began_ms, number = self.world.elapsed_ms, 0
+        while (due_ms := began_ms + int(number * 1000 / rate)) < until_ms:
+            await self.at(max(due_ms, self.world.elapsed_ms))
+            if self.is_up(name):
+                self.world.host(name).create_task(self._send_made(name, make(number)), name=f"send {number}")
+            number += 1
 
-        offsets.commit = commit  # type: ignore[method-assign]
+    async def _send_made(self, name: str, message: Message) -> None:
+        producer = self._clients[name]
+        assert isinstance(producer, Producer)
+        try:
+            await producer.send(message)
+        except (ClientError, RemotingError):
+            self.findings.saw("sends failed")
+        else:
+            self.sent.append(message.body.decode(errors="replace"))
 
-    def on_commit(self, consumer_group: str, queue: MessageQueue, committed_offset: int) -> None:
-        """A broker stores an offset."""
-        self.witness(
-            "stored",
-            group=consumer_group,
-            offset=committed_offset,
-            topic=queue.topic,
-            broker=queue.broker_name,
-            queue_id=queue.queue_id,
-        )
-        self.log_of(queue.broker_name).debug("offset stored", offset=committed_offset, queue=str(queue))
+    # Faults --------------------------------------------------------------------------------------------------
 
-    def core(self, name: str = BROKER) -> Broker:
-        """The tables of a running broker."""
-        broker = self._servers[name].broker
-        assert broker is not None
-        return broker
+    def fault(self, text: str) -> "asyncio.Task[bool]":
+        """Play a fault now: "kill c1", "stall c1+70s", "partition c1-broker+20s". Await what it returns for its end.
 
-    def members(self, name: str = BROKER) -> tuple[str, ...]:
-        """The client ids of the group as the broker knows it."""
-        return self.core(name).consumers.client_ids(self.consumer_group)
+        Raises FaultError: the text is no fault.
+        """
+        return self.play_fault(read_fault(text, now_ms=self.world.elapsed_ms))
 
-    def store(self, name: str = BROKER) -> MessageStore:
-        return self.core(name).store
+    def play_fault(self, event: FaultEvent) -> "asyncio.Task[bool]":
+        """Play a fault at its time, or now if that has passed."""
+        task = self.world.start(self._play(event), name=f"fault {event.fault}")
+        self._tasks.append(task)
+        return task
 
-    def stored(
-        self, queue_id: int = 0, name: str = BROKER, *, topic: str | None = None, first: int = 0
-    ) -> list[MessageExt]:
-        """All messages in a queue of the broker's store, from an offset on."""
-        store, messages = self.store(name), list[MessageExt]()
-        while found := store.get(topic or self.topic, queue_id, first + len(messages), 32, None).body:
-            messages += decode_messages(found, name)
-        return messages
+    async def _play(self, event: FaultEvent) -> bool:
+        await self.at(max(event.at_ms, self.world.elapsed_ms))
+        self.world.record(f"fault {event}")
+        return await play(self, event)
 
-    # Clients -------------------------------------------------------------------------------------------------
+    async def heal(self) -> None:
+        """Wait for the end of all faults and messages; then let every host run that may run.
 
-    async def consumer(self, name: str, *, listener: Any, **arguments: Any) -> PushConsumer:
-        """Start a consumer of the topic on a host of its own. `arguments` are the PushConsumer's and settings."""
-        runtime = self.world.host(name)
-        of_consumer = {key: arguments.pop(key) for key in _OF_CONSUMER if key in arguments}
-        consumer = PushConsumer(
-            self.consumer_group,
-            name_server=self.name_server,
-            config=ConsumerConfig(**{"serialize_type": self.serialize_type, **arguments}),
-            listener=listener,
-            trace=TRACE,
-            runtime=runtime,
-            log=self.log_of(name),
-            **of_consumer,
-        )
-        consumer.subscribe(self.topic)
-        self._clients[name] = consumer
-        self._traced[name] = None
-        await runtime.run(consumer.start())
-        return consumer
+        Brokers and name servers that are down start again, members only if none is left.
+        """
+        while self._tasks:
+            await self._tasks.pop(0)
+        world = self.world
+        for name in self._recipes:
+            host = world.host(name).host if not self.is_down(name) else None
+            if host is not None and host.asleep:
+                world.wake(name)
+            if host is not None and host.paused:
+                world.resume(name)
+        for one, other in sorted(self.deaf_links):
+            world.cut(one, other)  # as TCP gives up an end whose bytes nobody acknowledges
+        self.deaf_links.clear()
+        members = [name for name in self._recipes if name in self._members]
+        down = [name for name in self._recipes if self.is_down(name) and name not in members]
+        if members and all(self.is_down(name) for name in members):
+            down.append(members[0])
+        for name in down:
+            await self.start_again(name)
 
-    async def producer(self, name: str = PRODUCER, **settings: Any) -> Producer:
-        runtime = self.world.host(name)
-        config = ProducerConfig(serialize_type=self.serialize_type, **settings)
-        producer = Producer(
-            f"{name}s", name_server=self.name_server, config=config, trace=TRACE, runtime=runtime, log=self.log_of(name)
-        )
-        self._clients[name] = producer
-        self._traced[name] = None
-        await runtime.run(producer.start())
-        return producer
+    async def settle(self, bound: str | int) -> bool:
+        """Wait until the group has committed everything in the stores. What is left after `bound` is a finding."""
+        end_ms = self.world.elapsed_ms + duration_ms(bound)
+        while (left := self.not_committed()) and self.world.elapsed_ms < end_ms:
+            await self.world.sleep_ms(_POLL_MS)
+        for queue, count in left.items():
+            text = f"{count} messages of {queue} are not handled {duration_ms(bound) / 1000:.0f} s after all was healed"
+            self.findings.add(Wrong.STUCK, text, queue=f"{queue.topic}/{queue.broker_name}/{queue.queue_id}")
+        return not left
 
-    async def start_client(self, name: str, make: Callable[[SimRuntime, EventLog], C]) -> C:
-        """Start a producer or consumer of a story's own on a host; the end shuts it down."""
-        runtime = self.world.host(name)
-        client = make(runtime, self.log_of(name))
-        self._clients[name] = client
-        await runtime.run(client.start())
-        return client
-
-    def client(self, name: str) -> Client | MQClientInstance:
-        """A living client by its host's name."""
-        return self._clients[name]
-
-    async def leave(self, name: str) -> None:
-        """A clean shutdown of a client."""
-        client = self._clients.pop(name)
-        await self.world.host(name).run(client.shutdown())
-
-    def crash(self, name: str, *, silently: bool = False) -> None:
-        """SIGKILL, or with `silently` the whole machine, of a client or a broker."""
-        self._clients.pop(name, None)
-        self.world.crash(name, silently=silently)
-
-    def power_cut(self, name: str = BROKER) -> None:
-        """Of a broker: its disk keeps what it was told to."""
-        self._servers.pop(name)
-        self.world.power_cut(name)
+    def not_committed(self) -> dict[MessageQueue, int]:
+        """How many messages of which queues the group has still to commit."""
+        left = {}
+        for broker in filter(self.is_up, self.brokers):
+            for queue_id in range(self._topics[broker]):
+                end = self.store(broker).max_offset(self.topic, queue_id)
+                count = end - max(self.core(broker).offsets.query(self.consumer_group, self.topic, queue_id), 0)
+                if count > 0:
+                    left[MessageQueue(self.topic, broker, queue_id)] = count
+        return left
 
     # The end -------------------------------------------------------------------------------------------------
 
@@ -225,16 +176,33 @@ class Cluster:
         lines = self.world.disk(name).read(TRACE).splitlines()
         return [{**json.loads(line), **ONE_CLOCK} for line in lines]
 
+    @property
+    def traced_hosts(self) -> tuple[str, ...]:
+        """The names of hosts with a trace, in order of their first start."""
+        return tuple(self._traced)
+
+    def record_numbers(self) -> Callable[[Record], tuple[str, int] | None]:
+        """Finds the place of a record of the judge's: its client id, and its number in that client's trace."""
+        places: dict[tuple[object, ...], tuple[str, int]] = {}
+        for name in self._traced:
+            for number, record in enumerate(self.records(name)):
+                places.setdefault(tuple(sorted(record.items(), key=str)), (str(record["client_id"]), number))
+        return lambda record: places.get(tuple(sorted(record.items(), key=str)))
+
     async def shut_down(self) -> None:
         """End all clients, then all servers, each the last started first."""
         for name in reversed(list(self._clients)):
             await self.leave(name)
-        for name, server in reversed(self._servers.items()):
-            await self.world.host(name).run(server.shutdown())
+        for name in reversed([name for name in self._servers if self.is_up(name)]):
+            await self.world.host(name).run(self._servers[name].shutdown())
 
     def judge(self) -> OrderReport:
         """What the judge of order says of all traces so far."""
         return check_traces([*map(self.records, self._traced), self._witnessed])
 
-
-_OF_CONSUMER = ("ordering", "strategy", "fenced", "on_acquired", "on_lost")
+    def check(self) -> OrderReport:
+        """The judge's report. Raises OrderError with its sentences if it found violations."""
+        report = self.judge()
+        if report.violation_counts or report.lost:
+            raise OrderError("\n".join([report.reason(), *(found.sentence for _, found in report.examples())]))
+        return report

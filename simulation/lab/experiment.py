@@ -2,42 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from lockstep.simulation.lab.cluster import Cluster
 from lockstep.simulation.lab.findings import Findings
+from lockstep.simulation.lab.setup import FaultEvent, LockMode
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.world import World
 
 __all__ = ["Experiment", "FaultEvent", "LockMode", "Outcome", "Plan", "Played"]
-
-
-class LockMode(StrEnum):
-    """How brokers and ordered consumers lock queues: as RocketMQ does, or with epochs."""
-
-    FAITHFUL = "faithful"
-    FENCED = "fenced"
-
-
-class FaultEvent(NamedTuple):
-    """A fault of a plan.
-
-    Args:
-        at_ms: virtual, since the start.
-        fault: a name of the table of faults.
-        target: a host.
-        duration_ms: 0: the fault is over at once.
-        other: the second host of a link.
-        amount: us, ppm, bytes/s or percent, by the fault.
-    """
-
-    at_ms: int
-    fault: str
-    target: str = ""
-    duration_ms: int = 0
-    other: str = ""
-    amount: int = 0
 
 
 class Plan(Protocol):
@@ -128,6 +101,10 @@ class Experiment(Protocol[P]):
     @property
     def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
         """What must happen in at least 5 % of the seeds of a mode, or a sweep has proved nothing."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Of the user; in them the guard against nondeterminism also looks for what was imported by name."""
 
     def draw(self, seed: int, mode: LockMode) -> P: ...
 

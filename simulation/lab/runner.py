@@ -41,10 +41,9 @@ def run_plan(experiment: Experiment[Any], plan: Plan, *, lines_kept: int = 200) 
         await built[0].run()
 
     error: BaseException | None = None
+    options = replace(plan.options, trace_lines_max=lines_kept)
     try:
-        simulate(
-            main, seed=plan.seed, limit_ms=plan.limit_ms, options=replace(plan.options, trace_lines_max=lines_kept)
-        )
+        simulate(main, seed=plan.seed, limit_ms=plan.limit_ms, options=options, modules=experiment.modules)
     except Exception as failure:
         error = failure
     world = worlds[0]

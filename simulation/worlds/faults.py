@@ -11,10 +11,11 @@ from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
 from lockstep.simulation.lab.findings import Findings
+from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.worlds.calls import Calls
 from lockstep.simulation.worlds.plan import MEMBERS, Fault, Plan, Store
 from lockstep.simulation.worlds.settings import broker_settings, member_settings
-from lockstep.simulation.worlds.watched import GROUP, TOPIC, WatchedCluster
+from lockstep.simulation.worlds.watched import WatchedCluster
 from lockstep.store.format.lock_table import LOCK_TABLE
 
 __all__ = ["Faults"]

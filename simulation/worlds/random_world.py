@@ -7,13 +7,14 @@ from lockstep.order import Kind
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER
 from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.hosts import TOPIC
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.calls import Calls
 from lockstep.simulation.worlds.database import Database
 from lockstep.simulation.worlds.faults import Faults
 from lockstep.simulation.worlds.observer import Observer
 from lockstep.simulation.worlds.plan import MEMBERS, Plan, Store
-from lockstep.simulation.worlds.watched import TOPIC, WatchedCluster
+from lockstep.simulation.worlds.watched import WatchedCluster
 
 __all__ = ["RandomWorld"]
 

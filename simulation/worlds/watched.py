@@ -1,23 +1,21 @@
 """The cluster of a random world: it tells the observer of commits, and the judge of processes by their starts."""
 
 from bisect import bisect_right
-from typing import Any, Final
+from typing import Any
 
-from lockstep.client import MessageQueue, PushConsumer, SerializeType
+from lockstep.client import MessageQueue, PushConsumer
 from lockstep.order import Record
 from lockstep.simulation.lab.cluster import BROKER, TRACE, Cluster
+from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.observer import Observer
 
-__all__ = ["GROUP", "TOPIC", "WatchedCluster"]
-
-TOPIC: Final = "orders"
-GROUP: Final = "shop"
+__all__ = ["WatchedCluster"]
 
 
 class WatchedCluster(Cluster):
     def __init__(self, world: World, observer: Observer) -> None:
-        super().__init__(world, SerializeType.MSGPACK, topic=TOPIC, group=GROUP, tap=lambda _: observer)
+        super().__init__(world, tap=lambda _: observer)
         self._observer = observer
         self._offsets_event = "stored"
         self._starts: dict[str, list[int]] = {}  # how long a member's trace was when its processes began

@@ -1,20 +1,15 @@
 """A cluster on simulated hosts: real brokers, producers and consumers, and the order checker at the end."""
 
-import asyncio
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.broker.server import BrokerServer
 from lockstep.broker.state.members import ConsumerGroup
 from lockstep.client import (
     AllocateMessageQueueStrategy,
-    Message,
     MessageQueue,
-    Producer,
     PushConsumer,
-    SendResult,
     SerializeType,
     allocate_averagely,
 )
@@ -30,6 +25,7 @@ from lockstep.simulation import World
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER, TRACE
 from lockstep.simulation.lab.cluster import Cluster as LabCluster
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.setup import LockMode, Setup
 from tests.scenarios.calls import Answer, Calls
 from tests.scenarios.heard import Heard
 
@@ -60,12 +56,11 @@ class Cluster(LabCluster):
     def __init__(self, world: World, serialize_type: SerializeType, *, fenced: bool = False) -> None:
         """`fenced`: by default brokers and ordered consumers have fenced locks."""
         self.fenced = fenced
+        setup = Setup(lock_mode=LockMode.FENCED if fenced else LockMode.FAITHFUL)
         self.heard = Heard(world)
-        super().__init__(world, serialize_type, topic=TOPIC, group=GROUP, tap=self.heard.tap)
+        super().__init__(world, setup, serialize_type=serialize_type, topic=TOPIC, group=GROUP, tap=self.heard.tap)
         self.seen = Calls(world)
         self.expected = Expected()
-        self.sent: list[str] = []  # texts that a broker is known to have stored
-        self._count = 0
         self._report: OrderReport | None = None
 
     # What a broker knows -------------------------------------------------------------------------------------
@@ -89,11 +84,6 @@ class Cluster(LabCluster):
 
     # Members -------------------------------------------------------------------------------------------------
 
-    async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
-        if self.fenced:
-            settings = {"lock_mode": "fenced", **settings}
-        return await super().broker(name, queues=queues, **settings)
-
     async def consumer(
         self,
         name: str,
@@ -110,36 +100,12 @@ class Cluster(LabCluster):
         then answers, or is the one that is given."""
         if listener is None:
             listener = self.seen.listener(self.world.host(name), work_ms, works_ms or {}, answer, ordering=ordering)
-        if self.fenced and ordering != "none" and "message_model" not in settings:
-            settings = {"fenced": True, **settings}
         return await super().consumer(name, listener=listener, strategy=strategy, ordering=ordering, **settings)
 
     def crash(self, name: str, *, silently: bool = False) -> None:
         """SIGKILL, or with `silently` the whole machine, of a client or a broker."""
         self.seen.died(str(self.world.host(name).host))
         super().crash(name, silently=silently)
-
-    # Producers -----------------------------------------------------------------------------------------------
-
-    async def send(self, count: int = 1, *, keys: int = 8, queue_id: int | None = None, name: str = PRODUCER) -> None:
-        """Send messages numbered on over all sends, all at once: with keys in turn, or to one queue."""
-        await self.world.host(name).run(self._send_all(name, count, keys, queue_id))
-
-    async def _send_all(self, name: str, count: int, keys: int, queue_id: int | None) -> None:
-        await asyncio.gather(*[self.send_one(keys, queue_id, name) for _ in range(count)])
-
-    async def send_one(
-        self, keys: int = 8, queue_id: int | None = None, name: str = PRODUCER, *, padding_bytes: int = 0
-    ) -> SendResult:
-        """To be awaited on the producer's host. Raises SendError."""
-        producer = self._clients[name]
-        assert isinstance(producer, Producer)
-        number, self._count = self._count, self._count + 1
-        queue = None if queue_id is None else MessageQueue(TOPIC, BROKER, queue_id)
-        message = Message(TOPIC, str(number).encode() + b" " * padding_bytes)
-        result = await producer.send(message, sharding_key=f"key{number % keys}", queue=queue)
-        self.sent.append(str(number))
-        return result
 
     # Others --------------------------------------------------------------------------------------------------
 
@@ -175,11 +141,6 @@ class Cluster(LabCluster):
             if line.event == event and host in (None, line.host) and line.at_ms >= since_ms
             and all(line.fields.get(name) == value for name, value in fields.items())
         ]  # fmt: skip
-
-    async def at(self, elapsed_ms: int) -> None:
-        """Wait until this many virtual milliseconds after the start."""
-        assert elapsed_ms >= self.world.elapsed_ms, "that moment has passed"
-        await self.world.sleep_ms(elapsed_ms - self.world.elapsed_ms)
 
     async def all_seen(self, *, timeout_ms: int = 150_000) -> None:
         """Wait until every message that was sent has been handled, by a listener that asked for no other attempt."""

@@ -1,0 +1,196 @@
+"""Stories: `@experiment(...)` on an `async def story(cluster)` makes an Experiment of it."""
+
+import inspect
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from lockstep.order import Kind
+from lockstep.simulation.lab.durations import duration_ms
+from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
+from lockstep.simulation.lab.faults import FAULTS, FaultError, read_fault
+from lockstep.simulation.lab.runner import Run, run_plan
+from lockstep.simulation.lab.setup import Setup, Store
+from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.swarm import draw_faults
+from lockstep.simulation.lab.user_app import UserApp
+from lockstep.simulation.options import SimulationOptions
+from lockstep.simulation.world import World
+
+__all__ = ["ALL_FAULTS", "PlayedStory", "Story", "StoryPlan", "experiment", "setup_of"]
+
+StoryBody = Callable[[Any], Awaitable[None]]
+ALL_FAULTS: Final = (
+    "kill", "power-off", "leave", "stall", "sleep", "cut", "cut-one-side", "partition", "hold", "restart-broker",
+)  # fmt: skip
+_AFTER_LIFE_MS: Final = 1_800_000  # to settle, and for all shutdowns
+_DRAIN_MS: Final = 500
+# Calls that outlive their lease overlap with those of the next owner, and a fence keeps their effects out.
+_FENCED_OUT: Final = frozenset(
+    {Kind.OVERLAP, Kind.STALE_REPEAT, Kind.STALE_EPOCH, Kind.STALE_OWNER, Kind.STALE_COMMIT, Kind.COMMIT_REGRESS}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoryPlan(Setup):
+    """A Setup with its faults.
+
+    Args:
+        strict: with fenced locks, what a fence keeps out is a violation too (docs/fencing.md).
+    """
+
+    seed: int
+    events: tuple[FaultEvent, ...] = ()
+    strict: bool = False
+
+    @property
+    def limit_ms(self) -> int:
+        return self.life_ms + _AFTER_LIFE_MS
+
+    @property
+    def options(self) -> SimulationOptions:
+        return SimulationOptions(drain_ms=_DRAIN_MS)
+
+    def smaller(self) -> Iterator[Self]:
+        """Fewer faults, then fewer members, queues, messages, then a shorter life."""
+        count = len(self.events)
+        for size in sorted({count, count // 2, count // 4, 1}, reverse=True):
+            for first in range(0, count, size) if 0 < size <= count else ():
+                yield replace(self, events=self.events[:first] + self.events[first + size :])
+        used = {name for event in self.events for name in (event.target, event.other)}
+        if self.consumers > 1 and self.members[-1] not in used:
+            yield replace(self, consumers=self.consumers - 1)
+        if self.queues > 1:
+            yield replace(self, queues=self.queues // 2)
+        if self.rate > 0.1:
+            yield replace(self, rate=self.rate / 2)
+        last_ms = max((event.at_ms + event.duration_ms for event in self.events), default=0) + 10_000
+        if self.life_ms > last_ms:
+            yield replace(self, life_ms=last_ms)
+
+
+class PlayedStory:
+    """Runs the body of a story on a cluster, and then what is left of its plan."""
+
+    def __init__(self, world: World, plan: StoryPlan, body: StoryBody, app: UserApp | None) -> None:
+        self.plan = plan
+        self.cluster = StoryCluster(world, plan, plan.events, app)
+        self.findings = self.cluster.findings
+        self._body = body
+
+    async def run(self) -> None:
+        await self._body(self.cluster)
+        await self.cluster.finish()
+        await self.cluster.shut_down()
+        self._judge()
+        self.cluster.world.power_off()  # a call that runs on may outlive its consumer
+
+    def _judge(self) -> None:
+        """What the judge of order found becomes findings, each with its two last records."""
+        report, numbers = self.cluster.judge(), self.cluster.record_numbers()
+        fenced_out = _FENCED_OUT if self.plan.fenced and not self.plan.strict else frozenset()
+        for kind, count in report.violation_counts.items():
+            if kind in fenced_out:
+                self.findings.sometimes[f"fenced out: {kind}"] += count
+        for found in report.violations:
+            if found.kind not in fenced_out:
+                places = [place for record in found.evidence[-2:] if (place := numbers(record)) is not None]
+                last = found.evidence[-1] if found.evidence else {}
+                queue = f"{last['topic']}/{last['broker']}/{last['queue_id']}" if "queue_id" in last else ""
+                self.findings.add(str(found.kind), found.sentence, queue=queue, evidence=tuple(places))
+        if report.lost:
+            self.findings.add("lost", f"{report.lost} messages were sent and never handled.")
+        for cause, count in report.duplicates.items():
+            self.findings.sometimes[f"duplicates: {cause}"] += count
+        self.findings.sometimes["takeovers"] += len(report.handovers)
+        self.findings.sometimes += Counter()  # without zeros
+
+
+@dataclass(frozen=True)
+class Story:
+    """An Experiment, see `experiment`."""
+
+    name: str
+    summary: str
+    body: StoryBody
+    setup: StoryPlan
+    swarm: tuple[str, ...] = ()
+    faults: int = 0
+    app: Callable[[], UserApp] | None = None
+    modules: tuple[str, ...] = ()
+
+    @property
+    def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
+        return dict.fromkeys(LockMode, ("takeovers", *self.swarm) if self.swarm else ())
+
+    def draw(self, seed: int, mode: LockMode) -> StoryPlan:
+        plan = replace(self.setup, seed=seed, lock_mode=mode)
+        if self.swarm and not plan.events:
+            rng = random.Random(f"{seed}/faults")
+            plan = replace(plan, events=draw_faults(rng, plan, self.swarm, self.faults))
+        return plan
+
+    def build(self, world: World, plan: StoryPlan) -> PlayedStory:
+        return PlayedStory(world, plan, self.body, self.app() if self.app is not None else None)
+
+    def fails(self, outcome: Outcome) -> bool:
+        return bool(outcome.error or (outcome.wrong and outcome.mode is LockMode.FENCED))
+
+    def run(self, *, seed: int = 1, lock_mode: LockMode | str | None = None) -> Run:
+        """Run one seed."""
+        return run_plan(self, self.draw(seed, LockMode(lock_mode or self.setup.lock_mode)))
+
+
+def experiment(
+    *,
+    name: str = "",
+    swarm: Sequence[str] = (),
+    faults: int = 3,
+    events: Sequence[str] = (),
+    app: Callable[[], UserApp] | None = None,
+    modules: Sequence[str] = (),
+    **setup: Any,
+) -> Callable[[StoryBody], Story]:
+    """Make an Experiment of an `async def story(cluster: StoryCluster)`; the docstring is its summary.
+
+    What the story does not do itself is done when it returns: the cluster starts, lives, is healed and judged.
+
+    Args:
+        name: empty: that of the function.
+        swarm: kinds of faults; each seed has a part of them.
+        faults: how many a seed draws of the swarm.
+        events: faults that every seed has, as "kill c1@30s"; then none is drawn.
+        app: makes the application for a run; None: the lab's listener, unless the story gives one to `start`.
+        modules: in which the guard against nondeterminism looks for what was imported by name.
+        setup: arguments of Setup; durations also as "3m", `work` and `life` for `work_ms` and `life_ms`.
+
+    Raises:
+        FaultError: an event is no fault, or a kind is unknown.
+        ValueError: a duration is none.
+        TypeError: an argument of Setup is unknown.
+    """
+    for kind in swarm:
+        if kind not in FAULTS:
+            raise FaultError(f"no fault is named {kind!r}; there are {', '.join(FAULTS)}")
+    plan = StoryPlan(seed=1, events=tuple(map(read_fault, events)), **setup_of(setup))
+
+    def decorate(body: StoryBody) -> Story:
+        summary = (inspect.getdoc(body) or "").partition("\n\n")[0].replace("\n", " ")
+        where = tuple(dict.fromkeys((body.__module__, *modules)))
+        return Story(name or body.__name__, summary, body, plan, tuple(swarm), faults, app, where)
+
+    return decorate
+
+
+def setup_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of Setup of what people write. Raises ValueError with a sentence."""
+    setup = dict(arguments)
+    for short in ("work", "life"):
+        if short in setup:
+            setup[f"{short}_ms"] = duration_ms(setup.pop(short))
+    for key, kind in (("lock_mode", LockMode), ("store", Store)):
+        if key in setup:
+            setup[key] = kind(setup[key])
+    return setup

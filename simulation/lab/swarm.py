@@ -1,0 +1,49 @@
+"""Faults drawn from a seed: a swarm, in which each seed has a random part of the kinds, and so meets long sequences."""
+
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from lockstep.simulation.lab.faults import FAULTS, Lasts, Of
+from lockstep.simulation.lab.hosts import BROKER
+from lockstep.simulation.lab.setup import FaultEvent, Setup
+
+__all__ = ["draw_faults"]
+
+_ON: Final = 0.5  # of the kinds, in a seed
+_LEASE_MS: Final = 60_000
+_FIRST_MS: Final = 5000  # members have joined
+_SHARES: Final = (
+    (0.02, 0.3),
+    (0.3, 1.0),
+    (1.0, 1.4),
+)  # of a lease, that a fault lasts
+_AMOUNTS: Final = {"slow": (20_000, 2_000_000), "clock": (-600_000, 600_000)}
+
+
+def draw_faults(rng: random.Random, setup: Setup, names: Sequence[str], count: int) -> tuple[FaultEvent, ...]:
+    """Draw faults for the hosts of a setup, in order of time.
+
+    Args:
+        names: the kinds that there may be.
+        count: how many faults.
+    """
+    on = [name for name in names if rng.random() < _ON] or [rng.choice(names)] if names else []
+    if not on:
+        return ()
+    lease_ms = int(setup.broker.get("lock_max_live_time_ms", _LEASE_MS))
+    last_ms = max(setup.life_ms - _FIRST_MS, _FIRST_MS + 1)
+    moments = sorted(rng.randrange(_FIRST_MS, last_ms) for _ in range(count))
+    return tuple(_draw(rng, setup, rng.choice(on), at_ms, lease_ms) for at_ms in moments)
+
+
+def _draw(rng: random.Random, setup: Setup, name: str, at_ms: int, lease_ms: int) -> FaultEvent:
+    fault, member = FAULTS[name], rng.choice(setup.members)
+    target, other = fault.target or member, ""
+    if fault.of is Of.LINK:
+        target, other = (member, BROKER) if rng.random() < 0.5 else (BROKER, member)
+    low, high = rng.choice(_SHARES)
+    lasts_ms = int(lease_ms * rng.uniform(low, high))
+    duration_ms = {Lasts.NEVER: 0, Lasts.PERHAPS: rng.choice((0, lasts_ms)), Lasts.ALWAYS: lasts_ms}[fault.lasts]
+    amount = rng.randrange(*_AMOUNTS[name]) if fault.amount is not None else 0
+    return FaultEvent(at_ms, name, target, duration_ms, other, amount)

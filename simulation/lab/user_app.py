@@ -1,0 +1,108 @@
+"""The user's application: a listener, or a function that makes one or a PushConsumer."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from lockstep.client import Message, MessageExt, PushConsumer
+from lockstep.simulation.lab.hosts import BROKER, GROUP, TOPIC, TRACE, Hosts
+
+__all__ = ["AppError", "Listening", "UserApp", "app_of", "lab_listener"]
+
+_WAYS: Final = (
+    "an application is a listener (messages, context); or a function or class without arguments that makes one for "
+    "each process; or a function (**client) that makes a PushConsumer with these arguments"
+)
+
+
+class AppError(Exception):
+    """The text says what is wrong and what is allowed."""
+
+
+class Listening(NamedTuple):
+    """A listener of one process."""
+
+    listener: Any
+
+
+@dataclass(frozen=True)
+class UserApp:
+    """What the consumers run.
+
+    Args:
+        make: called with the hosts and a host's name at each start of a consumer's process.
+        message: a message by its number; None: a number as text, with one of the setup's keys.
+    """
+
+    topic: str
+    group: str
+    make: Callable[[Hosts, str], Listening | PushConsumer]
+    message: Callable[[int], Message] | None = None
+
+    def made(self, topic: str, keys: int, number: int) -> Message:
+        """The message of a number."""
+        if self.message is not None:
+            return self.message(number)
+        return Message(topic, str(number).encode(), sharding_key=f"key{number % keys}")
+
+
+def lab_listener(work_ms: int) -> Any:
+    """A listener that takes `work_ms` of virtual time."""
+
+    async def listen(_: list[MessageExt], __: Any) -> None:
+        if work_ms:
+            await asyncio.sleep(work_ms / 1000)
+
+    return listen
+
+
+def app_of(app: Any, *, message: Callable[[int], Message] | None = None) -> UserApp:
+    """An application of a listener, or of a function that makes one or a PushConsumer. Raises AppError."""
+    if isinstance(app, PushConsumer):
+        raise AppError(f"a PushConsumer is of one process, and there are several: {_WAYS}")
+    if not callable(app):
+        raise AppError(f"{type(app).__name__} is no application: {_WAYS}")
+    needed = [one for one in inspect.signature(app).parameters.values() if one.default is inspect.Parameter.empty]
+    kinds = [one.kind for one in needed]
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return _app_of_consumers(app, message)
+    if len([kind for kind in kinds if kind is not inspect.Parameter.KEYWORD_ONLY]) == 2 and not inspect.isclass(app):
+        return UserApp(TOPIC, GROUP, lambda _hosts, _name: Listening(app), message)
+    if kinds:
+        raise AppError(f"{_name(app)} has the parameters ({', '.join(one.name for one in needed)}): {_WAYS}")
+    return UserApp(TOPIC, GROUP, lambda _hosts, _name: Listening(_made_listener(app)), message)
+
+
+def _made_listener(factory: Callable[[], Any]) -> Any:
+    made = factory()
+    if inspect.iscoroutine(made):
+        made.close()
+        raise AppError(f"{_name(factory)} is async, and has no parameters: {_WAYS}")
+    if not callable(made):
+        raise AppError(f"{_name(factory)} made a {type(made).__name__}: {_WAYS}")
+    return made
+
+
+def _app_of_consumers(factory: Callable[..., Any], message: Callable[[int], Message] | None) -> UserApp:
+    probe = _made_consumer(factory, name_server=f"{BROKER}:9876")
+    if not probe.topics:
+        raise AppError(f"{_name(factory)} made a PushConsumer without a subscription: call its subscribe()")
+
+    def make(hosts: Hosts, name: str) -> PushConsumer:
+        runtime, log = hosts.world.host(name), hosts.log_of(name)
+        return _made_consumer(factory, name_server=hosts.name_server, runtime=runtime, log=log, trace=TRACE)
+
+    return UserApp(probe.topics[0], probe.group, make, message)
+
+
+def _made_consumer(factory: Callable[..., Any], **client: Any) -> PushConsumer:
+    made = factory(**client)
+    if not isinstance(made, PushConsumer):
+        raise AppError(f"{_name(factory)} made a {type(made).__name__}: {_WAYS}")
+    return made
+
+
+def _name(app: Any) -> str:
+    return getattr(app, "__name__", type(app).__name__)

@@ -1,0 +1,86 @@
+"""Faults as people write them: every name is read, written back, played; mistakes are one clear line."""
+
+import random
+
+import pytest
+
+from lockstep.simulation.lab.durations import duration_ms, duration_text
+from lockstep.simulation.lab.faults import FAULTS, FaultError, fault_text, read_fault
+from lockstep.simulation.lab.setup import FaultEvent, Setup
+from lockstep.simulation.lab.story import experiment
+from lockstep.simulation.lab.story_cluster import StoryCluster
+from lockstep.simulation.lab.swarm import draw_faults
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_read_and_written_back(name: str) -> None:
+    """The example of each row is legal, and its text says all that was read."""
+    text = f"{name} {FAULTS[name].example}"
+    event = read_fault(text)
+    assert (event.fault, event.at_ms) == (name, 30_000)
+    assert read_fault(fault_text(event)) == event
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("burn c1@30s", "no fault is named 'burn'; there are kill"),
+        ("kill c1", "'' is no duration"),
+        ("kill @30s", "it is a fault of a host"),
+        ("kill c1-c2@30s", "it is a fault of a host"),
+        ("cut c1@30s", "it is a fault of a link of two hosts, as c1-broker"),
+        ("stall c1@30s", "it needs a duration (an example: stall c1@30s+70s)"),
+        ("cut c1-broker@30s+5s", "it has no duration"),
+        ("stall c1@30s+0s", "a duration is more than 0"),
+        ("slow c1-broker@30s+5s", "it needs =AMOUNT"),
+        ("kill c1@30s=5", "it has no =AMOUNT"),
+        ("kill c1@soon", "'soon' is no duration; write it as 500ms, 30s, 1m30s or 2h"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(text: str, why: str) -> None:
+    """What is wrong, and what is allowed."""
+    with pytest.raises(FaultError) as raised:
+        read_fault(text)
+    assert why in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_fault_may_have_a_usual_target() -> None:
+    """There is one broker in most setups, so only the time is written."""
+    assert read_fault("restart-broker 1m30s+5s") == FaultEvent(90_000, "restart-broker", "broker", 5000)
+
+
+def test_durations_are_read_back() -> None:
+    """Of every size."""
+    for ms in (0, 1, 999, 1000, 61_000, 90_500, 3_600_000):
+        assert duration_ms(duration_text(ms)) == ms
+    with pytest.raises(ValueError, match="no whole number of milliseconds"):
+        duration_ms("1us")
+
+
+def test_a_swarm_has_a_part_of_the_kinds() -> None:
+    """Over many seeds all kinds, in one seed some of them; equal seeds draw equal faults."""
+    drawn = [draw_faults(random.Random(seed), Setup(), list(FAULTS), 4) for seed in range(200)]
+    assert {event.fault for events in drawn for event in events} == set(FAULTS)
+    assert drawn == [draw_faults(random.Random(seed), Setup(), list(FAULTS), 4) for seed in range(200)]
+    assert all(read_fault(fault_text(event)) == event for events in drawn for event in events)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_fault_is_played_and_healed(name: str) -> None:
+    """It happens at its time, its band ends, and everything is handled afterwards."""
+
+    @experiment(consumers=2, queues=2, rate=1, life="2m", store="sync", events=[f"{name} {FAULTS[name].example}"])
+    async def story(cluster: StoryCluster) -> None:
+        await cluster.finish()
+        assert cluster.not_committed() == {}
+        assert len(cluster.sent) > 100 - 40
+
+    run = story.run(lock_mode="fenced")
+    assert run.error is None
+    assert run.played is not None
+    assert run.played.findings.wrong == []
+    (band,) = run.played.findings.bands
+    assert (band.at_ms, band.fault, band.end_ms) == (30_000, name, band.end_ms)
+    lasts_ms = read_fault(f"{name} {FAULTS[name].example}").duration_ms
+    assert (band.end_ms or band.at_ms) - band.at_ms >= lasts_ms
