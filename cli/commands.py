@@ -25,6 +25,7 @@ from lockstep.cli.options import (
     TailOptions,
     TopicOnly,
     WatchOptions,
+    Why,
     Work,
     Yes,
     command,
@@ -150,13 +151,14 @@ def _list_groups(output: Output = OutputFormat.TABLE, name_server: NameServer = 
 def _describe_group(
     group: GroupName,
     topic: TopicOnly = None,
+    why: Why = False,
     output: Output = OutputFormat.TABLE,
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Members and how they consume; owner, offsets and lag of each queue; rates and means of each member."""
     from lockstep.cli.group import describe_group
 
-    return describe_group(name_server, group, topic, output)
+    return describe_group(name_server, group, topic, output, why=why)
 
 
 @_GROUP.command(name="delete")

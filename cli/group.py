@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockstep.cli.confirm import asks, confirm
+from lockstep.cli.group_why import COLUMNS, Group, why_rows
 from lockstep.cli.lookup import all_groups, topics_of_group
 from lockstep.cli.output import (
     CliError,
@@ -19,6 +20,7 @@ from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.admin.groups import GroupProgress
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
+from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic, dead_letter_topic, is_retry_topic, retry_topic
@@ -60,10 +62,15 @@ async def list_groups(name_server: str, output: OutputFormat) -> None:
 # describe ----------------------------------------------------------------------------------------------------
 
 
-async def describe_group(name_server: str, group: str, topic: str | None, output: OutputFormat) -> None:
+async def describe_group(
+    name_server: str, group: str, topic: str | None, output: OutputFormat, *, why: bool = False
+) -> None:
     """Print members, queues and the statistics of each member for each topic. Raises CliError for an unknown group.
 
     An empty retry topic is left out.
+
+    Args:
+        why: also print what the members' rebalances did with each queue, and why.
     """
     check_group(group)
     if topic is not None:
@@ -73,7 +80,9 @@ async def describe_group(name_server: str, group: str, topic: str | None, output
         members = await admin.members(group)
         infos = await _running_infos(admin, group, members)
         progress = await admin.progress(group, topic)
-        queues = await _queue_rows(admin, group, topics, await _owners(admin, group, infos), progress)
+        locks = await _locks(admin, group)
+        queues = await _queue_rows(admin, group, topics, _owners(infos, locks), progress)
+        routes = {name: (await admin.route(name)).readable_queues(name) for name in topics} if why else {}
     queues = [row for row in queues if row["max_offset"] or row["topic"] == topic or not is_retry_topic(row["topic"])]
     shown = {row["topic"] for row in queues}
     described = {
@@ -84,6 +93,10 @@ async def describe_group(name_server: str, group: str, topic: str | None, output
         "queues": queues,
         "statistics": [row for row in _statistics_rows(infos) if row["topic"] in shown],
     }
+    if why:
+        ids = sorted(connection.client_id for connection in members.connection_set) if members is not None else []
+        of = Group(group, ids, infos, {name: routes[name] for name in sorted(shown)}, locks)
+        described["rebalance"] = why_rows(of)
     if output is OutputFormat.JSON:
         write_out(json_line(described).encode("utf-8", "replace") + b"\n")
     else:
@@ -106,8 +119,16 @@ async def _running_infos(
     return infos
 
 
-async def _owners(
-    admin: AdminClient, group: str, infos: Mapping[str, ConsumerRunningInfo]
+async def _locks(admin: AdminClient, group: str) -> dict[MessageQueue, LockTableRow]:
+    """The lock tables of the brokers, if they list them."""
+    try:
+        return {row.queue: row for row in await admin.list_locks(group)}
+    except NotLockstepError:
+        return {}
+
+
+def _owners(
+    infos: Mapping[str, ConsumerRunningInfo], locks: Mapping[MessageQueue, LockTableRow]
 ) -> dict[MessageQueue, list[str]]:
     """Owner by queue: what the members report, and the lock tables where the brokers list them."""
     owners: dict[MessageQueue, list[str]] = {}
@@ -115,11 +136,7 @@ async def _owners(
         for queue, process_queue in info.mq_table.items():
             if not process_queue.dropped:
                 owners.setdefault(queue, []).append(client_id)
-    try:
-        locks = await admin.list_locks(group)
-    except NotLockstepError:
-        return owners
-    return owners | {row.queue: [row.client_id] for row in locks if row.remaining_ms >= 0}
+    return owners | {queue: [row.client_id] for queue, row in locks.items() if row.remaining_ms >= 0}
 
 
 async def _queue_rows(
@@ -201,6 +218,10 @@ def _print_tables(described: Mapping[str, Any]) -> None:
     if described["statistics"]:
         write_out(b"\n")
         print_rows(_STATISTICS, described["statistics"], OutputFormat.TABLE)
+    if described.get("rebalance"):
+        write_out(b"\n")
+        why = [row | {"since": date_time(row["since_ms"] or 0)} for row in described["rebalance"]]
+        print_rows(COLUMNS, why, OutputFormat.TABLE)
 
 
 def _member_texts(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ __all__ = [
     "TailOptions",
     "TopicOnly",
     "WatchOptions",
+    "Why",
     "Work",
     "Yes",
     "command",
@@ -57,6 +58,7 @@ OptionalNameServer = Annotated[str | None, _SERVERS]
 Output = Annotated[OutputFormat, _Option("--output", "-o", help="A table, or JSON.")]
 Group = Annotated[str | None, _Option("--group", "-g", metavar="GROUP", help="Only this consumer group's.")]
 TopicOnly = Annotated[str | None, _Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")]
+Why = Annotated[bool, _Option("--why", help="Also what each member's rebalances did with each queue, and why.")]
 Yes = Annotated[bool, _Option("--yes", "-y", help="Do not ask, on a terminal.")]
 Properties = Annotated[
     list[str] | None,

@@ -23,7 +23,7 @@ VERSION: Final = 2
 
 
 class Field(NamedTuple):
-    """One field of a record. `kind` is the JSON type: "integer", "text", or "integer or text"."""
+    """One field of a record. `kind` is the JSON type: "integer", "text", "integer or text", or "list"."""
 
     name: str
     kind: str
@@ -68,6 +68,13 @@ FIELDS: Final = (
     Field("epoch", "integer or text", "-", "the broker's grant (fenced lock)", "grows with every period of a queue; text is `boot-counter`", 2),
     Field("outlived_ms", "integer", "ms", "the client's lease (fenced lock)", "a call that ran on so long beyond its lease, or after its lock was lost; at least 1", 2),
     Field("why", "text", "-", "the writer", "the reason, as text for people"),
+    Field("strategy", "text", "-", "the consumer's configuration", "which strategy shares the queues among the members", 2),
+    Field("members", "list", "-", "a broker", "client ids of the group, sorted; empty for a broadcasting consumer", 2),
+    Field("joined", "list", "-", "the member lists of two rounds", "client ids that are new since the last round", 2),
+    Field("left", "list", "-", "the member lists of two rounds", "client ids that are gone since the last round", 2),
+    Field("share_before", "list", "-", "the strategy", "the queues of this member in the last round, each `BROKER:QUEUE_ID`", 2),
+    Field("share_after", "list", "-", "the strategy", "its queues in this round", 2),
+    Field("queues", "list", "-", "the rebalance", "what it did with each queue: an object with `broker`, `queue_id`, `did` (kept, locked, refused, dropped, draining, unlocked_later) and `why`; `epoch` of a fenced grant, `owner` (the client that has or gets the queue) and `wait_ms` if they are known", 2),
     Field("outcome", "text", "-", "the producer", "`refused`: not stored; `unknown`: perhaps stored; `not_sent`"),
 )  # fmt: skip
 
@@ -87,6 +94,7 @@ EVENTS: Final = (
     Event("sent_back", (*_QUEUE, "offset"), ("period", "key", "msg_id", "epoch"), "the message is in the retry topic (concurrent consumers)"),
     Event("sent", ("topic", "broker", "queue_id", "offset"), ("group", "key", "msg_id"), "a producer's send was answered: the message is stored at this offset"),
     Event("send_failed", ("topic", "outcome"), ("group", "key", "msg_id"), "a producer's send failed, or its outcome is unknown"),
+    Event("rebalanced", ("group", "topic", "client_id"), ("strategy", "members", "joined", "left", "share_before", "share_after", "queues"), "a round of the rebalance changed something in this topic; the judge of order does not use it"),
     Event("broker_restarted", (), ("broker",), "a broker came back with an empty store; without `broker`: every broker"),
     Event("closed", (), ("group",), "the writer closed the file in an orderly shutdown: no record is missing"),
 )  # fmt: skip
@@ -98,7 +106,12 @@ QUEUE_EVENTS: Final = frozenset({
 """The events of a consumer group and a queue: the judge of a queue takes them."""
 
 _BY_NAME: Final = {field.name: field for field in FIELDS}
-_ALLOWED: Final[dict[str, tuple[type, ...]]] = {"integer": (int,), "text": (str,), "integer or text": (int, str)}
+_ALLOWED: Final[dict[str, tuple[type, ...]]] = {
+    "integer": (int,),
+    "text": (str,),
+    "integer or text": (int, str),
+    "list": (list,),
+}
 _NONE: Final = type(None)
 TIME_MOST_NS: Final = 1 << 61
 """Of a monotonic clock: sums of times fit 64 bits."""

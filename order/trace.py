@@ -42,6 +42,10 @@ class TraceWriter:
         """Write one of `acquired`, `positioned`, `committed`, `reset`, `dropped`, `lock_lost`, `dead_lettered`."""
         self._write([{**self._head(event), **_queue(queue), **fields}])
 
+    def rebalanced(self, fields: Mapping[str, Any]) -> None:
+        """Write one `rebalanced` record."""
+        self._write([{**self._head("rebalanced"), **fields}])
+
     def handled(
         self,
         queue: MessageQueue,

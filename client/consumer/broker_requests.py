@@ -8,6 +8,7 @@ from lockstep.client.config import ClientConfig
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.stats import ConsumeStats
 from lockstep.client.consumer.membership import Membership
+from lockstep.client.consumer.ownership.explained import PROPERTY as EXPLAINED
 from lockstep.client.instance.client import BrokerCall
 from lockstep.protocol.bodies.client import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from lockstep.protocol.bodies.codec import WireBody, decode_body, encode_body
@@ -61,6 +62,7 @@ class BrokerCalls:
         subscriptions: by topic.
         listening: None for a consumer that pulls by itself. As in RocketMQ, it has no offsets to reset, and answers
             a request to consume one message that it does not know the group.
+        explained: returns the explanations of its rebalances, as text.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class BrokerCalls:
         stats: ConsumeStats,
         subscriptions: Mapping[str, SubscriptionData],
         listening: Listening | None = None,
+        explained: Callable[[], str] = lambda: "[]",
     ) -> None:
         self._member = member
         self._instance = member.instance
@@ -79,6 +82,7 @@ class BrokerCalls:
         self._offsets = member.offsets
         self._stats = stats
         self._subscriptions = subscriptions
+        self._explained = explained
         self._listening = listening
         self._started_ms = self._runtime.now_ms()
         self.handlers: Mapping[int, BrokerCall] = {
@@ -117,6 +121,7 @@ class BrokerCalls:
             "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.name,
             "PROP_NAMESERVER_ADDR": self._instance.name_servers.text,
             "consumerGroup": self._member.group,
+            EXPLAINED: self._explained(),
         }
         if listening is not None:
             threads = str(listening.consume_thread_count)

@@ -180,7 +180,8 @@ class GroupMember(ABC):
             NoRouteError: no name server answers.
         """
         settings, subscriptions = self._settings, self._subscriptions
-        calls = BrokerCalls(self.membership, settings.config, self.stats, subscriptions, self._listening)
+        explained = self._rebalance.explanations.text
+        calls = BrokerCalls(self.membership, settings.config, self.stats, subscriptions, self._listening, explained)
         self.instance.serve(calls.handlers)
         try:
             await self.offsets.load()

@@ -51,6 +51,8 @@ def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, ins
         assert running.line() == "c\n"
         (online,) = inside("group", "describe", "described", "-t", "orders", "-o", "json").rows
         table = inside("group", "describe", "described").out
+        (explained,) = inside("group", "describe", "described", "-t", "orders", "--why", "-o", "json").rows
+        with_reasons = inside("group", "describe", "described", "--why").out
         refused = inside("group", "delete", "described", "--yes")
     (member,) = online["members"]
     names = ("language", "version", "consume_type", "message_model", "orderly", "threads")
@@ -66,6 +68,14 @@ def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, ins
     assert "orderly, clustering" in members
     assert queues.splitlines()[1].split()[:4] == ["orders", "broker-a", "0", member["client_id"]]
     assert rates.splitlines()[1].split()[:2] == [member["client_id"], "orders"]
+    (row,) = explained["rebalance"]
+    assert (row["queue_id"], row["client_id"], row["did"], row["reckoned"]) == (0, member["client_id"], "locked", False)
+    assert (row["why"], row["strategy"], row["share"]) == (
+        "the first rebalance of this member",
+        "AVG",
+        ["broker-a:0"],
+    )
+    assert "the first rebalance of this member" in with_reasons.split("\n\n")[3]
     assert (refused.status, refused.out) == (1, "")
     assert f"is online with {member['client_id']}: stop its members first" in refused.err
 

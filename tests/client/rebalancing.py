@@ -93,7 +93,7 @@ class Rebalancing:
 
     def events(self) -> list[tuple[str, int]]:
         records = [json.loads(line) for line in self.stage.client.disk.read("trace").splitlines()]
-        return [(record["event"], record["queue_id"]) for record in records]
+        return [(record["event"], record["queue_id"]) for record in records if "queue_id" in record]
 
     @property
     def owned(self) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.lease_watch import LeaseWatch
-from lockstep.client.consumer.ownership.lock_port import Grant
+from lockstep.client.consumer.ownership.lock_port import Grant, Refused
 from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, by_broker
 from lockstep.client.consumer.ownership.locks import QueueLocks
 from lockstep.client.consumer.ownership.period_end import ANSWERS, EndCause
@@ -21,6 +21,7 @@ from lockstep.remoting.errors import RemotingError, RequestRefused
 
 __all__ = ["FencedLocks"]
 
+_NOT_USABLE = Refused("granted without a fence, over a connection that has ended, or with a lease that is over")
 _BY_NAME = {cause.name: cause for cause in ANSWERS.values()}
 
 
@@ -94,7 +95,9 @@ class FencedLocks(QueueLocks):
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]:
         granted = await super().lock(queues)
-        return {queue: grant for queue, grant in granted.items() if self._is_usable(queue, grant)}
+        usable = {queue: grant for queue, grant in granted.items() if self._is_usable(queue, grant)}
+        self.refusals |= {queue: _NOT_USABLE for queue in granted if queue not in usable}
+        return usable
 
     def _is_usable(self, queue: MessageQueue, grant: Grant) -> bool:
         """Whether a new period may begin: its connection may have ended while other brokers were asked."""

@@ -8,7 +8,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.runtime import Runtime
 
-__all__ = ["Grant", "Locks", "NoLocks", "Unfenced"]
+__all__ = ["Grant", "Locks", "NoLocks", "Refused", "Unfenced"]
 
 
 class Grant(NamedTuple):
@@ -26,8 +26,26 @@ class Grant(NamedTuple):
     lease_ms: int = 0
 
 
+class Refused(NamedTuple):
+    """Why a lock call got no lock of a queue.
+
+    Args:
+        is_held: another client has the lock.
+        owner: its client id, if the broker said it.
+        wait_ms: until its lock ends, if the broker said it.
+    """
+
+    why: str
+    is_held: bool = False
+    owner: str = ""
+    wait_ms: int = 0
+
+
 class Locks(Protocol):
     """The locks on the brokers, for a rebalance and a consume service."""
+
+    refusals: dict[MessageQueue, Refused]
+    """Why `lock` did not get a queue, when it was asked for it the last time."""
 
     @property
     def needed(self) -> bool:
@@ -70,6 +88,7 @@ class NoLocks(Unfenced):
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self.refusals: dict[MessageQueue, Refused] = {}
 
     async def lock(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Grant]:
         return dict.fromkeys(queues, Grant(self._runtime.now_ms()))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lockstep.client.consumer.membership import Membership
-from lockstep.client.consumer.ownership.lock_port import Grant, Unfenced
+from lockstep.client.consumer.ownership.lock_port import Grant, Refused, Unfenced
 from lockstep.client.consumer.ownership.lock_requests import LockReply, LockRequests, Queues, by_broker
 from lockstep.client.consumer.ownership.lock_states import (
     NO_LOCK,
@@ -22,6 +22,7 @@ from lockstep.client.consumer.ownership.lock_states import (
 )
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import NoRouteError
+from lockstep.protocol.bodies.locks import LockRefusal
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RemotingError
@@ -29,16 +30,20 @@ from lockstep.remoting.runtime import TimerHandle
 
 __all__ = ["LockCall", "QueueLocks"]
 
+_NOT_ASKED: Final = Refused("its unlock is not answered yet")
+_NOT_ANSWERED: Final = Refused("its broker did not answer")
+_GIVEN_UP: Final = Refused("given up before the answer came")
 _ASKING: Final = (LockState.ASKING, LockState.ASKING_UNWANTED)
 _UNLOCKING: Final = (LockState.UNLOCKING, LockState.UNLOCKING_AGAIN)
 
 
 @dataclass(slots=True)
 class LockCall:
-    """Queues that are asked for together: the outcome of each, and the grants."""
+    """Queues that are asked for together: the outcome of each, the grants, and why others were refused."""
 
     outcomes: dict[MessageQueue, Outcome] = field(default_factory=dict)
     granted: dict[MessageQueue, Grant] = field(default_factory=dict)
+    refused: dict[MessageQueue, Refused] = field(default_factory=dict)
 
 
 class QueueLocks(Unfenced):
@@ -66,6 +71,7 @@ class QueueLocks(Unfenced):
         self._timers: dict[MessageQueue, TimerHandle] = {}  # one for each lock whose state has a timer
         self._progress = asyncio.Event()
         self._closing = False
+        self.refusals: dict[MessageQueue, Refused] = {}
 
     def _new_requests(self) -> LockRequests:
         return LockRequests(self._instance, self._group, self._config, self)
@@ -84,14 +90,19 @@ class QueueLocks(Unfenced):
         """
         call = LockCall()
         blocked = [queue for queue in dict.fromkeys(queues) if not self._begin(call, queue)]
-        return await self._execute(call, self._lock(call, blocked))
+        granted = await self._execute(call, self._lock(call, blocked))
+        for queue in call.outcomes:
+            self.refusals.pop(queue, None)
+        self.refusals.update(call.refused)
+        return granted
 
     async def _lock(self, call: LockCall, blocked: list[MessageQueue]) -> None:
         if blocked and not self._closing:
             await self._wait_until(lambda: all(self._of(q).may_ask for q in blocked), self._config.lock_timeout_ms)
             for queue in blocked:
                 if not self._begin(call, queue):
-                    self._instance.log.info("lock_not_asked", queue=str(queue), why="its unlock is not answered yet")
+                    self._instance.log.info("lock_not_asked", queue=str(queue), why=_NOT_ASKED.why)
+                    call.refused[queue] = _NOT_ASKED
         batches = by_broker(call.outcomes).items()
         asking = [self._lock_batch(call, broker_name, batch) for broker_name, batch in batches]
         for error in await asyncio.gather(*asking, return_exceptions=True):  # the call ends when all have ended
@@ -149,8 +160,9 @@ class QueueLocks(Unfenced):
         steps = []
         for queue, outcome in call.outcomes.items():
             lock = self._of(queue)
-            if not lock.is_wanted:  # the consumer gave the queue up meanwhile; it is unlocked now
-                call.granted.pop(queue, None)
+            # Not wanted: the consumer gave the queue up meanwhile; it is unlocked now.
+            if not lock.is_wanted and call.granted.pop(queue, None) is not None:
+                call.refused[queue] = _GIVEN_UP
             steps.append((queue, lock.end(outcome, in_table=queue in self._table)))
         self._take(steps)
 
@@ -167,6 +179,7 @@ class QueueLocks(Unfenced):
         asked_ms = self._runtime.now_ms()
         reply = await self._requests.lock(broker_name, queues, over)
         if reply is None:
+            call.refused.update(dict.fromkeys(queues, _NOT_ANSWERED))
             return
         for queue in queues:
             if queue in reply.grants:
@@ -175,6 +188,7 @@ class QueueLocks(Unfenced):
                 self._granted(queue, held.get(queue), grant, reply)
             else:
                 call.outcomes[queue] = Outcome.REFUSED
+                call.refused[queue] = _why_refused(reply.refusals.get(queue))
                 self._refused(queue, held.get(queue), reply, renewal=renewal)
 
     def _granted(self, queue: MessageQueue, process_queue: ProcessQueue | None, grant: Grant, reply: LockReply) -> None:
@@ -329,3 +343,13 @@ class QueueLocks(Unfenced):
                 await asyncio.wait_for(self._progress.wait(), left_ms / 1000)
             except TimeoutError:
                 pass
+
+
+def _why_refused(refusal: LockRefusal | None) -> Refused:
+    """The reason of a broker with fenced locks; without one RocketMQ's rule is the reason."""
+    if refusal is None or refusal.owner:
+        owner, wait_ms = (refusal.owner, refusal.wait_ms) if refusal is not None else ("", 0)
+        return Refused("locked by another client", True, owner, wait_ms)
+    if refusal.wait_ms > 0:
+        return Refused("its broker lost its lock table and waits for the owners", False, "", refusal.wait_ms)
+    return Refused(f"the broker answered {refusal.answer}")

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
-from lockstep.client.consumer.ownership.lock_port import Grant, Locks
+from lockstep.client.consumer.ownership.explained import Did, Explanations
+from lockstep.client.consumer.ownership.lock_port import Grant, Locks, Refused
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.errors import ConsumerError, NoRouteError
 from lockstep.protocol.bodies.broker import ConsumerIdList, TopicRouteData
@@ -21,6 +22,8 @@ from lockstep.remoting.logs import log_exception
 __all__ = ["QueueOwner", "Rebalance"]
 
 _LISTENER_WAIT_MS = 1000
+_MOVED = "allocated to another consumer"
+_UNKNOWN = Refused("not granted")
 
 
 class QueueOwner(Protocol):
@@ -64,7 +67,8 @@ class Rebalance:
         self._owner = owner
         self._strategy = strategy
         self._periods = 0
-        self._refused: set[MessageQueue] = set()  # queues of this member that it has no lock of
+        self._refused: dict[MessageQueue, Refused] = {}  # queues of this member that it has no lock of
+        self.explanations = Explanations(member, strategy)
 
     async def run(self) -> None:
         """Run one round over every subscribed topic."""
@@ -79,6 +83,7 @@ class Rebalance:
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
             # RocketMQ only forgets such a queue: up to 5 s of offsets are lost, and the lock stays for 60 s.
             await self._remove(queue, process_queue, "the topic is not subscribed any more")
+        self.explanations.keep(topics)
 
     async def _rebalance(self, topic: str) -> None:
         route = await self._instance.routes.get(topic)
@@ -87,9 +92,16 @@ class Rebalance:
                 self._log.warning("topic_route_missing", topic=topic)
             return
         queues = route.readable_queues(topic)
-        mine = queues if self._strategy is None else await self._share(self._strategy, topic, route, queues)
-        if mine is not None and await self._update(topic, mine):
-            self._log.info("rebalanced", topic=topic, queues=len(mine), of=len(queues))
+        if self._strategy is None:
+            mine: list[MessageQueue] | None = queues
+            self.explanations.begin(topic, queues, ())
+        else:
+            mine = await self._share(self._strategy, topic, route, queues)
+        if mine is None:
+            return
+        changed = await self._update(topic, mine)
+        self.explanations.end(topic, mine)
+        if changed:
             await self._owner.queues_changed(topic)
 
     async def _share(
@@ -110,11 +122,13 @@ class Rebalance:
             self._log.info("member_not_registered", topic=topic, consequence="queues unchanged")
             await self._instance.heartbeat_all()
             return None
-        mine = list(strategy(self._member.group, self._instance.client_id, queues, sorted(client_ids)))
+        members = sorted(client_ids)
+        mine = list(strategy(self._member.group, self._instance.client_id, queues, members))
         strange = [str(queue) for queue in mine if queue not in queues]
         if strange:
             name = strategy_name(strategy)
             raise ConsumerError(f"strategy {name} gave queues that topic {topic!r} does not have: {', '.join(strange)}")
+        self.explanations.begin(topic, queues, members)
         return mine
 
     async def _consumer_ids(self, route: TopicRouteData) -> tuple[str, ...]:
@@ -139,7 +153,7 @@ class Rebalance:
         changed = False
         now_ms = self._runtime.now_ms()
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic == topic]:
-            why = "allocated to another consumer" if queue not in mine else ""
+            why = _MOVED if queue not in mine else ""
             if not why and process_queue.pull_expired(now_ms, self._config.pull_max_idle_ms):
                 why = f"not pulled for {self._config.pull_max_idle_ms} ms"
             if not why and process_queue.outlived_lock:
@@ -149,27 +163,39 @@ class Rebalance:
             if why:
                 changed |= await self._remove(queue, process_queue, why, stays=queue in mine)
         wanted = [queue for queue in dict.fromkeys(mine) if queue not in self._table]
-        self._refused = {queue for queue in self._refused if queue.topic != topic}
-        return await self._acquire(wanted) or changed
+        return await self._acquire(wanted, {queue for queue in self._refused if queue.topic == topic}) or changed
 
-    async def _acquire(self, wanted: list[MessageQueue]) -> bool:
+    async def _acquire(self, wanted: list[MessageQueue], before: set[MessageQueue], cause: str = "") -> bool:
+        """Ask for the locks of these queues.
+
+        Args:
+            before: those that were refused the last time; a refusal that goes on is no event.
+            cause: why the queues are asked for now; empty: the round says it.
+        """
         granted = await self._locks.lock(wanted) if wanted else {}
-        for queue in wanted:
-            if queue in granted:
-                self._add(queue, granted[queue])
-            else:
-                self._refused.add(queue)
-                self._log.info("lock_refused", queue=str(queue), consequence="asked again at the next rebalance")
+        refusals = {queue: self._locks.refusals.get(queue, _UNKNOWN) for queue in wanted if queue not in granted}
+        for queue, grant in granted.items():
+            self._add(queue, grant)
+            self.explanations.locked(queue, epoch_text(grant.epoch) if grant.epoch else "", cause)
+        for queue, refused in refusals.items():
+            self.explanations.refused(queue, refused)
+            known = self._refused.get(queue)
+            write = self._log.debug if known is not None and known.why == refused.why else self._log.info
+            write("lock_refused", queue=str(queue), why=refused.why, owner=refused.owner)
+        for queue in before:
+            self._refused.pop(queue, None)
+        self._refused.update(refusals)
         return bool(granted)
 
     async def take_released(self, released: Iterable[MessageQueue]) -> None:
         """Ask for queues that were refused and are released now, if they are still this member's share."""
         refused = [queue for queue in dict.fromkeys(released) if queue in self._refused and queue not in self._table]
-        self._refused.difference_update(refused)
         topics = list(self._owner.topics())  # the user may have unsubscribed since
         wanted = [queue for queue in refused if queue.topic in topics]
-        if await self._acquire(wanted):
-            for topic in dict.fromkeys(queue.topic for queue in wanted):
+        changed = await self._acquire(wanted, set(refused), "its last owner released it")
+        for topic in dict.fromkeys(queue.topic for queue in wanted):
+            self.explanations.end(topic)
+            if changed:
                 await self._owner.queues_changed(topic)
 
     def _add(self, queue: MessageQueue, grant: Grant) -> None:
@@ -199,10 +225,12 @@ class Rebalance:
         """
         # The reset removes its queue itself: the offset of handled messages must not replace the chosen offset.
         if process_queue.resetting or self._locks.hands_over(process_queue, why):
+            self.explanations.given_up(queue, Did.DRAINING, why, moves=why == _MOVED)
             return False
         self.drop(process_queue, why)
         if not await process_queue.listener_idle(_LISTENER_WAIT_MS):
             process_queue.try_unlock_times += 1
+            self.explanations.given_up(queue, Did.DRAINING, why, moves=why == _MOVED)
             self._log.warning("unlock_waits_for_listener", queue=str(queue), why=why)
             return False
         self._persist(process_queue)
@@ -211,8 +239,11 @@ class Rebalance:
             del self._table[queue]
         if process_queue.is_empty and not stays:
             self._locks.unlock(queue)
+            did = Did.DROPPED
         else:
             self._locks.unlock_later(queue)
+            did = Did.UNLOCKED_LATER if self._locks.needed and not stays else Did.DROPPED
+        self.explanations.given_up(queue, did, why, moves=why == _MOVED)
         return True
 
     def _persist(self, process_queue: ProcessQueue) -> None:
@@ -233,6 +264,7 @@ class Rebalance:
         """Stop the process queue: it takes no message and commits no offset any more. Its listener may still run."""
         if not process_queue.dropped:
             process_queue.dropped = True
+            self.explanations.period_ended(process_queue.queue, why)
             self._log.info("queue_dropped", queue=str(process_queue.queue), why=why, period=process_queue.period)
             self._member.record("dropped", process_queue, why=why)
             self._owner.queue_dropped(process_queue, why)
