@@ -1,7 +1,8 @@
 """The disk of a simulated host. It survives the processes; at a power cut it keeps only what was synced.
 
 It guarantees what `remoting/storage.py` promises and no more: unsynced bytes and names may be lost, complete or torn. A
-sync takes `sync_ms` inside a job of a worker pool, and has no effect if the power is cut before it returns.
+sync takes `sync_ms` inside a job of a worker pool, and has no effect if the power is cut before it returns. While the
+disk hangs, no sync and no read inside a job returns; reads on the event loop find their bytes in the page cache.
 
 disk.fail("sync", errno.EIO, path="commitlog", times=1)   # by the names of Storage and StoredFile
 disk.capacity_bytes = disk.used_bytes + 10_000            # ENOSPC after that
@@ -23,6 +24,7 @@ __all__ = ["Disk", "Lock"]
 
 _TOTAL_BYTES: Final = 1 << 40  # the size of a disk without a capacity
 _ROOTS: Final = (".", "/")
+_HUNG_NS: Final = 1 << 62  # times from here on are counted from the end of the hang, which is not known yet
 _FOLDER: Final = None  # the value of a folder's name
 _GONE: Final = object()
 
@@ -67,6 +69,8 @@ class Disk:
 
     clock_ns: Callable[[], int] = lambda: 0
     sync_ms: int = 0
+    read_ms: int = 0  # on the event loop it keeps the whole process
+    hangs: bool = False
     capacity_bytes: int | None = None
     locks: dict[Content, list[Lock]] = field(default_factory=dict)
     _names: dict[str, object] = field(default_factory=dict)
@@ -74,6 +78,7 @@ class Disk:
     _namings: list[_Naming] = field(default_factory=list)  # not in _safe_names yet, oldest first
     _faults: list[_Fault] = field(default_factory=list)
     _job_ns: int | None = None  # the time that the running job of a worker pool has reached
+    _hung: list[tuple[int, Callable[[int], object]]] = field(default_factory=list)  # jobs, as for `at_end`
 
     # For scenarios -------------------------------------------------------------------------------------------
 
@@ -99,8 +104,25 @@ class Disk:
         self._faults.append(_Fault(operation, number, path, times))
 
     def heal(self) -> None:
-        """Remove all faults."""
+        """Remove all faults but slowness."""
         self._faults.clear()
+        self.release()
+
+    def hang(self) -> None:
+        """Answer no sync and no read of a worker pool's job until `release`."""
+        self.hangs = True
+
+    def release(self) -> None:
+        """Answer again, now, what hangs."""
+        self.hangs = False
+        now_ns, (hung, self._hung) = self.clock_ns(), (self._hung, [])
+        for naming in self._namings:
+            naming.at_ns = _released(naming.at_ns, now_ns)
+            naming.safe_ns = None if naming.safe_ns is None else _released(naming.safe_ns, now_ns)
+        for content in self._contents():
+            content.move_times(_HUNG_NS, now_ns)
+        for after_ns, set_timer in hung:
+            set_timer(now_ns + after_ns)
 
     @property
     def used_bytes(self) -> int:
@@ -108,6 +130,7 @@ class Disk:
 
     def killed(self) -> None:
         """The process died: everything that it has written stays."""
+        self._hung.clear()
         now_ns, self._job_ns = self.clock_ns(), None
         for naming in self._namings:
             if naming.safe_ns is not None and naming.safe_ns > now_ns:
@@ -122,6 +145,7 @@ class Disk:
 
     def power_cut(self, rng: random.Random) -> str:
         """Drop unsynced names and bytes, except a random part. Returns a line with their numbers."""
+        self._hung.clear()
         now_ns, self._job_ns = self.clock_ns(), None
         names, at_stake = dict(self._safe_names), 0
         for naming in self._namings:
@@ -149,9 +173,26 @@ class Disk:
         took_ns, self._job_ns = self._job_ns - self.clock_ns(), None
         return took_ns
 
-    def wait_for_disk(self) -> None:
+    def at_end(self, due_ns: int, set_timer: Callable[[int], object]) -> None:
+        """Call `set_timer` with the time at which a job ends, when that is known."""
+        if due_ns < _HUNG_NS:
+            set_timer(due_ns)
+        else:
+            self._hung.append((due_ns - _HUNG_NS, set_timer))
+
+    def wait_for_sync(self) -> None:
+        self._wait(self.sync_ms)
+
+    def wait_for_read(self, host: Host) -> None:
+        if self._job_ns is None and self.read_ms and host.cpu is not None:
+            host.cpu.keep_busy(self.read_ms * 1_000_000)
+        self._wait(self.read_ms)
+
+    def _wait(self, duration_ms: int) -> None:
         if self._job_ns is not None:
-            self._job_ns += self.sync_ms * 1_000_000
+            self._job_ns += duration_ms * 1_000_000
+            if self.hangs:
+                self._job_ns = max(self._job_ns, _HUNG_NS)
 
     def check(self, operation: str, path: str) -> None:
         """Raises OSError for a fault that was set."""
@@ -245,6 +286,10 @@ class Disk:
 
     def _contents(self) -> Iterator[Content]:
         return (found for found in self._names.values() if isinstance(found, Content))
+
+
+def _released(at_ns: int, now_ns: int) -> int:
+    return at_ns if at_ns < _HUNG_NS else at_ns - _HUNG_NS + now_ns
 
 
 def _apply(names: dict[str, object], naming: _Naming) -> None:

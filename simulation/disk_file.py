@@ -104,6 +104,14 @@ class Content:
             if change.safe_ns is None:
                 change.safe_ns = _NEVER
 
+    def move_times(self, from_ns: int, to_ns: int) -> None:
+        """Count the times from `from_ns` on from `to_ns` instead."""
+        for change in self._changes:
+            if change.at_ns >= from_ns:
+                change.at_ns += to_ns - from_ns
+            if change.safe_ns is not None and change.safe_ns >= from_ns:
+                change.safe_ns += to_ns - from_ns
+
     def killed(self, now_ns: int) -> None:
         """The process died: undo its changes after this moment, and syncs that had not returned."""
         for change in self._changes:

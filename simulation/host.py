@@ -7,11 +7,20 @@ host is one process: after a crash a new host, of the next generation, has its n
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+
+from lockstep.simulation.clock import Clock
 
 __all__ = ["HOST", "Host", "host_context"]
+
+
+class _Cpu(Protocol):
+    def wake(self) -> None: ...
+    def stop(self) -> None: ...
+    def keep_busy(self, duration_ns: int) -> None: ...
 
 
 @dataclass(eq=False)
@@ -24,44 +33,69 @@ class Host:
     alive: bool = True
     paused: bool = False  # its process: SIGSTOP
     asleep: bool = False  # its machine
-    slept_ns: int = 0  # how far the clock of its timers, which does not count sleep, is behind virtual time
-    running: bool = True  # alive, not paused and not asleep; the loop reads only this
+    slept_ns: int = 0  # how far the clock of its timers, which does not count sleep, is behind that of its machine
+    running: bool = True  # the loop runs its callbacks; it reads only this
     silent: bool = False  # crashed with its machine: peers get no answer at all
-    postponed: list[Any] = field(default_factory=list)  # callbacks, in the order in which they would have run
+    clock: Clock = field(default_factory=Clock)  # of its machine
+    cpu: _Cpu | None = None  # a slow one, which runs all that is postponed
+    postponed: deque[Any] = field(default_factory=deque)  # callbacks, in the order in which they would have run
     on_wake: dict[object, Callable[[int], object]] = field(default_factory=dict)  # called with slept_ms
     waiters: dict[int, "asyncio.Future[None]"] = field(default_factory=dict)  # failed when this host crashes
 
     def __str__(self) -> str:
         return self.name if self.generation == 1 else f"{self.name}#{self.generation}"
 
+    @property
+    def can_run(self) -> bool:
+        """Whether it is alive, not paused and not asleep."""
+        return self.alive and not self.paused and not self.asleep
+
+    def postpone(self, handle: Any) -> None:
+        """Keep a callback that the loop would run now."""
+        if self.alive:
+            self.postponed.append(handle)
+            if self.cpu is not None and self.can_run:
+                self.cpu.wake()
+
+    def set_cpu(self, cpu: _Cpu | None) -> Iterable[Any]:
+        """None: a fast one. Returns the callbacks to run."""
+        if self.cpu is not None:
+            self.cpu.stop()
+        self.cpu = cpu
+        return self._run_on()
+
     def pause(self) -> None:
         self.paused, self.running = True, False
 
-    def resume(self) -> list[Any]:
-        """Continue, unless the machine sleeps. Returns the postponed callbacks."""
+    def resume(self) -> Iterable[Any]:
+        """Continue, unless the machine sleeps. Returns the callbacks to run."""
         self.paused = False
         return self._run_on()
 
     def fall_asleep(self) -> None:
         self.asleep, self.running = True, False
 
-    def wake(self, slept_ns: int) -> list[Any]:
-        """Continue, unless the process is paused. Returns the postponed callbacks."""
+    def wake(self, slept_ns: int) -> Iterable[Any]:
+        """Continue, unless the process is paused. Returns the callbacks to run."""
         self.asleep = False
         self.slept_ns += slept_ns
         return self._run_on()
 
-    def _run_on(self) -> list[Any]:
-        self.running = self.alive and not self.paused and not self.asleep
-        if not self.running:
-            return []
-        postponed, self.postponed = self.postponed, []
-        return postponed
+    def _run_on(self) -> Iterable[Any]:
+        self.running = self.can_run and self.cpu is None
+        if self.running:
+            postponed, self.postponed = self.postponed, deque()
+            return postponed
+        if self.cpu is not None and self.can_run:
+            self.cpu.wake()
+        return ()
 
     def crash(self, *, silently: bool) -> None:
         self.silent = silently
         self.alive = self.running = self.paused = self.asleep = False
         self.postponed.clear()
+        if self.cpu is not None:
+            self.cpu.stop()
 
 
 HOST: "contextvars.ContextVar[Host | None]" = contextvars.ContextVar("lockstep_simulation_host")

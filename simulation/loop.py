@@ -14,7 +14,7 @@ import sys
 import warnings
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar, TypeVarTuple, cast
 
 from lockstep.simulation.errors import DeadlockError, LimitError, NondeterminismError
@@ -36,10 +36,6 @@ _COLLECT_CANCELLED_MIN = 100
 _COLLECT_GARBAGE_STEPS = 200_000  # so that finalizers run at the same step in every run
 
 
-def _slept_ns(host: Host | None) -> int:
-    return 0 if host is None else host.slept_ns
-
-
 class VirtualLoop(ForbiddenCalls):
     """`limit_ns` limits the virtual time of `run_until_complete`, `instant_steps_max` the callbacks at one instant."""
 
@@ -50,6 +46,7 @@ class VirtualLoop(ForbiddenCalls):
         self.errors: list[ErrorContext] = []  # exceptions of callbacks, and of tasks whose exception was not read
         self.tasks: dict[int, SequencedTask[Any]] = {}  # not done yet
         self.ground = host_context(None)  # for the network and the scenario, which are on no host
+        self.clocks_off = False  # the clock of some host does not show virtual time
         self._end_ns = START_NS + limit_ns
         self._instant_steps_max = instant_steps_max
         self._instant_end = instant_steps_max
@@ -68,7 +65,11 @@ class VirtualLoop(ForbiddenCalls):
 
     def time(self) -> float:
         """The loop time of the caller's host: it does not count the sleep of its machine."""
-        return (self.now_ns - _slept_ns(HOST.get(None))) / 1e9
+        host = HOST.get(None)
+        if host is None:
+            return self.now_ns / 1e9
+        now_ns = host.clock.read_ns(self.now_ns) if self.clocks_off else self.now_ns
+        return (now_ns - host.slept_ns) / 1e9
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> VirtualHandle:
         if self._closed:
@@ -90,13 +91,20 @@ class VirtualLoop(ForbiddenCalls):
         delay_ns = round(delay * 1e9)
         if delay_ns <= 0 < delay:
             delay_ns = 1  # otherwise a loop that sleeps for a rounding error would never move time
+        if self.clocks_off and (host := HOST.get(None) if context is None else context.get(HOST)) is not None:
+            delay_ns = host.clock.virtual_duration_ns(delay_ns)
         return self.call_at_ns(self.now_ns + delay_ns, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> VirtualHandle:
         host = HOST.get(None) if context is None else context.get(HOST)
-        return self.call_at_ns(round(when * 1e9) + _slept_ns(host), callback, *args, context=context)
+        when_ns = round(when * 1e9)
+        if host is not None:
+            when_ns += host.slept_ns
+            if self.clocks_off:
+                when_ns = host.clock.virtual_ns(when_ns)
+        return self.call_at_ns(when_ns, callback, *args, context=context)
 
     def call_at_ns(
         self, when_ns: int, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -118,9 +126,9 @@ class VirtualLoop(ForbiddenCalls):
             heapq.heapify(self._timers)
             self._cancelled = 0
 
-    def reschedule(self, handles: list[VirtualHandle]) -> None:
-        """Run the postponed callbacks of a host."""
-        self._ready.extend(handles)
+    def reschedule(self, handles: Iterable[VirtualHandle]) -> None:
+        """Run the postponed callbacks of a host, before those that are newer."""
+        self._ready.extendleft(reversed(list(handles)))
 
     def freeze(self, host: Host) -> list[Timer]:
         """Remove the timers of a host whose machine falls asleep; `thaw` sets them again."""
@@ -132,7 +140,7 @@ class VirtualLoop(ForbiddenCalls):
         return frozen
 
     def thaw(self, frozen: list[Timer], slept_ns: int) -> None:
-        """Set timers again, each with the time that was left when the machine fell asleep."""
+        """Set timers again, each later by the time that the machine slept."""
         for when_ns, sequence, handle in frozen:
             if not handle.is_cancelled:
                 handle.timed = True
@@ -235,8 +243,7 @@ class VirtualLoop(ForbiddenCalls):
                 continue
             host = handle.host
             if host is not None and not host.running:
-                if host.alive:
-                    host.postponed.append(handle)
+                host.postpone(handle)
                 continue
             self.steps += 1
             try:

@@ -84,6 +84,9 @@ class _SimWorkerPool:
             asyncio._set_running_loop(self._loop)  # noqa: SLF001
             after_ms = self._pace.take_job_ms() + self._pace.half_work_ms(self._name)
             due_ns = self._loop.now_ns + self._disk.end_job() + after_ms * 1_000_000
+        self._disk.at_end(due_ns, partial(self._finish_at, future, result, error))
+
+    def _finish_at(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None, due_ns: int) -> None:
         self._loop.call_at_ns(due_ns, self._finish, future, result, error, context=self._context)
 
     def _finish(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
@@ -139,14 +142,15 @@ class SimRuntime:
         return self.host.address
 
     def now_ms(self) -> int:
-        """Virtual time. It counts the sleep of the machine, as the real clock does."""
-        return (self._epoch_ns + self._loop.now_ns - START_NS) // 1_000_000
+        """Virtual time, unless the clock drifts. It counts the sleep of the machine, as the real clock does."""
+        now_ns = self.host.clock.read_ns(self._loop.now_ns) if self._loop.clocks_off else self._loop.now_ns
+        return (self._epoch_ns + now_ns - START_NS) // 1_000_000
 
     def monotonic_ns(self) -> int:
-        return self._loop.now_ns
+        return self.host.clock.read_ns(self._loop.now_ns) if self._loop.clocks_off else self._loop.now_ns
 
     def clock_id(self) -> ClockId:
-        """Of each host for itself, although all of them have one monotonic clock here."""
+        """Of each host for itself, although all of them show virtual time unless they drift."""
         return ClockId(self.host.name, "1")
 
     def on_wake(self, callback: Callable[[int], None]) -> Callable[[], object]:
@@ -160,8 +164,10 @@ class SimRuntime:
         return Identity(self.host.address, self.host.pid, self._serial)
 
     def call_later_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> TimerHandle:
-        due_ns = self._loop.now_ns + delay_ms * 1_000_000
-        return self._loop.call_at_ns(due_ns, callback, *args, context=self._context())
+        delay_ns = delay_ms * 1_000_000
+        if self._loop.clocks_off:
+            delay_ns = self.host.clock.virtual_duration_ns(delay_ns)
+        return self._loop.call_at_ns(self._loop.now_ns + delay_ns, callback, *args, context=self._context())
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
         if not self.host.alive:

@@ -53,6 +53,7 @@ class _StoredFile(_File):
 
     def read_at(self, position: int, size_bytes: int) -> bytes:
         self._check("read_at")
+        self._disk.wait_for_read(self._host)
         return self._content.read(position, size_bytes)
 
     def data_at(self, position: int) -> int:
@@ -68,7 +69,7 @@ class _StoredFile(_File):
             self._content.resize(size_bytes, self._disk.now_ns)
 
     def sync(self) -> None:
-        self._disk.wait_for_disk()
+        self._disk.wait_for_sync()
         try:
             alive = self._check("sync")
         except OSError:
@@ -106,6 +107,7 @@ class SimStorage:
 
     def read_file(self, path: str) -> bytes:
         self._disk.check("read_file", path)
+        self._disk.wait_for_read(self._host)
         content = self._disk.find(path)
         return content.read(0, content.size_bytes)
 
@@ -124,7 +126,7 @@ class SimStorage:
             self._disk.delete(path)
 
     def sync_dir(self, path: str) -> None:
-        self._disk.wait_for_disk()
+        self._disk.wait_for_sync()
         self._disk.check("sync_dir", path)
         if self._host.alive:
             self._disk.sync_dir(path)

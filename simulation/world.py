@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from lockstep.simulation.clock import Clock
+from lockstep.simulation.cpu import SlowCpu
 from lockstep.simulation.disk import Disk
 from lockstep.simulation.errors import HostCrashedError, LimitError
 from lockstep.simulation.host import Host
@@ -31,6 +33,7 @@ __all__ = ["Outcome", "World"]
 
 T = TypeVar("T")
 _FIRST_PID = 1001
+_MILLION = 1_000_000
 _ADDRESSES_PER_NET = 250
 
 
@@ -50,6 +53,16 @@ class Outcome(Generic[T]):
         return [line_of(event) for event in self.events]
 
 
+@dataclass
+class _Machine:
+    """What a host keeps over crashes."""
+
+    disk: Disk
+    clock: Clock = field(default_factory=Clock)
+    clock_offset_ms: int = 0
+    callback_us: int = 0  # how long each callback takes on its processor
+
+
 class World(NetworkFaults):
     """Hosts by name, faults, and the trace; for scenarios."""
 
@@ -60,8 +73,7 @@ class World(NetworkFaults):
         self.seed = seed
         self.rng = random.Random(f"{seed}/scenario")  # for the scenario's own choices
         self._runtimes: dict[str, SimRuntime] = {}
-        self._disks: dict[str, Disk] = {}
-        self._clock_offsets_ms: dict[str, int] = {}
+        self._machines: dict[str, _Machine] = {}
         self._asleep: dict[Host, tuple[int, list[Timer]]] = {}  # since when, in ns, and its timers
         self._started = 0
         self._cuts = 0
@@ -84,20 +96,27 @@ class World(NetworkFaults):
         else:
             address, generation = runtime.address, runtime.host.generation + 1
             runtime.host.silent = False  # the machine is up again, and resets connections that it does not know
+        machine = self._machine(name)
         if clock_offset_ms is not None:
-            self._clock_offsets_ms[name] = clock_offset_ms
-        offset_ms = self._clock_offsets_ms.get(name, 0)
-        host = Host(name, address, generation, _FIRST_PID + self._started - 1, offset_ms)
+            machine.clock_offset_ms = clock_offset_ms
+        pid = _FIRST_PID + self._started - 1
+        host = Host(name, address, generation, pid, machine.clock_offset_ms, clock=machine.clock)
+        self._set_cpu(host)
         rng = random.Random(f"{self.seed}/host {name}#{generation}")
         self.network.join(host)
         self.trace.add("start", f"{host} {address}")
-        runtime = SimRuntime(self.loop, self.network, host, self.disk(name), rng, self.options.epoch_ms)
+        runtime = SimRuntime(self.loop, self.network, host, machine.disk, rng, self.options.epoch_ms)
         self._runtimes[name] = runtime
         return runtime
 
     def disk(self, name: str) -> Disk:
         """The disk of a host; it survives crashes."""
-        return self._disks.setdefault(name, Disk(lambda: self.loop.now_ns))
+        return self._machine(name).disk
+
+    def _machine(self, name: str) -> _Machine:
+        if name not in self._machines:
+            self._machines[name] = _Machine(Disk(lambda: self.loop.now_ns))
+        return self._machines[name]
 
     def crash(self, name: str, *, silently: bool = False) -> None:
         """SIGKILL: the host stops, and its connections are reset.
@@ -160,8 +179,8 @@ class World(NetworkFaults):
         if host.asleep:
             self.trace.add("wake", str(host))
             began_ns, timers = self._asleep.pop(host)
-            slept_ns = self.loop.now_ns - began_ns
-            self.loop.thaw(timers, slept_ns)
+            self.loop.thaw(timers, self.loop.now_ns - began_ns)
+            slept_ns = host.clock.read_ns(self.loop.now_ns) - host.clock.read_ns(began_ns)
             self.loop.reschedule(host.wake(slept_ns))
             for callback in list(host.on_wake.values()):
                 callback(slept_ns // 1_000_000)
@@ -178,12 +197,67 @@ class World(NetworkFaults):
             self.wake(host.name)
 
     def set_clock(self, name: str, offset_ms: int) -> None:
-        """Set the wall clock of a machine, `offset_ms` ahead of virtual time.
+        """Set the wall clock of a machine, `offset_ms` ahead of virtual time if the clock does not drift.
 
         A running process does not notice that (`Runtime.now_ms`); the next process on the host does.
         """
         self.trace.add("clock", f"{name} {offset_ms:+d} ms")
-        self._clock_offsets_ms[name] = offset_ms
+        self._machine(name).clock_offset_ms = offset_ms
+
+    def set_drift(self, name: str, ppm: int) -> None:
+        """Let the clocks and timers of a machine run faster than virtual time by `ppm` millionths, or slower.
+
+        0 ends that; what the clock has gained or lost until then stays. Later processes on the machine have the same
+        clock. The time of disk operations and of jobs in worker pools does not change.
+        """
+        self.trace.add("drift", f"{name} {ppm:+d} ppm")
+        clock, host = self._machine(name).clock, self._runtimes[name].host if name in self._runtimes else None
+        self.loop.clocks_off = True
+        if host is not None and host.asleep:
+            began_ns, timers = self._asleep[host]
+            self._asleep[host] = began_ns, _retimed(timers, began_ns, clock.ppm, ppm)
+        elif host is not None:
+            self.loop.thaw(_retimed(self.loop.freeze(host), self.loop.now_ns, clock.ppm, ppm), 0)
+        clock.set_ppm(ppm, self.loop.now_ns)
+
+    def clock(self, name: str) -> Clock:
+        """The clock of a machine, as `Runtime.monotonic_ns` shows it."""
+        return self._machine(name).clock
+
+    def slow_cpu(self, name: str, callback_us: int) -> None:
+        """Let each callback of a host take virtual time, until it is 0 again; later callbacks wait meanwhile.
+
+        Later processes on the host are as slow. Jobs of worker pools run beside the callbacks, as on another core.
+        """
+        assert callback_us >= 0
+        self.trace.add("cpu", f"{name} {callback_us} us")
+        self._machine(name).callback_us = callback_us
+        if name in self._runtimes and self._runtimes[name].host.alive:
+            self._set_cpu(self._runtimes[name].host)
+
+    def _set_cpu(self, host: Host) -> None:
+        machine = self._machine(host.name)
+        is_slow = machine.callback_us or machine.disk.read_ms
+        cpu = SlowCpu(self.loop, host, machine.callback_us * 1000) if is_slow else None
+        if cpu is not None or host.cpu is not None:
+            self.loop.reschedule(host.set_cpu(cpu))
+
+    def slow_disk(self, name: str, *, sync_ms: int, read_ms: int = 0) -> None:
+        """Let each sync and each read take so long. A read on the event loop keeps the whole process."""
+        self.trace.add("disk", f"{name} sync {sync_ms} ms, read {read_ms} ms")
+        disk = self.disk(name)
+        disk.sync_ms, disk.read_ms = sync_ms, read_ms
+        if name in self._runtimes and self._runtimes[name].host.alive:
+            self._set_cpu(self._runtimes[name].host)
+
+    def hang_disk(self, name: str) -> None:
+        """Until `release_disk` no sync returns, and no read of a worker pool's job. It survives crashes of the host."""
+        self.trace.add("disk", f"{name} hangs")
+        self.disk(name).hang()
+
+    def release_disk(self, name: str) -> None:
+        self.trace.add("disk", f"{name} answers")
+        self.disk(name).release()
 
     def power_off(self) -> None:
         """Crash every host, for a scenario that ends while clients run."""
@@ -239,3 +313,11 @@ class World(NetworkFaults):
             *(f"connection {end.label}" for end in self.network.endpoints() if end.host.alive),
             *(f"listener {at.host}:{at.port}" for at in self.network.listening()),
         ]
+
+
+def _retimed(timers: list[Timer], now_ns: int, ppm: int, new_ppm: int) -> list[Timer]:
+    """The timers of a machine whose clock gets another rate: what is left of each is that much of its time."""
+    return [
+        (now_ns + -(-(when_ns - now_ns) * (_MILLION + ppm) // (_MILLION + new_ppm)), sequence, handle)
+        for when_ns, sequence, handle in timers
+    ]

@@ -172,9 +172,13 @@ class Cluster(Hosts):
     # The end -------------------------------------------------------------------------------------------------
 
     def records(self, name: str) -> list[Record]:
-        """A host's trace so far. All hosts share one monotonic clock, so calls may be compared as if on one."""
-        lines = self.world.disk(name).read(TRACE).splitlines()
-        return [{**json.loads(line), **ONE_CLOCK} for line in lines]
+        """A host's trace so far, in virtual time, so that calls may be compared as if on one clock."""
+        records = [{**json.loads(line), **ONE_CLOCK} for line in self.world.disk(name).read(TRACE).splitlines()]
+        clock = self.world.clock(name)
+        if clock.is_off:
+            for record in records:
+                record.update({key: clock.virtual_ns(record[key]) for key in _TIMES if key in record})
+        return records
 
     @property
     def traced_hosts(self) -> tuple[str, ...]:
@@ -206,3 +210,6 @@ class Cluster(Hosts):
         if report.violation_counts or report.lost:
             raise OrderError("\n".join([report.reason(), *(found.sentence for _, found in report.examples())]))
         return report
+
+
+_TIMES = ("mono_ns", "begin_mono_ns")

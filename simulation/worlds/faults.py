@@ -45,7 +45,7 @@ class Faults:
         if event.fault == Fault.JOIN:
             possible = state == "down"
         elif event.fault in _OF_BROKER:
-            possible = not self._broker_changes and self.cluster.world.host(BROKER).host.running
+            possible = not self._broker_changes and self.cluster.world.host(BROKER).host.can_run
         else:
             possible = state == "up" or event.fault == Fault.RESET
         if not possible:
