@@ -173,11 +173,12 @@ class Cluster(Hosts):
 
     def records(self, name: str) -> list[Record]:
         """A host's trace so far, in virtual time, so that calls may be compared as if on one clock."""
-        records = [{**json.loads(line), **ONE_CLOCK} for line in self.world.disk(name).read(TRACE).splitlines()]
-        clock = self.world.clock(name)
-        if clock.is_off:
-            for record in records:
+        clock, records = self.world.clock(name), list[Record]()
+        for line in self.world.disk(name).read(TRACE).splitlines():
+            record = {**json.loads(line), **ONE_CLOCK}
+            if clock.is_off:
                 record.update({key: clock.virtual_ns(record[key]) for key in _TIMES if key in record})
+            records.append(record)
         return records
 
     @property
