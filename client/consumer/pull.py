@@ -71,7 +71,7 @@ class PullMember(GroupMember):
 
     async def _persist_all(self) -> None:
         """The user may set offsets of queues that it does not own."""
-        self.offsets.persist(self.updated, lambda _queue, _offset: None)
+        self.offsets.persist(self.updated, lambda _: None)
 
 
 class PullConsumer(GroupConsumer[PullConsumerConfig, PullMember]):

@@ -40,11 +40,11 @@ def written(stage: Stage, path: str = PATH) -> dict[MessageQueue, int]:
 
 def keep(store: OffsetStore, offsets: dict[int, int]) -> list[tuple[MessageQueue, int]]:
     """Update and persist; what was announced."""
-    told: list[tuple[MessageQueue, int]] = []
+    told: dict[MessageQueue, int] = {}
     for queue_id, offset in offsets.items():
         store.update(queue_at(queue_id), offset)
-    store.persist(map(queue_at, offsets), lambda queue, offset: told.append((queue, offset)))
-    return told
+    store.persist(map(queue_at, offsets), told.update)
+    return list(told.items())
 
 
 # Writing -----------------------------------------------------------------------------------------------------

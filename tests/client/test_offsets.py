@@ -111,29 +111,29 @@ async def test_a_silent_and_an_absent_broker_are_errors(stage: Stage) -> None:
 @pytest.mark.rule("article-3/committing-offsets/clustering-at-the-broker", "article-5/7/which-table")
 @on_stage
 async def test_persist_tells_the_broker_one_way(stage: Stage) -> None:
-    """Of those asked for the known ones, each announced before it is sent."""
+    """Of those asked for the known ones, announced before they are sent."""
     broker, offsets = await store_on(stage)
     broker.answers(QUERY, NONE)
     await offsets.read(queue_at(0))
     for queue_id in range(3):
         offsets.update(queue_at(queue_id), 10 + queue_id)
-    told: list[tuple[MessageQueue, int]] = []
-    offsets.persist([queue_at(0), queue_at(2), queue_at(3)], lambda queue, offset: told.append((queue, offset)))
+    told: dict[MessageQueue, int] = {}
+    offsets.persist([queue_at(0), queue_at(2), queue_at(3)], told.update)
     await stage.world.until(lambda: len(broker.requests(UPDATE)) == 2)
     updates = [command.decode_header(UpdateConsumerOffsetRequestHeader)[:4] for command in broker.requests(UPDATE)]
     assert updates == [(GROUP, TOPIC, 0, 10), (GROUP, TOPIC, 2, 12)]
     assert all(command.is_one_way for command in broker.requests(UPDATE))
-    assert told == [(queue_at(0), 10), (queue_at(2), 12)]
+    assert told == {queue_at(0): 10, queue_at(2): 12}
 
 
 @on_stage
 async def test_what_cannot_be_sent_is_not_called_committed(stage: Stage) -> None:
     """Without a connection nothing is sent and no hook is called; the next round sends it."""
     broker, offsets = await store_on(stage)
-    told: list[MessageQueue] = []
+    told: dict[MessageQueue, int] = {}
     offsets.update(queue_at(0), 10)
-    offsets.persist([queue_at(0)], lambda queue, _: told.append(queue))
-    assert told == []
+    offsets.persist([queue_at(0)], told.update)
+    assert not told
     assert broker.requests(UPDATE) == []
 
 

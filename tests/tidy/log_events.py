@@ -21,7 +21,7 @@ CODE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+|[a-z]+")
 RECEIVERS: Final = ("log", "_log", "events", "_events")
 NO_FIELDS: Final = ("exc_info",)  # a traceback, not a field
 DEFINING: Final = ("remoting/logs.py", "broker/start_log.py")  # logs: their `event` is any event
-TRACES: Final = ("record", "_record")  # of the trace for the order checker, which has events too
+TRACES: Final = ("record", "record_offsets", "_record")  # of the trace for the order checker, which has events too
 
 
 class Event(NamedTuple):

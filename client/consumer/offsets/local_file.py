@@ -6,11 +6,11 @@ continue where this one ended, and the reverse. It is replaced as a whole; the p
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
-from lockstep.client.consumer.offsets.store import NO_OFFSET, OffsetStore
+from lockstep.client.consumer.offsets.store import NO_OFFSET, BeforeSending, OffsetStore
 from lockstep.client.errors import ConsumerError
 from lockstep.protocol.bodies.codec import as_object, decode_body, encode_body
 from lockstep.protocol.bodies.queue_tables import as_queue_offsets, queue_table
@@ -107,17 +107,17 @@ class LocalFileOffsetStore(OffsetStore):
     async def _read_kept(self, queue: MessageQueue) -> int:
         return self._kept.get(queue, NO_OFFSET)
 
-    def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
-        """Write the changed offsets of `queues` soon, on a thread; `before_sending` is called for each of them.
+    def persist(self, queues: Iterable[MessageQueue], before_sending: BeforeSending) -> None:
+        """Write the changed offsets of `queues` soon, on a thread; `before_sending` is called with them.
 
         If the file cannot be written, the next round writes it.
         """
-        for queue in queues:
-            offset = self._offsets.get(queue)
-            if offset is not None and offset != self._kept.get(queue):
-                before_sending(queue, offset)
-                self._kept[queue] = offset
-                self._unwritten = True
+        known = {queue: self._offsets.get(queue) for queue in queues}
+        changed = {queue: at for queue, at in known.items() if at is not None and at != self._kept.get(queue)}
+        if changed:
+            before_sending(changed)
+            self._kept |= changed
+            self._unwritten = True
         if self._unwritten and self._writing is None:
             self._writing = self._runtime.create_task(self._write(), name=f"write offsets of {self._group}")
 

@@ -1,7 +1,7 @@
 """OffsetStore: consume offsets in memory, and stored on the broker or in a file (wire.md 8.3, 12.9)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import ClassVar
 
@@ -14,11 +14,13 @@ from lockstep.protocol.headers.messaging import (
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["NO_OFFSET", "OffsetStore", "ReadOffsetType", "RemoteBrokerOffsetStore"]
+__all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "RemoteBrokerOffsetStore"]
 
 NO_OFFSET = -1
+BeforeSending = Callable[[Mapping[MessageQueue, int]], None]
 
 
 class ReadOffsetType(Enum):
@@ -73,8 +75,8 @@ class OffsetStore(ABC):
     async def _read_kept(self, queue: MessageQueue) -> int: ...
 
     @abstractmethod
-    def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
-        """Store the known offsets of `queues`; `before_sending` is called for each of them."""
+    def persist(self, queues: Iterable[MessageQueue], before_sending: BeforeSending) -> None:
+        """Store the known offsets of `queues`; `before_sending` is called with them."""
 
     async def load(self) -> None:  # noqa: B027 - most stores have nothing to load
         """Read the stored offsets, before any other call. Raises ConsumerError when they cannot be read."""
@@ -111,11 +113,13 @@ class RemoteBrokerOffsetStore(OffsetStore):
             raise RequestRefused(queue.broker_name, request_name(code), reply.code, reply.remark)
         return reply.decode_header(OffsetResponseHeader).offset
 
-    def persist(self, queues: Iterable[MessageQueue], before_sending: Callable[[MessageQueue, int], None]) -> None:
-        """Send the known offsets of `queues` one-way; `before_sending` is called for each of them.
+    def persist(self, queues: Iterable[MessageQueue], before_sending: BeforeSending) -> None:
+        """Send the known offsets of `queues` one-way, with one write to each broker; `before_sending` is called before.
 
         A broker without a connection is skipped until the next round.
         """
+        sent: dict[MessageQueue, int] = {}
+        commands: dict[Endpoint, list[RemotingCommand]] = {}
         for queue in queues:
             offset = self._offsets.get(queue)
             address = self._instance.routes.master_address(queue.broker_name)
@@ -123,5 +127,9 @@ class RemoteBrokerOffsetStore(OffsetStore):
             if offset is None or endpoint is None:
                 continue
             header = UpdateConsumerOffsetRequestHeader(self._group, queue.topic, queue.queue_id, offset)
-            before_sending(queue, offset)
-            endpoint.send_one_way(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+            commands.setdefault(endpoint, []).append(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+            sent[queue] = offset
+        if sent:
+            before_sending(sent)
+        for endpoint, of_broker in commands.items():
+            endpoint.send_one_way(*of_broker)

@@ -108,7 +108,8 @@ class LockRequests:
         asked_ms = self._instance.runtime.now_ms()
         try:
             timeout_ms = self._config.lock_timeout_ms
-            answer = await asyncio.wait_for(asyncio.shield(reply), timeout_ms / 1000)
+            async with asyncio.timeout(timeout_ms / 1000):
+                answer = await asyncio.shield(reply)
         except (TimeoutError, RequestTimeout, ConnectionLost) as error:  # both timeouts are due after a long sleep
             timeout = RequestTimeout(endpoint.address, "LOCK_BATCH_MQ", timeout_ms)
             self._log_failure("lock_request_failed", broker_name, error if reply.done() else timeout)

@@ -1,6 +1,6 @@
 """Rebalance: decides which queues this member owns, takes new ones and gives others up (wire.md 12.3)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from lockstep.client.consumer.membership import Membership
@@ -255,8 +255,8 @@ class Rebalance:
         """Store the offsets of queues that this client owns."""
         known = {process_queue.queue: process_queue for process_queue in process_queues}
 
-        def note(queue: MessageQueue, offset: int) -> None:
-            self._member.record("committed", known[queue], offset=offset)
+        def note(offsets: Mapping[MessageQueue, int]) -> None:
+            self._member.record_offsets("committed", [(known[queue], offset) for queue, offset in offsets.items()])
 
         self._offsets.persist(known, note)
 
