@@ -1,12 +1,11 @@
 """The HTML file: verdict, counts, plots, findings with their evidence, and the limits of the evidence, of each run."""
 
-import json
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 from lockstep.order.page.axis import Axis, length_text
+from lockstep.order.page.frame import KEYS, document, plots_over
 from lockstep.order.page.markup import Html, tag
 from lockstep.order.page.owners import Owners, owners_of
 from lockstep.order.page.plots import axis_of, handover_lane, mark_lane, owner_rows, rate_lane, waiting_lane
@@ -30,9 +29,6 @@ __all__ = ["page", "write_page"]
 
 LEGEND_MAX: Final = 120
 _MARKS: Final = {Verdict.IN_ORDER: "✓", Verdict.NOT_IN_ORDER: "✗", Verdict.UNDECIDED: "?"}
-_KEYS: Final = "Keys: + and - zoom, arrows move, 0 shows all. Drag across a plot to zoom into that time."
-_BUTTONS: Final = (("in", "+", "Zoom in"), ("out", "-", "Zoom out"), ("left", "←", "Earlier"), ("right", "→", "Later"),
-                   ("all", "Show all", None))  # fmt: skip
 
 
 def write_page(path: Path, title: str, runs: Sequence[JudgedRun], spoilt: Sequence[Spoilt] = ()) -> None:
@@ -44,23 +40,9 @@ def write_page(path: Path, title: str, runs: Sequence[JudgedRun], spoilt: Sequen
 
 def page(title: str, runs: Sequence[JudgedRun], spoilt: Sequence[Spoilt] = ()) -> str:
     """The whole document. It loads nothing."""
-    style, script = _part("page.css"), _part("page.js")
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", title),
-        tag("style", style),
-    )
     parts = [part for number, run in enumerate(runs) for part in _run(run, f"run{number}", is_named=len(runs) > 1)]
     foot = tag("footer", "Rules and words are those of docs/order.md and docs/judge.md of Lockstep.")
-    main = tag("main", tag("h1", title), *parts, spoilt_rows(spoilt), foot)
-    return f"<!doctype html>\n{tag('html', head, tag('body', main, tag('script', script)), lang='en')}\n"
-
-
-def _part(name: str) -> Html:
-    with files(__package__).joinpath(name).open(encoding="utf-8") as file:
-        return Html(file.read())
+    return document(title, tag("main", tag("h1", title), *parts, spoilt_rows(spoilt), foot))
 
 
 def _run(run: JudgedRun, id_: str, *, is_named: bool) -> list[Html | None]:
@@ -113,28 +95,12 @@ def _plots(run: JudgedRun, axis: Axis, owners: Owners, id_: str) -> Html | None:
     ]
     if not any(lanes):
         return None
-    buttons = [tag("button", text, type="button", data_do=do, aria_label=name) for do, text, name in _BUTTONS]
-    tools = tag("div", *buttons, tag("output", class_="window", aria_live="polite"), class_="tools")
-    segments = [[segment.begin, segment.end, segment.time_ms] for segment in axis.segments]
-    plots = tag(
-        "div",
-        owners.defs,
-        tools,
-        _ruler(axis),
-        _ground(axis),
-        *lanes,
-        class_="plots",
-        id=f"{id_}-plots",
-        tabindex=0,
-        role="group",
-        aria_label=f"Plots of one run over time. {_KEYS} Tables below have the same.",
-        data_length=axis.length,
-        data_segments=json.dumps(segments),
-    )
+    label = f"Plots of one run over time. {KEYS} Tables below have the same."
+    plots = plots_over(axis, lanes, id_=f"{id_}-plots", label=label, defs=owners.defs)
     status = tag("p", class_="told note", aria_live="polite")
     return card(
         "Over time",
-        f"{_begin(axis)} {_drawn(run)}{_KEYS}",
+        f"{_begin(axis)} {_drawn(run)}{KEYS}",
         plots,
         status,
         _legend(run, owners),
@@ -161,30 +127,6 @@ def _begin(axis: Axis) -> str:
         f"0 is {began}. Hatched: {cuts} without any record are left out; all was quiet then, or the clock of one "
         "machine is wrong (see the clocks below)."
     )
-
-
-def _ruler(axis: Axis) -> Html:
-    texts = []
-    for tick in axis.ticks():
-        x = 100 * tick.place / axis.length
-        texts.append(tag("span", tick.text, class_="end" if x > 92 else None, style=f"left:{x:.4f}%"))
-    return tag("div", tag("div", "time", class_="side"), tag("div", *texts, class_="ticks"), class_="ruler")
-
-
-def _ground(axis: Axis) -> Html:
-    """The lines of the ticks and the cuts, behind all plots."""
-    places = [100 * tick.place / axis.length for tick in axis.ticks()]
-    lines = [tag("line", x1=f"{x:.4f}%", x2=f"{x:.4f}%", y1=0, y2="100%") for x in places]
-    cuts = [
-        tag("rect", class_="cut", height="100%", data_a=cut.begin, data_b=cut.end,
-            style=f"--x:{100 * cut.begin / axis.length:.4f}%;--w:{100 * (cut.end - cut.begin) / axis.length:.4f}%")
-        for cut in axis.cuts
-    ]  # fmt: skip
-    hatch = tag("pattern", tag("path", d="M-2 2L2-2M0 8L8 0M6 10L10 6", class_="cut-line"), id="cut", width=8, height=8,
-                patternUnits="userSpaceOnUse")  # fmt: skip
-    defs = tag("defs", hatch) if cuts else None
-    return tag("svg", defs, *cuts, tag("g", *lines, class_="grid"), tag("rect", class_="chosen", height="100%"),
-               class_="ground", aria_hidden="true")  # fmt: skip
 
 
 def _legend(run: JudgedRun, owners: Owners) -> Html | None:

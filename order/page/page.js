@@ -4,8 +4,13 @@ for (const plots of document.querySelectorAll(".plots")) {
   const length = Number(plots.dataset.length), segments = JSON.parse(plots.dataset.segments);
   const find = (what) => plots.querySelector(what);
   const ticks = find(".ticks"), grid = find(".grid"), chosen = find(".chosen"), said = find(".window");
+  // An element has its place as `data-a` and `data-b`, or, where there are many, as a percentage of the whole.
   const placed = [...plots.querySelectorAll("svg [data-a]")].map((one) =>
     [one, Number(one.dataset.a), one.dataset.b === undefined ? null : Number(one.dataset.b)]);
+  for (const one of plots.querySelectorAll("svg .at[x]")) {
+    const [x, wide] = ["x", "width"].map((name) => (length * parseFloat(one.getAttribute(name) ?? one.dataset.w)) / 100);
+    placed.push([one, x, wide >= 0 ? x + wide : null]);
+  }
   const curves = plots.querySelectorAll(".zoomed");
   const told = plots.parentElement.querySelector(".told"), legend = plots.parentElement.querySelector(".legend");
   const shortest = Math.min(length, 0.001);
@@ -22,7 +27,8 @@ for (const plots of document.querySelectorAll(".plots")) {
       const shown = end === null || away ? 0 : Math.min(percent(end), 100) - x;
       if (one.hasAttribute("x")) one.setAttribute("x", x + "%"); // an owner's number stays in sight as long as its bar
       else one.style.setProperty("--x", x + "%");
-      if (one.classList.contains("who")) one.classList.toggle("narrow", shown * ticks.clientWidth < 2400);
+      if (one.classList.contains("who")) one.classList.toggle("narrow", shown * ticks.clientWidth < 100 * (one.dataset.px ?? 24));
+      else if (one.hasAttribute("width")) one.setAttribute("width", (away ? 0 : Math.max(shown, 0.15)) + "%");
       else if (end !== null) one.style.setProperty("--w", shown + "%");
     }
     const scale = length / width;
@@ -34,7 +40,17 @@ for (const plots of document.querySelectorAll(".plots")) {
       button.disabled = whole ? does !== "in" : (does === "left" && a <= 0) || (does === "right" && b >= length);
     }
     said.textContent = whole ? "all " + lengthText(length) : `${lengthText(width)} of ${lengthText(length)}, from ${timeText(timeOf(a), stepOf(width / 100))}`;
+    plots.dispatchEvent(new CustomEvent("shown", { detail: [a, b] }));
   }
+
+  // Another script may ask for a window, and hears of each one.
+  plots.addEventListener("show", (event) => show(...event.detail));
+  plots.addEventListener("wheel", (event) => {
+    if (event.ctrlKey || event.metaKey) zoom(event.deltaY < 0 ? 0.8 : 1.25, a + share(event) * (b - a));
+    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) move((event.deltaX || event.deltaY) / 800);
+    else return; // the page scrolls
+    event.preventDefault();
+  }, { passive: false });
 
   function rule(width) {
     const step = stepOf(width / Math.min(Math.max(Math.floor(ticks.clientWidth / 90), 3), 9));

@@ -1,11 +1,5 @@
 """The report page in a real browser: zoom, keys, buttons, dragging, the legend. Skipped where there is no Chromium."""
 
-import json
-import os
-import re
-import shutil
-import subprocess
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +7,14 @@ import pytest
 
 from lockstep.order.page import page
 from lockstep.order.page.axis import Axis
-from tests.commands import TIMEOUT_S
+from tests.browser import NEEDS_BROWSER, said_by
 from tests.order.page_runs import judged, shared
 from tests.order.test_page import spoilt
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
-QUIET = ("--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync")  # fmt: skip
-
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here (apt install chromium)")
+pytestmark = NEEDS_BROWSER
 
 ASKS = """
-const plots = document.querySelector(".plots"), results = {};
+const plots = document.querySelector(".plots");
 const key = (name) => plots.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
 const press = (name) => plots.querySelector(`[data-do=${name}]`).click();
 const point = (what, share) => {
@@ -46,11 +35,6 @@ const note = (name) => {
     width: document.documentElement.scrollWidth,
   };
 };
-ACTS
-const told = document.createElement("pre");
-told.id = "results";
-told.textContent = JSON.stringify(results);
-document.body.append(told);
 """
 ZOOMS = """
 note("begin"); press("in"); note("in"); press("right"); note("right"); press("left"); note("left again");
@@ -63,18 +47,7 @@ document.querySelector(".goto").click(); note("finding");
 
 
 def asked(folder: Path, text: str, acts: str, width: int = 1280) -> dict[str, Any]:
-    """What the page says of itself after the acts."""
-    path = folder / "page.html"
-    script = f"<script>{ASKS.replace('ACTS', acts)}</script></body>"
-    path.write_text(text.replace("</body>", script), encoding="utf-8")
-    sandbox = () if os.geteuid() else ("--no-sandbox",)
-    command = [str(BROWSER), *QUIET, *sandbox, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},900",
-               "--dump-dom", path.as_uri()]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    found = re.search(r'<pre id="results">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr[-2000:]
-    results: dict[str, Any] = json.loads(unescape(found[1]))
-    return results
+    return said_by(folder, text, ASKS + acts, width)
 
 
 def test_all_plots_zoom_together(tmp_path: Path) -> None:
