@@ -1,0 +1,110 @@
+"""The evidence of one run, as plain data: all that a timeline is drawn from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from lockstep.client import MessageQueue
+from lockstep.order import Record
+from lockstep.order.report import Violation
+from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.findings import Band, Finding
+
+__all__ = ["Evidence", "HostChange", "HostEvent", "LockChange", "LockEvent", "Role"]
+
+
+class Role(StrEnum):
+    """What runs on a host."""
+
+    BROKER = "broker"
+    NAME_SERVER = "name server"
+    CONSUMER = "consumer"
+    OTHER = "client"
+
+
+class LockEvent(StrEnum):
+    """What a broker did with the lock of a queue."""
+
+    GRANTED = "granted"
+    RENEWED = "renewed"
+    REFUSED = "refused"
+    DRAINING = "draining"  # it ends at the end of a delay
+    RELEASED = "released"
+
+
+class LockChange(NamedTuple):
+    """A change of a broker's lock table, or a request that it refused.
+
+    Args:
+        at_ms: virtual, since the start.
+        client_id: of the owner; of a refusal: of the client that asked.
+        ends_ms: when the lock ends unless it is renewed.
+        why: of a release, a word for people; of a refusal the answer.
+        other: of a refusal the owner, if there is one.
+    """
+
+    at_ms: int
+    group: str
+    queue: MessageQueue
+    event: LockEvent
+    client_id: str
+    epoch: int = 0
+    ends_ms: int = 0
+    why: str = ""
+    other: str = ""
+
+
+class HostEvent(StrEnum):
+    """What happened to a process or its machine."""
+
+    STARTED = "started"
+    CRASHED = "crashed"  # SIGKILL
+    POWERED_OFF = "powered off"  # the machine: its peers get no answer
+    LOST_POWER = "lost power"  # and its disk what was not synced
+    LEFT = "left"  # a clean shutdown
+    STOPPED = "stopped"  # SIGSTOP
+    CONTINUED = "continued"
+    SLEPT = "slept"  # the machine
+    WOKE = "woke"
+    CLOCK_SET = "clock set"
+
+
+class HostChange(NamedTuple):
+    at_ms: int
+    host: str
+    event: HostEvent
+    text: str = ""
+
+
+@dataclass
+class Evidence:
+    """One run.
+
+    Args:
+        label: the name of the run beside others: "fenced", "as reported", "mended".
+        addresses: host by address.
+        records: the trace of each client, by host.
+        violations: those of the judge that count as violations of the run.
+        error: what ended the run before its end; empty: it reached it.
+    """
+
+    label: str
+    elapsed_ms: int = 0
+    settings: Mapping[str, object] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+    roles: dict[str, Role] = field(default_factory=dict)
+    hosts: list[HostChange] = field(default_factory=list)
+    locks: list[LockChange] = field(default_factory=list)
+    log: list[LogLine] = field(default_factory=list)
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    bands: list[Band] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    allowed: int = 0  # findings of the judge that the experiment allows, such as calls that a fence made harmless
+    trace_hash: str = ""
+    error: str = ""
+
+    def host_of(self, client_id: str) -> str:
+        """The host of a client id `address@pid#number`; the text itself if its address is unknown."""
+        return self.addresses.get(client_id.partition("@")[0], client_id)
