@@ -56,6 +56,7 @@ class FenceChecks:
     def __init__(self, tables: FenceTables, legacy: str, log: EventLog) -> None:
         self._tables = tables
         self._find, self._committed_offset = tables.locks.find, tables.offsets.query
+        self._max_offset = tables.store.max_offset
         self.legacy = legacy
         self._log = log
         self._throttle = EventThrottle()
@@ -82,7 +83,10 @@ class FenceChecks:
     def deny_commit(
         self, connection: Connection, claim: Claiming, key: tuple[str, str, int], offset: int, now_ms: int, alone: bool
     ) -> Denial | None:
-        """May the sender store this offset? While the queue has an owner, or its last one, commits do not go back.
+        """May the sender store this offset?
+
+        While the queue has an owner, or its last one, commits do not go back, and not beyond the end of the queue: its
+        log may have lost messages that the client handled, and new ones will have their offsets.
 
         Args:
             key: Group, topic and queue id of the claim.
@@ -95,7 +99,8 @@ class FenceChecks:
         if denial is None:
             group, topic, queue_id = key
             stored = self._committed_offset(group, topic, queue_id)
-            if offset >= stored and not self.resets:
+            is_in_order = offset == stored or stored < offset <= self._max_offset(topic, queue_id)
+            if is_in_order and not self.resets:
                 return None
             denial = self._of_offset(claim, offset, stored, now_ms)
         return None if denial is None else self._counted(connection, claim, Act.COMMIT, denial, now_ms)
@@ -134,14 +139,19 @@ class FenceChecks:
     def _of_offset(self, claim: Claiming, offset: int, stored: int, now_ms: int) -> Denial | None:
         """A stored offset beyond the end of its queue may be corrected: the broker's log lost its newest messages."""
         is_marked = self.resets.forbids(_key(claim), offset, now_ms)
-        if (offset >= stored and not is_marked) or (claim.lock_epoch is None and self.legacy == _OFF):
+        end = self._max_offset(claim.topic, claim.queue_id)
+        is_in_order = offset == stored or stored < offset <= end
+        if (is_in_order and not is_marked) or (claim.lock_epoch is None and self.legacy == _OFF):
             return None
         if self._lock(claim) is None and not self._tables.locks.was_freed(_key(claim), now_ms):
             return None  # the group locks no queues
         if is_marked:
             remark = f"the offset of {_name(claim)} was reset; until its owner commits the new one, no other is stored"
             return Denial(Reason.RESET, ResponseCode.SYSTEM_ERROR, remark)
-        if stored > self._tables.store.max_offset(claim.topic, claim.queue_id):
+        if offset > stored:
+            remark = f"{_name(claim)} ends at {end}, and {offset} is beyond it; its last messages were lost"
+            return Denial(Reason.BEYOND_END, ResponseCode.SYSTEM_ERROR, remark)
+        if stored > end:
             return None
         remark = f"{_name(claim)} is committed up to {stored}, and {offset} is lower; {_HOW_TO_RESET}"
         return Denial(Reason.BACKWARDS, ResponseCode.SYSTEM_ERROR, remark)

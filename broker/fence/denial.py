@@ -28,6 +28,7 @@ class Reason(StrEnum):
     STALE = "stale"  # the same client has a newer epoch
     OTHER_OWNER = "other_owner"  # no epoch, and the lock names a client that does not speak over this connection
     BACKWARDS = "backwards"  # the commit is lower than the stored offset
+    BEYOND_END = "beyond_end"  # the queue has no message below the offset: the broker lost its newest ones
     RESET = "reset"  # an administrator has set the offset, and the owner has not taken it yet
 
 

@@ -66,7 +66,7 @@ class Fence:
     def owner_changed(self, change: OwnerChange) -> None:
         """Another period of ownership began, or one ended."""
         group, queue = change.consumer_group, change.queue
-        if change.new is not None:  # it begins at the stored offset
+        if change.new is not None and not self._goes_on(change):  # it begins at the stored offset
             self.checks.resets.end((group, queue.topic, queue.queue_id))
         self.on_owner_changed(change)
         if self.keeper is not None:
@@ -75,6 +75,11 @@ class Fence:
         self.pulls.owner_changed(group, (queue.topic, queue.queue_id), change.now_ms)
         if change.cause is Cause.LEASE_ENDED and change.old is not None:
             self._look_for_silence(group, change.old, queue, change.now_ms)
+
+    def _goes_on(self, change: OwnerChange) -> bool:
+        """An unmodified client whose lock ended, and that got it again, may not know that: it commits as before."""
+        lock = self._locks.entry(change.consumer_group, change.queue.topic, change.queue.queue_id)
+        return change.old == change.new and lock is not None and not lock.fenced
 
     def _look_for_silence(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> None:
         """Each look reads all locks of a connection, whose leases end together: one look for all of them."""

@@ -53,7 +53,7 @@ class Observer:
         self._fenced = fenced
         self._owners = Owners(findings, plan, fenced=fenced)
         self._fenced_addresses: set[str] = set()  # of clients that send epochs
-        self._waiting: dict[tuple[Endpoint, int], Asked] = {}
+        self._waiting: dict[tuple[Endpoint, int], tuple[Asked, Grant | None]] = {}
         self._current: Asked | None = None
         self._resetting = 0  # the code of a reset that is handled now
         self._faithful_resets_end_ms = 0
@@ -90,9 +90,9 @@ class Observer:
             send, lost = endpoint.reply, endpoint.connection_lost
 
             def noted(reply: RemotingCommand) -> None:
-                asked = self._waiting.pop((endpoint, reply.opaque), None)
+                asked, later = self._waiting.pop((endpoint, reply.opaque), (None, None))
                 if asked is not None and endpoint.is_open:
-                    self._answered(asked, reply, late=True)
+                    self._answered(asked, reply, late=True, later=later)
                 send(reply)
 
             def ended(exc: Exception | None) -> None:
@@ -115,7 +115,8 @@ class Observer:
                 self._current, self._resetting = None, 0
             if asked is not None and not command.is_one_way:
                 if reply is None:
-                    self._waiting[endpoint, command.opaque] = asked
+                    later = self._owners.of(asked.queue).follows(asked) if asked.queue is not None else None
+                    self._waiting[endpoint, command.opaque] = asked, later
                 else:
                     self._answered(asked, reply)
             return reply
@@ -185,7 +186,10 @@ class Observer:
 
     # Answers -------------------------------------------------------------------------------------------------
 
-    def _answered(self, asked: Asked, reply: RemotingCommand, *, late: bool = False) -> None:
+    def _answered(
+        self, asked: Asked, reply: RemotingCommand, *, late: bool = False, later: Grant | None = None
+    ) -> None:
+        """`later`: of a late answer, what followed the asker's grant when the request was handled already."""
         if reply.code in _FENCES:
             self._findings.saw(f"answers {ResponseCode(reply.code).name}")
             if late and asked.code == RequestCode.PULL_MESSAGE:
@@ -198,7 +202,9 @@ class Observer:
         elif asked.code in _ACCEPTED:
             wrong, codes = _ACCEPTED[RequestCode(asked.code)]
             # A refused pull of an unmodified client is answered as one that found nothing.
-            if reply.code in codes and (asked.epoch is not None or reply.code == ResponseCode.SUCCESS):
+            accepted = reply.code in codes and (asked.epoch is not None or reply.code == ResponseCode.SUCCESS)
+            # A message is stored when its request is handled, and answered when it is on the disk.
+            if accepted and (not late or asked.code == RequestCode.PULL_MESSAGE or later is not None):
                 self._check(wrong, asked, asked.queue)
         elif asked.code == RequestCode.RESET_OWN_OFFSET and reply.code == ResponseCode.SUCCESS:
             self._findings.saw("resets of owners")

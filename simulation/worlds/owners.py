@@ -63,7 +63,8 @@ class Owners:
         """
         of = self.of(queue)
         last = of.grants[-1] if of.grants else None
-        begins = grant != last or (not grant.epoch and asked.handled_ms >= of.free_ms)
+        # An unmodified client may not know that its lock ended. Only after an unlock it begins anew.
+        begins = grant != last or (not grant.epoch and of.released == "handovers" and asked.handled_ms >= of.free_ms)
         if last is not None:
             self._check(of, asked, queue, grant, presented)
             if last.address != grant.address:

@@ -67,12 +67,29 @@ def test_a_commit_that_goes_back_is_not_stored(world: World) -> None:
 def test_a_stored_offset_beyond_the_end_may_be_corrected(world: World) -> None:
     """The broker lost its newest messages. The client's pull is answered 21, and it commits the end (wire.md 12.6)."""
     java = member(world)
-    java.commit(11)
-    assert committed(world) == 11
+    world.broker.offsets.commit("G", "T", 0, 11)
     java.commit(10)
     assert committed(world) == 10
     java.commit(9)
     assert committed(world) == 10
+
+
+def test_a_commit_beyond_the_end_is_not_stored(world: World) -> None:
+    """The log lost what the client handled. New messages will have these offsets, and the next owner must get them."""
+    java = member(world)
+    java.commit(11)
+    assert committed(world) == 5
+    java.commit(10)
+    assert committed(world) == 10
+    world.wait(LEASE_MS)
+    ours = world.ours("b")
+    assert ours.lock()
+    reply = ours.commit(12)
+    assert reply.code == C.SYSTEM_ERROR
+    assert "ends at 10, and 12 is beyond it" in str(reply.remark)
+    ours.pull(10, commit=11)
+    assert committed(world) == 10
+    assert refused(world) == {(Act.COMMIT, Reason.BEYOND_END): 3}
 
 
 def test_without_a_lock_any_offset_is_stored(world: World) -> None:
@@ -103,6 +120,33 @@ def test_the_broker_stores_a_reset_and_the_owner_confirms_it(world: World) -> No
     java.commit(3)
     assert committed(world) == 3
     assert refused(world) == {(Act.COMMIT, Reason.RESET): 2}
+
+
+def test_an_owner_that_does_not_know_that_its_lock_ended_undoes_no_reset(world: World) -> None:
+    """Its requests arrive late and together: a renewal, which begins another period, and a commit of before."""
+    java = member(world)
+    world.wait(LEASE_MS)
+    assert reset(world, START).code == C.SUCCESS
+    assert java.lock()
+    java.commit(6)
+    assert committed(world) == 0
+    java.commit(0)
+    java.commit(1)
+    assert committed(world) == 1
+    assert refused(world) == {(Act.COMMIT, Reason.RESET): 1}
+
+
+def test_another_owner_ends_a_reset(world: World) -> None:
+    """It begins at the stored offset."""
+    member(world)
+    assert reset(world, START).code == C.SUCCESS
+    world.wait(LEASE_MS)
+    other = world.java("b")
+    other.heartbeat()
+    assert other.lock()
+    other.commit(2)
+    assert committed(world) == 2
+    assert refused(world) == {}
 
 
 def test_a_forward_reset_is_not_taken_back(world: World) -> None:

@@ -230,9 +230,9 @@ def test_an_unmodified_unlock_frees_with_the_last_commit() -> None:
     clients.claim("b")
     clients.unlock("java")
     assert clients.claim("b") == 0
-    clients["java"].answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, 7))
+    clients["java"].answer(R.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader("G", "T", 0, 0))
     assert clients.told("b") == [(R.LOCKS_RELEASED, LocksReleasedBody("G", (FIRST,)))]
-    assert clients.first.broker.offsets.query("G", "T", 0) == 7
+    assert clients.first.broker.offsets.query("G", "T", 0) == 0
     assert clients.claim("b")
 
 

@@ -1,0 +1,76 @@
+"""What the sweep of random worlds found of each protection, and the table of docs/testing.md that shows it."""
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from tests.mutants.beyond_worlds import BEYOND_WORLDS
+from tests.mutants.protections import PROTECTIONS, ROOT
+
+__all__ = ["PAGE", "Found", "read_found", "table", "table_in", "write_found"]
+
+PAGE: Final = ROOT / "docs" / "testing.md"
+_FILE: Final = ROOT / "tests" / "mutants" / "found.json"
+_BEGIN, _END = "<!-- mutants: begin, written by tests.mutants.worlds -->\n", "<!-- mutants: end -->\n"
+
+
+class Found(NamedTuple):
+    """By which world a protection was found missing.
+
+    Args:
+        mode: of the world; empty: no world found it.
+        seed: of the world; 0: no single one, see `excess`.
+        kinds: of its violations.
+        seeds: how many worlds had run.
+        excess: how often a kind of violation was seen that RocketMQ's locks allow, without and with the protection.
+    """
+
+    mode: str
+    seed: int
+    kinds: tuple[str, ...]
+    seeds: int
+    excess: str
+
+    @property
+    def is_found(self) -> bool:
+        return bool(self.mode)
+
+    @property
+    def text(self) -> str:
+        kinds = ", ".join(f"`{kind}`" for kind in self.kinds)
+        if self.excess:
+            return f"{self.mode}: {kinds} in {self.excess}"
+        return f"{self.mode} seed {self.seed}: {kinds}" if self.mode else f"no seed of {self.seeds} in either mode"
+
+
+def read_found() -> dict[str, Found]:
+    if not _FILE.exists():
+        return {}
+    values = json.loads(_FILE.read_text(encoding="utf-8"))
+    return {name: Found(mode, seed, tuple(kinds), *rest) for name, (mode, seed, kinds, *rest) in values.items()}
+
+
+def table(found: Mapping[str, Found]) -> str:
+    """The rows of all protections: the world that finds each, or why none does."""
+    lines = ["| protection | without it | found by worlds | tests that hold it |", "|---|---|---|---|"]
+    for one in PROTECTIONS:
+        known = found.get(one.name)
+        worlds = known.text if known is not None and known.is_found else ""
+        if not worlds:
+            tried = f"no seed of {known.seeds} in either mode: " if known is not None else ""
+            worlds = tried + BEYOND_WORLDS.get(one.name, "not searched yet")
+        tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in one.tests)
+        lines.append(f"| `{one.name}` | {one.without} | {worlds} | {tests} |")
+    return "\n".join(lines) + "\n"
+
+
+def table_in(page: str) -> str:
+    return page.partition(_BEGIN)[2].partition(_END)[0]
+
+
+def write_found(found: Mapping[str, Found]) -> None:
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(one)}" for name, one in found.items())
+    _FILE.write_text(f"{{\n{rows}\n}}\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(_BEGIN)
+    PAGE.write_text(before + _BEGIN + table(found) + _END + rest.partition(_END)[2], encoding="utf-8")

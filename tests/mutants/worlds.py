@@ -1,0 +1,192 @@
+"""`python -m tests.mutants.worlds [NAME ...]`: which protections the sweep of random worlds finds missing.
+
+Each protection is taken out in a process of its own. The seeds of both lock modes run, first the seed that found it the
+last time, until one fails. What is known is kept in `build/mutants`, so that the same command again goes on; `--fresh`
+forgets it. `--write` keeps the result in found.json and writes the table of docs/testing.md.
+
+In fenced mode any violation is a failure. RocketMQ's own locks allow some, so in faithful mode only other kinds are; of
+those that they allow, there must be clearly more than the same seeds have with the protection.
+"""
+
+import argparse
+import gc
+import json
+import math
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.mutants.beyond_worlds import BEYOND_WORLDS
+from tests.mutants.found import Found, read_found, write_found
+from tests.mutants.plugin import MutantFinder
+from tests.mutants.protections import PROTECTIONS, ROOT
+
+if TYPE_CHECKING:  # a child imports it after the finder of its mutant is in place
+    from lockstep.simulation.lab.experiment import Outcome
+
+STATE: Final = ROOT / "build" / "mutants"
+HEALTHY: Final = "healthy"
+MODES: Final = ("fenced", "faithful")
+# Kinds of violations that healthy faithful worlds have: RocketMQ's locks allow them.
+ROCKETMQS: Final = frozenset(
+    {
+        *("granted-early", "stale-pull", "stale-commit-stored", "lost", "overlap", "commit-back"),
+        *("judge: commit-beyond-end", "judge: commit-regress", "judge: lost-write", "judge: overlap"),
+        *("judge: stale-commit", "judge: stale-owner", "judge: stale-repeat", "judge: stored-regress"),
+    }
+)
+EXCESS_SIGMAS: Final = 5  # so many standard deviations above the same seeds with the protection
+EXCESS_MIN: Final = 15
+SEEDS_MAX: Final = 5000
+_AT_ONCE: Final = 8
+_LOADED_WITHIN: Final = 40  # worlds: some modules are imported by brokers with files alone
+
+Case = tuple[str, int]  # lock mode, seed
+
+
+class Seen(NamedTuple):
+    """The violations of a world; its error counts as one."""
+
+    mode: str
+    seed: int
+    kinds: tuple[str, ...]
+
+
+def state_of(name: str) -> dict[Case, Seen]:
+    path = STATE / f"{name}.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    seen = [Seen(mode, seed, tuple(kinds)) for mode, seed, kinds in map(json.loads, lines)]
+    return {(one.mode, one.seed): one for one in seen}
+
+
+def cases(recorded: Found | None, seeds: int) -> Iterator[Case]:
+    if recorded is not None and recorded.seed:
+        yield recorded.mode, recorded.seed
+    for seed in range(1, seeds + 1):
+        for mode in MODES:
+            yield mode, seed
+
+
+# The processes -----------------------------------------------------------------------------------------------
+
+
+def child(name: str, seeds: int, seconds: float) -> None:
+    """Run worlds without a protection and add what they found to its state, until one decides or the time is over."""
+    finder = MutantFinder(next(one for one in PROTECTIONS if one.name == name)) if name != HEALTHY else None
+    if finder is not None:
+        sys.meta_path.insert(0, finder)
+    from lockstep.simulation.lab.experiment import LockMode
+    from lockstep.simulation.lab.registry import find_experiment
+    from lockstep.simulation.lab.runner import run_seed
+
+    worlds = find_experiment("worlds")
+    known, healthy = state_of(name), state_of(HEALTHY)
+    ends = time.monotonic() + seconds
+    with (STATE / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+        for count, (mode, seed) in enumerate(
+            case for case in cases(read_found().get(name), seeds) if case not in known
+        ):
+            one = seen_in(run_seed(worlds, seed, LockMode(mode)))
+            known[mode, seed] = one
+            file.write(json.dumps(one) + "\n")
+            file.flush()
+            if name != HEALTHY and (is_decisive(one) or excess(known.values(), healthy)):
+                return
+            if finder is not None and not finder.loaded and count == _LOADED_WITHIN:
+                sys.exit(f"{name}: {count} worlds do not import {finder}")
+            if count % _AT_ONCE == _AT_ONCE - 1:
+                gc.collect()  # a simulation freezes what is there, also the worlds that are over
+            if time.monotonic() > ends:
+                return
+
+
+def seen_in(outcome: "Outcome") -> Seen:
+    error = (f"error: {outcome.error}",) if outcome.error else ()
+    return Seen(str(outcome.mode), outcome.seed, (*outcome.wrong, *error))
+
+
+def is_decisive(one: Seen) -> bool:
+    return bool(one.kinds if one.mode == "fenced" else set(one.kinds) - ROCKETMQS)
+
+
+def excess(known: Iterable[Seen], healthy: dict[Case, Seen]) -> Found | None:
+    """A kind that RocketMQ allows, and that is clearly more frequent without the protection (a paired sign test)."""
+    pairs = [(one, healthy[one.mode, one.seed]) for one in known if (one.mode, one.seed) in healthy]
+    pairs = [(one, whole) for one, whole in pairs if one.mode == "faithful"]
+    for kind in sorted(ROCKETMQS):
+        more = sum(kind in one.kinds and kind not in whole.kinds for one, whole in pairs)
+        fewer = sum(kind in whole.kinds and kind not in one.kinds for one, whole in pairs)
+        if more >= EXCESS_MIN and more - fewer > EXCESS_SIGMAS * math.sqrt(more + fewer):
+            count, usual = sum(kind in one.kinds for one, _ in pairs), sum(kind in whole.kinds for _, whole in pairs)
+            return Found("faithful", 0, (kind,), len(pairs), f"{count} of {len(pairs)} seeds, with it {usual}")
+    return None
+
+
+# The result --------------------------------------------------------------------------------------------------
+
+
+def verdict(name: str, healthy: dict[Case, Seen]) -> Found:
+    """What the state of a protection says; `seed` 0 without `excess`: not found."""
+    known = state_of(name)
+    for one in known.values():
+        whole = healthy.get((one.mode, one.seed))
+        if is_decisive(one) and (whole is None or not is_decisive(whole)):
+            return Found(one.mode, one.seed, tuple(kind.partition("\n")[0][:80] for kind in one.kinds), len(known), "")
+    return excess(known.values(), healthy) or Found("", 0, (), max((seed for _, seed in known), default=0), "")
+
+
+def run(name: str, options: argparse.Namespace) -> None:
+    arguments = ["--child", name, "--seeds", str(options.seeds), "--seconds", str(options.seconds)]
+    done = subprocess.run([sys.executable, "-m", "tests.mutants.worlds", *arguments], cwd=ROOT, check=False)
+    if done.returncode:
+        sys.exit(f"{name}: the process of its worlds failed with exit status {done.returncode}")
+
+
+def search(name: str, options: argparse.Namespace) -> Found:
+    """Run worlds until the protection is found, or all seeds were run; with `--seconds` for so long at most."""
+    found = verdict(name, state_of(HEALTHY))
+    while not found.is_found and found.seeds < options.seeds:
+        run(name, options)
+        found = verdict(name, state_of(HEALTHY))
+        if options.once:
+            break
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.worlds", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="protections to take out; all, unless given")
+    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="of each lock mode")
+    parser.add_argument("--healthy", type=int, default=300, help="seeds that run with all protections, to compare with")
+    parser.add_argument("--seconds", type=float, default=120, help="after which a process writes what it knows")
+    parser.add_argument("--once", action="store_true", help="one such time for each protection")
+    parser.add_argument("--fresh", action="store_true", help="forget what earlier runs found")
+    parser.add_argument("--write", action="store_true", help="keep the result in found.json and docs/testing.md")
+    parser.add_argument("--child", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    STATE.mkdir(parents=True, exist_ok=True)
+    if options.child:
+        child(options.child, options.seeds, options.seconds)
+        return 0
+    if options.fresh:
+        shutil.rmtree(STATE)
+        STATE.mkdir()
+    names = options.names or [one.name for one in PROTECTIONS if one.name not in BEYOND_WORLDS]
+    while max((seed for _, seed in state_of(HEALTHY)), default=0) < options.healthy:
+        run(HEALTHY, argparse.Namespace(seeds=options.healthy, seconds=options.seconds))
+        if options.once:
+            break
+    results = dict(read_found())
+    for name in names:
+        results[name] = search(name, options)
+        print(f"{name:36} {results[name].text}", flush=True)
+    if options.write:
+        write_found({one.name: results[one.name] for one in PROTECTIONS if one.name in results})
+    return 0 if all(results[name].is_found for name in names) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
