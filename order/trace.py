@@ -50,7 +50,7 @@ class TraceWriter:
 
     def rebalanced(self, fields: Mapping[str, Any]) -> None:
         """Write one `rebalanced` record."""
-        self._write([{**self._head("rebalanced"), **fields}])
+        self._write([self._head("rebalanced") + _text(fields)])
 
     def handled(
         self,

@@ -188,11 +188,11 @@ class Cluster(Hosts):
 
     def record_numbers(self) -> Callable[[Record], tuple[str, int] | None]:
         """Finds the place of a record of the judge's: its client id, and its number in that client's trace."""
-        places: dict[tuple[object, ...], tuple[str, int]] = {}
+        places: dict[str, tuple[str, int]] = {}
         for name in self._traced:
             for number, record in enumerate(self.records(name)):
-                places.setdefault(tuple(sorted(record.items(), key=str)), (str(record["client_id"]), number))
-        return lambda record: places.get(tuple(sorted(record.items(), key=str)))
+                places.setdefault(_text_of(record), (str(record["client_id"]), number))
+        return lambda record: places.get(_text_of(record))
 
     async def shut_down(self) -> None:
         """End all clients, then all servers, each the last started first."""
@@ -214,3 +214,7 @@ class Cluster(Hosts):
 
 
 _TIMES = ("mono_ns", "begin_mono_ns")
+
+
+def _text_of(record: Record) -> str:
+    return repr(sorted(record.items()))
