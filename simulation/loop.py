@@ -15,14 +15,14 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from lockstep.simulation.errors import DeadlockError, LimitError, NondeterminismError
 from lockstep.simulation.forbidden import ForbiddenCalls
 from lockstep.simulation.host import HOST, Host, host_context
 from lockstep.simulation.tasks import SequencedFuture, SequencedTask, VirtualHandle, close_coroutine, describe
 
-__all__ = ["START_NS", "Timer", "VirtualLoop"]
+__all__ = ["START_NS", "Order", "Timer", "VirtualLoop"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -36,6 +36,13 @@ _COLLECT_CANCELLED_MIN = 100
 _COLLECT_GARBAGE_STEPS = 200_000  # so that finalizers run at the same step in every run
 
 
+class Order(Protocol):
+    """Chooses what runs next; without one callbacks run as they were scheduled."""
+
+    def next_ns(self, when_ns: int) -> int: ...
+    def turn(self, ready: deque[VirtualHandle], first_timer: int) -> deque[VirtualHandle]: ...
+
+
 class VirtualLoop(ForbiddenCalls):
     """`limit_ns` limits the virtual time of `run_until_complete`, `instant_steps_max` the callbacks at one instant."""
 
@@ -46,6 +53,7 @@ class VirtualLoop(ForbiddenCalls):
         self.errors: list[ErrorContext] = []  # exceptions of callbacks, and of tasks whose exception was not read
         self.tasks: dict[int, SequencedTask[Any]] = {}  # not done yet
         self.ground = host_context(None)  # for the network and the scenario, which are on no host
+        self.shuffle: Order | None = None
         self.clocks_off = False  # the clock of some host does not show virtual time
         self._end_ns = START_NS + limit_ns
         self._instant_steps_max = instant_steps_max
@@ -222,8 +230,9 @@ class VirtualLoop(ForbiddenCalls):
             if not timers or timers[0][0] > end_ns:
                 return False
             if timers[0][0] > self.now_ns:
-                self.now_ns = timers[0][0]
+                self.now_ns = timers[0][0] if self.shuffle is None else self.shuffle.next_ns(timers[0][0])
                 self._instant_end = self.steps + self._instant_steps_max
+        first_timer = len(ready)
         while timers and timers[0][0] <= self.now_ns:
             handle = heapq.heappop(timers)[2]
             handle.timed = False
@@ -231,7 +240,7 @@ class VirtualLoop(ForbiddenCalls):
                 self._cancelled -= 1
             else:
                 ready.append(handle)
-        self._run_ready(ready)
+        self._run_ready(ready if self.shuffle is None else self.shuffle.turn(ready, first_timer))
         if self.steps > self._instant_end:
             raise LimitError(f"{self._instant_steps_max} callbacks ran without time moving{self._pending_text()}")
         return True

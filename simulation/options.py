@@ -21,6 +21,7 @@ class SimulationOptions:
     connect_timeout_ms: int = 127_000  # behind a partition: Linux's six retries
     retransmit_ms: int = 924_600  # until TCP gives up bytes that nobody acknowledges: Linux's tcp_retries2
 
+    shuffle_us: int = 0  # what is due within so long happens at once, in an order of the seed; 0: as it was scheduled
     instant_steps_max: int = 1_000_000  # callbacks at one instant
     drain_ms: int = 100  # after the scenario, for closed connections and cancelled tasks to end
     debug: bool = False  # asyncio's debug mode: tasks and futures record where they were created
@@ -29,6 +30,7 @@ class SimulationOptions:
     def __post_init__(self) -> None:
         assert 0 <= self.latency_us_min <= self.latency_us_max
         assert self.loopback_us_max >= 0
+        assert self.shuffle_us >= 0
         assert self.bytes_per_s is None or self.bytes_per_s > 0
         assert 0 <= self.split_percent <= 100
         assert self.read_bytes_max > 0

@@ -170,9 +170,10 @@ class Endpoint(asyncio.Transport):
         something = self._received or self._eof_arrived or self._reset_by_peer
         if something and self._made and not (self._read_scheduled or self._reading_paused or self._closing):
             self._read_scheduled = True
-            self._loop.call_soon(self._read, context=self.context)
+            self._loop.call_soon(self.on_readable, context=self.context)
 
-    def _read(self) -> None:
+    def on_readable(self) -> None:
+        """The event loop of the host sees that there is something to read."""
         self._read_scheduled = False
         if self._reading_paused or self._closing:
             return

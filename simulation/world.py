@@ -14,6 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from lockstep.simulation.clock import Clock
@@ -26,6 +27,7 @@ from lockstep.simulation.network import Network
 from lockstep.simulation.network_faults import NetworkFaults
 from lockstep.simulation.options import SimulationOptions
 from lockstep.simulation.runtime import SimRuntime
+from lockstep.simulation.shuffle import Shuffle
 from lockstep.simulation.tasks import describe
 from lockstep.simulation.trace import Event, Trace, line_of
 
@@ -72,6 +74,9 @@ class World(NetworkFaults):
         self.loop = loop
         self.seed = seed
         self.rng = random.Random(f"{seed}/scenario")  # for the scenario's own choices
+        if options.shuffle_us:
+            rng = random.Random(f"{seed}/order")
+            loop.shuffle = Shuffle(rng, options.shuffle_us * 1000, partial(self.trace.add, "last"))
         self._runtimes: dict[str, SimRuntime] = {}
         self._machines: dict[str, _Machine] = {}
         self._asleep: dict[Host, tuple[int, list[Timer]]] = {}  # since when, in ns, and its timers
