@@ -6,7 +6,7 @@ SHELL := /bin/sh
 .DELETE_ON_ERROR:
 unexport PYTHONDONTWRITEBYTECODE # tests start hundreds of processes: none should compile what another has compiled
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows coverage-page connection-page lint interop fidelity bench hostile docs lock clean
+.PHONY: help setup demo pipeline test test-all nightly mutants coverage-rows coverage-page articles-page connection-page lint interop fidelity bench hostile docs lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,6 +56,9 @@ mutants: $(VENV)/.dev ## take each protection of order out, one at a time: the t
 
 coverage-page: $(VENV)/.dev ## write docs/COVERAGE.md from tests/rules/articles.toml and the markers of tests
 	$(BIN)/python -m tests.rules.page
+
+articles-page: $(VENV)/.dev ## write docs/articles.md from the sections of simulation/articles
+	$(BIN)/python -m tests.simulation.articles.page
 
 connection-page: $(VENV)/.dev ## write docs/connection.md from the tables of remoting/connection_states.py
 	$(BIN)/python -m tests.remoting.connection_page

@@ -17,6 +17,7 @@ from lockstep.client.errors import ConsumerError
 from lockstep.client.hooks import ConsumeMessageHook
 from lockstep.client.lifecycle import ServiceState
 from lockstep.client.message_selector import Expression
+from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
@@ -203,6 +204,14 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         """The first offset that is not handled yet, of each queue of `assigned_queues` that is being pulled."""
         bare = self._tenant.bare_queue
         return {bare(held.queue): held.position for held in self._owned if held.positioned}
+
+    @property
+    def process_queues(self) -> dict[MessageQueue, ProcessQueueInfo]:
+        """The cache, the lock and the offset of each queue in the table of this consumer, retry topics included."""
+        if self._member is None:
+            return {}
+        table, offsets = self._member.table, self._member.offsets
+        return {queue: table[queue].info(offsets.in_memory(queue)) for queue in sorted(table)}
 
 
 def _fenced_of(value: object) -> Fenced:

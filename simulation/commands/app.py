@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from lockstep.simulation.commands import search, timeline
+from lockstep.simulation.commands import articles, search, timeline
 
 __all__ = ["app", "main"]
 
@@ -18,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-for commands in (search.app, timeline.app):  # each part of the lab has a file of its commands
+for commands in (search.app, timeline.app, articles.app):  # each part of the lab has a file of its commands
     app.add_typer(commands)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from lockstep.client import SerializeType
 from lockstep.simulation import Outcome, SimulationOptions, World, simulate
+from lockstep.simulation.articles.stage import INSTANT
 from tests.scenarios.cluster import Cluster
 
 __all__ = ["ENCODINGS", "INSTANT", "SEED", "STORIES", "Scenario", "scenario"]
@@ -23,8 +24,6 @@ __all__ = ["ENCODINGS", "INSTANT", "SEED", "STORIES", "Scenario", "scenario"]
 Story = Callable[[Cluster], Awaitable[None]]
 SEED = 20130101
 ENCODINGS = (SerializeType.JSON, SerializeType.MSGPACK)
-INSTANT = SimulationOptions(latency_us_min=0, latency_us_max=0, loopback_us_max=0)
-"""A network without latency: what a client asks, its broker hears in the same millisecond."""
 
 
 @dataclass(frozen=True)

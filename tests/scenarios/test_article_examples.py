@@ -18,6 +18,7 @@ from lockstep.client import (
     SendResult,
 )
 from lockstep.order import Cause
+from lockstep.simulation.articles.stories.listener import message_suspends
 from tests.scenarios.cluster import BROKER, PRODUCER, TOPIC, Cluster
 from tests.scenarios.scenario import scenario
 
@@ -96,22 +97,7 @@ async def test_an_orders_way_from_created_to_received(cluster: Cluster) -> None:
     """The first article's example: created, paid, shipped, received, with one order id. The payment fails twice and no
     later message overtakes it; orders of other queues go on."""
     cluster.expected.duplicates = {Cause.SUSPEND}
-    failed: list[str] = []
-
-    def answer(message: MessageExt, _context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
-        if message.body == b"1" and len(failed) < 2:
-            failed.append("paid")
-            return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
-        return None
-
-    await cluster.broker(queues=2)
-    await cluster.producer()
-    await cluster.consumer("c1", answer=answer)
-    await cluster.at(2_000)
-    for _ in range(4):  # 0 created, 1 paid, 2 shipped, 3 received
-        await cluster.send(1, queue_id=0)
-    for _ in range(4):  # another order's
-        await cluster.send(1, queue_id=1)
+    await message_suspends(cluster)
     await cluster.all_seen()
     assert cluster.seen.texts(queue_id=0) == ["0", "1", "1", "1", "2", "3"]
     first_queue = cluster.seen.of(queue_id=0)

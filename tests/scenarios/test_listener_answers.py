@@ -7,7 +7,7 @@ import pytest
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, MessageExt
 from lockstep.order import Cause
-from tests.scenarios.calls import Answer
+from lockstep.simulation.articles.stories.listener import by_hand, manual_commit
 from tests.scenarios.cluster import GROUP, TOPIC, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
@@ -86,22 +86,6 @@ async def test_a_suspended_queue_is_left_cleanly(cluster: Cluster) -> None:
 # Manual commit ----------------------------------------------------------------------------------------------------
 
 
-def _by_hand(script: dict[str, ConsumeOrderlyStatus]) -> Answer:
-    """Manual commit: the scripted answers, a rollback only once, else SUCCESS, which only goes on."""
-    rolled_back: list[str] = []
-
-    def answer(message: MessageExt, context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus:
-        context.auto_commit = False
-        text = message.body.decode()
-        status = script.get(text, SUCCESS)
-        if status is ROLLBACK:
-            status = SUCCESS if text in rolled_back else ROLLBACK
-            rolled_back.append(text)
-        return status
-
-    return answer
-
-
 @pytest.mark.rule(
     "article-1/2.2.7/manual-commit-commit",
     "article-3/ordered-commits/manual-commit",
@@ -114,7 +98,7 @@ async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> Non
     far."""
     await cluster.broker(queues=1)
     await cluster.producer()
-    await cluster.consumer("c1", answer=_by_hand({"4": COMMIT}))
+    await cluster.consumer("c1", answer=by_hand({"4": COMMIT}))
     await cluster.send(4, queue_id=0)
     await cluster.world.sleep_ms(3 * PERSIST_MS)
     assert cluster.seen.texts() == list("0123")
@@ -130,10 +114,7 @@ async def test_success_keeps_in_hand_and_commit_commits(cluster: Cluster) -> Non
 async def test_rollback_redelivers_what_was_not_committed(cluster: Cluster) -> None:
     """ROLLBACK puts back all messages since the last COMMIT; they come again in order after 1 000 ms."""
     cluster.expected.duplicates = {Cause.SUSPEND}
-    await cluster.broker(queues=1)
-    await cluster.producer()
-    await cluster.consumer("c1", answer=_by_hand({"1": COMMIT, "4": ROLLBACK, "6": COMMIT}))
-    await cluster.send(7, queue_id=0)
+    await manual_commit(cluster)
     await cluster.all_seen()
     assert cluster.seen.texts() == list("01234" + "23456")
     rolled_back, again = cluster.seen.all[4], cluster.seen.all[5]
@@ -148,8 +129,8 @@ async def test_what_was_in_hand_goes_to_the_next_owner(cluster: Cluster) -> None
     cluster.expected.duplicates = {Cause.TAKEOVER}
     await cluster.broker(queues=1)
     await cluster.producer()
-    await cluster.consumer("c1", answer=_by_hand({"1": COMMIT}))
-    await cluster.consumer("c2", answer=_by_hand({"4": COMMIT}))
+    await cluster.consumer("c1", answer=by_hand({"1": COMMIT}))
+    await cluster.consumer("c2", answer=by_hand({"4": COMMIT}))
     await cluster.send(5, queue_id=0)
     await cluster.world.sleep_ms(2 * PERSIST_MS)
     cluster.crash("c1")

@@ -2,29 +2,11 @@
 
 import pytest
 
+from lockstep.simulation.articles.stories.locks import holder_is_killed, holder_renews
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import INSTANT, scenario
 
 LOCK_LIFE_MS, BELIEF_MS, RENEWAL_MS = 60_000, 30_000, 20_000
-
-
-async def _holder_renewed_twice(cluster: Cluster) -> int:
-    """A consumer with a lock renewed at 1 s and 21 s falls silent; when it renewed last."""
-    await cluster.broker(queues=1)
-    await cluster.consumer("holder")
-    await cluster.at(30_000)
-    cluster.world.partition("holder", BROKER)
-    renewed_ms = cluster.world.elapsed_ms - cluster.locks()[0].age_ms
-    assert renewed_ms == 21_000
-    return renewed_ms
-
-
-async def _is_lost_one_ms_after(cluster: Cluster, renewed_ms: int) -> None:
-    await cluster.at(renewed_ms + LOCK_LIFE_MS)
-    assert not await cluster.lock("rival")
-    await cluster.at(renewed_ms + LOCK_LIFE_MS + 1)
-    assert await cluster.lock("rival")
-    assert cluster.world.elapsed_ms == renewed_ms + LOCK_LIFE_MS + 1  # asking took no time
 
 
 @pytest.mark.rule("article-1/2.2.2/lock-lives-60-s")
@@ -32,16 +14,27 @@ async def _is_lost_one_ms_after(cluster: Cluster, renewed_ms: int) -> None:
 async def test_a_crashed_holder_keeps_its_lock_60_000_ms(cluster: Cluster) -> None:
     """SIGKILL releases nothing: another client is refused 60 000 ms after the last renewal and granted the lock at 60
     001."""
-    renewed_ms = await _holder_renewed_twice(cluster)
-    cluster.crash("holder")
-    await _is_lost_one_ms_after(cluster, renewed_ms)
+    await holder_is_killed(cluster)
+    refused = cluster.events("lock_refused", host=BROKER)
+    assert [line.fields["age_ms"] for line in refused] == [10_000, LOCK_LIFE_MS]
+    [taken] = cluster.events("lock_taken_over", host=BROKER)
+    assert (taken.at_ms, taken.fields["age_ms"]) == (21_000 + LOCK_LIFE_MS + 1, LOCK_LIFE_MS + 1)
 
 
 @scenario(INSTANT)
 async def test_a_cut_off_holder_loses_its_lock_after_60_000_ms(cluster: Cluster) -> None:
     """The same behind a partition; the holder learns of the loss with its first renewal after it."""
-    renewed_ms = await _holder_renewed_twice(cluster)
-    await _is_lost_one_ms_after(cluster, renewed_ms)
+    await cluster.broker(queues=1)
+    await cluster.consumer("holder")
+    await cluster.at(30_000)
+    cluster.world.partition("holder", BROKER)
+    renewed_ms = cluster.world.elapsed_ms - cluster.locks()[0].age_ms
+    assert renewed_ms == 21_000
+    await cluster.at(renewed_ms + LOCK_LIFE_MS)
+    assert not await cluster.lock("rival")
+    await cluster.at(renewed_ms + LOCK_LIFE_MS + 1)
+    assert await cluster.lock("rival")
+    assert cluster.world.elapsed_ms == renewed_ms + LOCK_LIFE_MS + 1  # asking took no time
     cluster.world.repair("holder", BROKER)
     await cluster.world.until(lambda: cluster.events("lock_lost", host="holder"), timeout_ms=RENEWAL_MS)
 
@@ -66,9 +59,7 @@ async def test_each_renewal_starts_the_life_anew(cluster: Cluster) -> None:
 @scenario(INSTANT)
 async def test_locks_are_renewed_after_1_s_and_then_each_20_s(cluster: Cluster) -> None:
     """Each lock is requested when it is granted, 1 s after the start, and then every 20 s."""
-    await cluster.broker(queues=2, log_debug=True)
-    await cluster.at(500)
-    await cluster.consumer("holder")
+    await holder_renews(cluster)
     await cluster.at(200_000)
     for queue in ("Aircraft@broker:0", "Aircraft@broker:1"):
         assert [line.at_ms for line in cluster.events("lock_granted", queue=queue)] == [500]

@@ -3,6 +3,7 @@
 import pytest
 
 from lockstep.order import Cause
+from lockstep.simulation.articles.stories.members import call_keeps_the_lock, queue_changes_hands
 from tests.scenarios.cluster import BROKER, Cluster
 from tests.scenarios.scenario import scenario
 
@@ -75,18 +76,13 @@ async def test_a_busy_queue_is_unlocked_20_s_later(cluster: Cluster) -> None:
     """A queue that is dropped with cached messages is unlocked 20 s later. Then the next owner begins at the message
     that was handled when the queue was dropped, because a dropped queue commits nothing."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
-    await cluster.consumer("c1", work_ms=300)
-    await cluster.send(100, queue_id=1)
-    await cluster.at(10_000)
-    await cluster.consumer("c2", work_ms=10)
+    await queue_changes_hands(cluster)
     await cluster.all_seen()
-    [dropped] = cluster.events("queue_dropped", host="c1")
+    [dropped] = cluster.events("queue_dropped", host="A")
     [released] = cluster.events("lock_released", host=BROKER, queue="Aircraft@broker:1")
     waited_ms = released.at_ms - dropped.at_ms
     assert DELAYED_UNLOCK_MS <= waited_ms <= DELAYED_UNLOCK_MS + 300 + ROUND_TRIPS_MS
-    last, first = cluster.seen.of("c1")[-1], cluster.seen.of("c2")[0]
+    last, first = cluster.seen.of("A")[-1], cluster.seen.of("B")[0]
     assert last.end_ms < released.at_ms <= first.begin_ms <= released.at_ms + ROUND_MS + ROUND_TRIPS_MS
     assert first.offset == last.offset
 
@@ -117,18 +113,13 @@ async def test_a_queue_that_comes_back_is_not_unlocked(cluster: Cluster) -> None
 async def test_a_listener_that_runs_holds_the_lock_back(cluster: Cluster) -> None:
     """A queue whose listener runs for 30 s is unlocked when the listener has returned, not earlier."""
     cluster.expected.duplicates = {Cause.TAKEOVER}
-    await cluster.broker(queues=2)
-    await cluster.producer()
-    await cluster.consumer("c1", work_ms=30_000)
-    await cluster.send(3, queue_id=1)
-    await cluster.at(10_000)
-    await cluster.consumer("c2", work_ms=10)
+    await call_keeps_the_lock(cluster)
     await cluster.all_seen()
-    [slow] = cluster.seen.of("c1")
+    [slow] = cluster.seen.of("A")
     [released] = cluster.events("lock_released", host=BROKER, queue="Aircraft@broker:1")
     assert released.at_ms > slow.end_ms
-    assert cluster.events("unlock_waits_for_listener", host="c1")
-    assert [call.offset for call in cluster.seen.of("c2")] == [0, 1, 2]
+    assert cluster.events("unlock_waits_for_listener", host="A")
+    assert [call.offset for call in cluster.seen.of("B")] == [0, 1, 2]
 
 
 @scenario(also_fenced=True)

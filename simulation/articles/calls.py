@@ -44,6 +44,9 @@ class Call:
 class Calls:
     """All calls of all processes, in the order in which they began.
 
+    `on_begin` is called with the messages of a call that begins, `on_end` with those of one that ends and its answer:
+    what the listener returned, or its exception.
+
     `overlaps`: pairs that ran at once though their order forbids it: on one queue, or by key in one process of one key.
     """
 
@@ -51,6 +54,8 @@ class Calls:
         self._world = world
         self._running: list[Call] = []
         self.all: list[Call] = []
+        self.on_begin: Callable[[list[Call]], object] = lambda _calls: None
+        self.on_end: Callable[[list[Call], object], object] = lambda _calls, _answer: None
         self.overlaps: list[tuple[Call, Call]] = []
 
     def of(self, process: str | None = None, *, queue_id: int | None = None, since_ms: int = 0) -> list[Call]:
@@ -92,7 +97,7 @@ class Calls:
         async def listen(messages: list[MessageExt], context: Any) -> Any:
             calls = [self._call(process, message, context.message_queue) for message in messages]
             self._begin(calls, ordering)
-            good = False
+            good, status = False, None
             try:
                 duration_ms = works_ms.get(calls[-1].text, work_ms)
                 if duration_ms:
@@ -100,9 +105,13 @@ class Calls:
                 status = answer(messages[-1], context) if answer is not None else good_ones[0]
                 good = status in good_ones
                 return status
+            except Exception as error:
+                status = error
+                raise
             finally:
                 for call in calls:
                     self._end(call, good)
+                self.on_end(calls, status)
 
         return listen
 
@@ -138,6 +147,7 @@ class Calls:
             ]
         self._running += calls
         self.all += calls
+        self.on_begin(calls)
 
     def _end(self, call: Call, good: bool) -> None:
         if call in self._running:

@@ -1,0 +1,1 @@
+"""The stories: what happens on the stage, and the point of each, computed from what happened."""

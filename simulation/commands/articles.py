@@ -1,0 +1,33 @@
+"""`lockstep-sim article`: the sections of the five articles, and the story of one."""
+
+from typing import Annotated
+
+import typer
+
+from lockstep.simulation.articles.play import told_text
+from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command("article")
+def _article(
+    section: Annotated[
+        str | None, typer.Argument(metavar="ARTICLE/SECTION", help="as in 1/2.2.2; without: a list")
+    ] = None,
+) -> None:
+    """Tell a section of the five articles as a story on virtual time, or list the sections.
+
+    Brokers and consumers are the real ones. The text is made from what they did: requests, answers, listener calls, and
+    the changes of lock table, offsets and ProcessQueues.
+    """
+    if section is None:
+        typer.echo("\n".join(one.line for one in SECTIONS))
+        return
+    try:
+        found = find_section(section)
+    except UnknownSection as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo("\n".join(told_text(found)))
