@@ -69,7 +69,8 @@ class Disk:
 
     clock_ns: Callable[[], int] = lambda: 0
     sync_ms: int = 0
-    read_ms: int = 0  # on the event loop it keeps the whole process
+    slow_sync_ms: int = 0  # a sync takes so much longer
+    slow_read_ms: int = 0  # on the event loop it keeps the whole process
     hangs: bool = False
     capacity_bytes: int | None = None
     locks: dict[Content, list[Lock]] = field(default_factory=dict)
@@ -181,12 +182,12 @@ class Disk:
             self._hung.append((due_ns - _HUNG_NS, set_timer))
 
     def wait_for_sync(self) -> None:
-        self._wait(self.sync_ms)
+        self._wait(self.sync_ms + self.slow_sync_ms)
 
     def wait_for_read(self, host: Host) -> None:
-        if self._job_ns is None and self.read_ms and host.cpu is not None:
-            host.cpu.keep_busy(self.read_ms * 1_000_000)
-        self._wait(self.read_ms)
+        if self._job_ns is None and self.slow_read_ms and host.cpu is not None:
+            host.cpu.keep_busy(self.slow_read_ms * 1_000_000)
+        self._wait(self.slow_read_ms)
 
     def _wait(self, duration_ms: int) -> None:
         if self._job_ns is not None:

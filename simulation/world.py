@@ -242,16 +242,16 @@ class World(NetworkFaults):
 
     def _set_cpu(self, host: Host) -> None:
         machine = self._machine(host.name)
-        is_slow = machine.callback_us or machine.disk.read_ms
+        is_slow = machine.callback_us or machine.disk.slow_read_ms
         cpu = SlowCpu(self.loop, host, machine.callback_us * 1000) if is_slow else None
         if cpu is not None or host.cpu is not None:
             self.loop.reschedule(host.set_cpu(cpu))
 
     def slow_disk(self, name: str, *, sync_ms: int, read_ms: int = 0) -> None:
-        """Let each sync and each read take so long. A read on the event loop keeps the whole process."""
+        """Let each sync and each read take so much longer; 0 ends it. A read on the event loop keeps the process."""
         self.trace.add("disk", f"{name} sync {sync_ms} ms, read {read_ms} ms")
         disk = self.disk(name)
-        disk.sync_ms, disk.read_ms = sync_ms, read_ms
+        disk.slow_sync_ms, disk.slow_read_ms = sync_ms, read_ms
         if name in self._runtimes and self._runtimes[name].host.alive:
             self._set_cpu(self._runtimes[name].host)
 

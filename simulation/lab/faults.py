@@ -1,17 +1,18 @@
 """Faults by name, as they are written ("kill c1@30s", "stall c1@30s+70s") and as they are played."""
 
-from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
 from lockstep.client import ClientError
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
-from lockstep.simulation.lab.durations import duration_ms, duration_text, duration_us
+from lockstep.simulation.lab import fault_actions as do
+from lockstep.simulation.lab.amounts import Amount, bytes_per_s, microseconds, milliseconds, ppm, signed_milliseconds
+from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.hosts import BROKER, Hosts
 from lockstep.simulation.lab.setup import FaultEvent
 
-__all__ = ["FAULTS", "Fault", "FaultError", "Lasts", "Of", "fault_text", "play", "read_fault"]
+__all__ = ["FAULTS", "Fault", "FaultError", "Lasts", "Of", "Role", "fault_text", "play", "read_fault"]
 
 
 class FaultError(ValueError):
@@ -23,6 +24,7 @@ class Of(Enum):
 
     HOST = "a host"
     LINK = "a link of two hosts, as c1-broker"
+    NAME_SERVER = "a host with a name server"
 
 
 class Lasts(Enum):
@@ -33,115 +35,62 @@ class Lasts(Enum):
     ALWAYS = "it needs a duration"
 
 
+class Role(Enum):
+    """A kind of hosts for a swarm."""
+
+    MEMBER = "member"
+    BROKER = "broker"
+    NAME_SERVER = "name server"
+
+
 class Fault(NamedTuple):
     """A row of the table.
 
     Args:
         target: where none is written; empty: it must be written.
-        amount: reads `=AMOUNT`; None: there is none.
+        drawn: the hosts for which a swarm draws it; those of a link are always a member and the broker.
+        amount: what `=AMOUNT` is; None: there is none.
     """
 
     name: str
     summary: str
     example: str
-    action: Callable[[Hosts, FaultEvent], Awaitable[None]]
+    action: do.Action
     of: Of = Of.HOST
     lasts: Lasts = Lasts.NEVER
     target: str = ""
-    amount: Callable[[str], int] | None = None
+    drawn: tuple[Role, ...] = (Role.MEMBER,)
+    amount: Amount | None = None
 
 
-# Processes ---------------------------------------------------------------------------------------------------
-
-
-async def _kill(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.crash(event.target)
-    await _again(hosts, event)
-
-
-async def _power_off(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.power_cut(event.target)
-    await _again(hosts, event)
-
-
-async def _again(hosts: Hosts, event: FaultEvent) -> None:
-    if event.duration_ms:
-        await hosts.world.sleep_ms(event.duration_ms)
-        await hosts.start_again(event.target)
-
-
-async def _leave(hosts: Hosts, event: FaultEvent) -> None:
-    await hosts.stop(event.target)
-    await _again(hosts, event)
-
-
-async def _stall(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.world.stall(event.target, event.duration_ms)
-    await hosts.world.sleep_ms(event.duration_ms)
-
-
-async def _sleep(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.world.suspend_for(event.target, event.duration_ms)
-    await hosts.world.sleep_ms(event.duration_ms)
-
-
-async def _set_clock(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.crash(event.target)
-    hosts.world.set_clock(event.target, event.amount)
-    await hosts.start_again(event.target)
-
-
-# Links -------------------------------------------------------------------------------------------------------
-
-
-async def _cut(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.world.cut(event.target, event.other)
-
-
-async def _cut_one_side(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.world.cut_one_side(event.target, event.other)
-    hosts.deaf_links.add((event.target, event.other))
-
-
-async def _partition(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.world.partition(event.target, event.other)
-    await hosts.world.sleep_ms(event.duration_ms)
-    hosts.world.repair(event.target, event.other)
-
-
-async def _hold(hosts: Hosts, event: FaultEvent) -> None:
-    hosts.world.hold(event.target, event.other)
-    await hosts.world.sleep_ms(event.duration_ms)
-    hosts.world.release(event.target, event.other)
-
-
-async def _slow(hosts: Hosts, event: FaultEvent) -> None:
-    for one, other in ((event.target, event.other), (event.other, event.target)):
-        hosts.world.set_latency(one, other, event.amount, event.amount)
-    await hosts.world.sleep_ms(event.duration_ms)
-    for one, other in ((event.target, event.other), (event.other, event.target)):
-        hosts.world.set_latency(one, other)
-
-
-def _signed_ms(text: str) -> int:
-    return -duration_ms(text[1:]) if text.startswith("-") else duration_ms(text.removeprefix("+"))
-
+_DELAYS: Final = microseconds(20_000, 2_000_000)
+_BOTH: Final = (Role.MEMBER, Role.BROKER)
 
 FAULTS: Final[dict[str, Fault]] = {
     fault.name: fault
     for fault in (
-        Fault("kill", "The process is killed; with a duration it starts again after it.", "c1@30s", _kill, lasts=Lasts.PERHAPS),
-        Fault("power-off", "The machine loses its power: its peers get no answer, its disk loses what was not synced.", "c1@30s+20s", _power_off, lasts=Lasts.PERHAPS),
-        Fault("leave", "The process ends cleanly; with a duration it starts again after it.", "c1@30s", _leave, lasts=Lasts.PERHAPS),
-        Fault("restart-broker", "The broker ends cleanly and starts again.", "broker@30s+5s", _leave, lasts=Lasts.ALWAYS, target=BROKER),
-        Fault("stall", "The process stops, as by SIGSTOP, and goes on after it.", "c1@30s+70s", _stall, lasts=Lasts.ALWAYS),
-        Fault("sleep", "The machine sleeps: timers stand still, clocks go on.", "c1@30s+70s", _sleep, lasts=Lasts.ALWAYS),
-        Fault("clock", "The wall clock is set, and the process starts again.", "c1@30s=-5m", _set_clock, amount=_signed_ms),
-        Fault("cut", "All connections of two hosts are reset.", "c1-broker@30s", _cut, of=Of.LINK),
-        Fault("cut-one-side", "The first host loses its connections; the second one does not hear of it.", "c1-broker@30s", _cut_one_side, of=Of.LINK),
-        Fault("partition", "No byte passes between two hosts.", "c1-broker@30s+20s", _partition, of=Of.LINK, lasts=Lasts.ALWAYS),
-        Fault("hold", "No byte passes from the first host to the second one.", "broker-c1@30s+20s", _hold, of=Of.LINK, lasts=Lasts.ALWAYS),
-        Fault("slow", "Every byte between two hosts is later by so much.", "c1-broker@30s+60s=250ms", _slow, of=Of.LINK, lasts=Lasts.ALWAYS, amount=duration_us),
+        Fault("kill", "The process is killed; with a duration it starts again after it.", "c1@30s", do.kill, lasts=Lasts.PERHAPS),
+        Fault("power-off", "The machine loses its power: its peers get no answer, its disk loses what was not synced.", "c1@30s+20s", do.power_off, lasts=Lasts.PERHAPS),
+        Fault("leave", "The process ends cleanly; with a duration it starts again after it.", "c1@30s", do.leave, lasts=Lasts.PERHAPS),
+        Fault("restart-broker", "The broker ends cleanly and starts again.", "broker@30s+5s", do.leave, lasts=Lasts.ALWAYS, target=BROKER),
+        Fault("stall", "The process stops, as by SIGSTOP, and goes on after it.", "c1@30s+70s", do.stall, lasts=Lasts.ALWAYS),
+        Fault("sleep", "The machine sleeps: timers stand still, clocks go on.", "c1@30s+70s", do.sleep, lasts=Lasts.ALWAYS),
+        Fault("clock", "The wall clock is set, and the process starts again.", "c1@30s=-5m", do.set_clock, amount=signed_milliseconds(-600_000, 600_000)),
+        Fault("drift", "All clocks and timers of the machine run faster by so much, or slower.", "c1@30s+60s=-2%", do.drift, lasts=Lasts.ALWAYS, drawn=_BOTH, amount=ppm(-20_000, 20_000)),
+        Fault("slow-cpu", "Each callback takes so long, and later ones wait for it.", "c1@30s+60s=5ms", do.slow_cpu, lasts=Lasts.ALWAYS, drawn=_BOTH, amount=microseconds(200, 20_000)),
+        Fault("slow-disk", "Each sync takes longer by so much, and each read by a tenth of it; a read on the event loop keeps the process.", "broker@30s+60s=200ms", do.slow_disk, lasts=Lasts.ALWAYS, drawn=(Role.BROKER,), amount=milliseconds(5, 2000)),
+        Fault("hang-disk", "No sync ends before the fault does; what is read comes from the page cache.", "broker@30s+20s", do.hang_disk, lasts=Lasts.ALWAYS, drawn=(Role.BROKER,)),
+        Fault("cut", "All connections of two hosts are reset.", "c1-broker@30s", do.cut, of=Of.LINK),
+        Fault("cut-one-side", "The first host loses its connections; the second one does not hear of it.", "c1-broker@30s", do.cut_one_side, of=Of.LINK),
+        Fault("partition", "No byte passes between two hosts.", "c1-broker@30s+20s", do.partition, of=Of.LINK, lasts=Lasts.ALWAYS),
+        Fault("hold", "No byte passes from the first host to the second one.", "broker-c1@30s+20s", do.hold, of=Of.LINK, lasts=Lasts.ALWAYS),
+        Fault("slow", "Every byte between two hosts is later by so much.", "c1-broker@30s+60s=250ms", do.slow, of=Of.LINK, lasts=Lasts.ALWAYS, amount=_DELAYS),
+        Fault("late", "Every byte from the first host to the second one is later by so much.", "broker-c1@30s+60s=250ms", do.late, of=Of.LINK, lasts=Lasts.ALWAYS, amount=_DELAYS),
+        Fault("jitter", "The delay between two hosts changes twenty times, each way for itself, up to so much.", "c1-broker@30s+60s=800ms", do.jitter, of=Of.LINK, lasts=Lasts.ALWAYS, amount=_DELAYS),
+        Fault("slow-link", "The first host sends the second one only so many bytes a second; they queue.", "broker-c1@30s+60s=2kB/s", do.slow_link, of=Of.LINK, lasts=Lasts.ALWAYS, amount=bytes_per_s(300, 50_000)),
+        Fault("nat", "Connections of two hosts that were idle for so long are forgotten: what is sent is lost, and neither side hears of it.", "c1-broker@30s+60s=5s", do.nat, of=Of.LINK, lasts=Lasts.ALWAYS, amount=milliseconds(1000, 20_000)),
+        Fault("nat-reset", "As nat, but the next sender gets a reset; the other side does not hear of it.", "c1-broker@30s+60s=5s", do.nat_with_resets, of=Of.LINK, lasts=Lasts.ALWAYS, amount=milliseconds(1000, 20_000)),
+        Fault("stale-routes", "The name server answers the routes that it had so long ago.", "broker@30s+60s=20s", do.stale_routes, of=Of.NAME_SERVER, lasts=Lasts.ALWAYS, drawn=(Role.NAME_SERVER,), amount=milliseconds(1000, 60_000)),
     )
 }  # fmt: skip
 """By name. Every fault ends by itself; `Cluster.heal` does the rest."""
@@ -173,7 +122,7 @@ def read_fault(text: str, *, now_ms: int | None = None) -> FaultEvent:
             target,
             duration_ms(duration) if has_duration else 0,
             other,
-            fault.amount(amount) if has_amount and fault.amount is not None else 0,
+            fault.amount.read(amount) if has_amount and fault.amount is not None else 0,
         )
     except ValueError as error:
         raise FaultError(f"{name} {rest}: {error} (an example: {name} {fault.example})") from None
@@ -196,11 +145,8 @@ def _why_wrong(fault: Fault, event: FaultEvent, has_amount: bool, has_duration: 
 
 def fault_text(event: FaultEvent) -> str:
     """As `read_fault` reads it."""
-    amount = ""
-    if FAULTS[event.fault].amount is duration_us:
-        amount = f"={event.amount}us" if event.amount % 1000 else f"={duration_text(event.amount // 1000)}"
-    elif event.amount:
-        amount = f"={'-' if event.amount < 0 else ''}{duration_text(abs(event.amount))}"
+    reads = FAULTS[event.fault].amount
+    amount = f"={reads.text(event.amount)}" if reads is not None else ""
     hosts = f"{event.target}-{event.other}" if event.other else event.target
     lasts = f"+{duration_text(event.duration_ms)}" if event.duration_ms else ""
     return f"{event.fault} {hosts}@{duration_text(event.at_ms)}{lasts}{amount}"

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from lockstep.broker.config import BrokerConfig
+from lockstep.broker.name_server.name_server import NameServer
 from lockstep.broker.server import BrokerServer, Interceptor
 from lockstep.broker.state.broker import Broker
 from lockstep.client import (
@@ -173,6 +174,13 @@ class Hosts:
         broker = self._servers[name].broker
         assert broker is not None
         return broker
+
+    def name_server_at(self, name: str) -> NameServer:
+        """The routes of a running name server. Raises LookupError for a host that has none."""
+        server = self._servers[name].name_server if name in self._servers else None
+        if server is None:
+            raise LookupError(f"no name server runs on {name!r}")
+        return server
 
     def members(self, name: str = BROKER) -> tuple[str, ...]:
         """The client ids of the group as the broker knows it."""

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from lockstep.simulation.lab.faults import FAULTS, Lasts, Of
+from lockstep.simulation.lab.faults import FAULTS, Lasts, Of, Role
 from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 
@@ -18,7 +18,6 @@ _SHARES: Final = (
     (0.3, 1.0),
     (1.0, 1.4),
 )  # of a lease, that a fault lasts
-_AMOUNTS: Final = {"slow": (20_000, 2_000_000), "clock": (-600_000, 600_000)}
 
 
 def draw_faults(rng: random.Random, setup: Setup, names: Sequence[str], count: int) -> tuple[FaultEvent, ...]:
@@ -38,12 +37,20 @@ def draw_faults(rng: random.Random, setup: Setup, names: Sequence[str], count: i
 
 
 def _draw(rng: random.Random, setup: Setup, name: str, at_ms: int, lease_ms: int) -> FaultEvent:
-    fault, member = FAULTS[name], rng.choice(setup.members)
-    target, other = fault.target or member, ""
+    fault = FAULTS[name]
+    target, other = fault.target or rng.choice(_hosts(setup, rng.choice(fault.drawn))), ""
     if fault.of is Of.LINK:
-        target, other = (member, BROKER) if rng.random() < 0.5 else (BROKER, member)
+        target, other = (target, BROKER) if rng.random() < 0.5 else (BROKER, target)
     low, high = rng.choice(_SHARES)
     lasts_ms = int(lease_ms * rng.uniform(low, high))
     duration_ms = {Lasts.NEVER: 0, Lasts.PERHAPS: rng.choice((0, lasts_ms)), Lasts.ALWAYS: lasts_ms}[fault.lasts]
-    amount = rng.randrange(*_AMOUNTS[name]) if fault.amount is not None else 0
+    amount = fault.amount.draw(rng) if fault.amount is not None else 0
     return FaultEvent(at_ms, name, target, duration_ms, other, amount)
+
+
+def _hosts(setup: Setup, role: Role) -> tuple[str, ...]:
+    """The first broker carries the name server where there is no other."""
+    if role is Role.MEMBER:
+        return setup.members
+    names = tuple(f"names{number}" for number in range(1, setup.name_servers + 1))
+    return names if role is Role.NAME_SERVER and names else (BROKER,)

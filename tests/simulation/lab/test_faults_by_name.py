@@ -34,6 +34,10 @@ def test_a_fault_is_read_and_written_back(name: str) -> None:
         ("stall c1@30s+0s", "a duration is more than 0"),
         ("slow c1-broker@30s+5s", "it needs =AMOUNT"),
         ("kill c1@30s=5", "it has no =AMOUNT"),
+        ("drift c1@30s+5s=2", "'2' is no amount; write it as 500ppm, 2% or -2%"),
+        ("drift c1@30s+5s=90%", "'90%' is too much: a clock drifts by at most 50%"),
+        ("slow-link c1-broker@30s+5s=0B/s", "'0B/s' is no amount; write it as 500B/s, 20kB/s or 1MB/s"),
+        ("stale-routes c1-broker@30s+5s=1s", "it is a fault of a host with a name server"),
         ("kill c1@soon", "'soon' is no duration; write it as 500ms, 30s, 1m30s or 2h"),
     ],
 )
