@@ -181,4 +181,4 @@ async def stale_routes(hosts: Hosts, event: FaultEvent) -> None:
     while (left_ms := end_ms - world.elapsed_ms) > 0:
         copies.append((world.elapsed_ms, {topic: now(topic) for topic in server.topics()}))
         await world.sleep_ms(min(left_ms, _ROUTES_EVERY_MS))
-    del server.route  # type: ignore[method-assign]
+    del server.route
