@@ -6,6 +6,7 @@ from typing import Final
 __all__ = ["Html", "join", "tag"]
 
 _EMPTY: Final = frozenset({"meta", "br"})
+_SHAPES: Final = frozenset({"rect", "path", "line", "circle"})
 
 
 class Html(str):
@@ -31,6 +32,8 @@ def tag(name: str, /, *content: str | Html | None, **attributes: str | float | b
         elif value is not None and value is not False:
             text = f"{value:.10g}" if isinstance(value, float) else str(value)
             words.append(f'{key}="{escape(text)}"')
+    if name in _SHAPES and not any(content):
+        return Html(f"<{' '.join(words)}/>")
     begin = f"<{' '.join(words)}>"
     return Html(begin if name in _EMPTY else f"{begin}{join(*content)}</{name}>")
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from lockstep.order import Record
+from lockstep.protocol.epochs import boot_of
 from lockstep.simulation.timeline.evidence import Evidence, Role
 from lockstep.simulation.timeline.model import Kind, Lane, LaneKind, Moment, Timeline, numbered, seconds
 from lockstep.simulation.timeline.ownership import ownership, queue_lanes
@@ -12,7 +13,7 @@ from lockstep.simulation.timeline.wrongs import named_records, record_moments, w
 
 __all__ = ["timeline_of"]
 
-FAULTS = Lane("", LaneKind.FAULTS, "faults")
+FAULTS = Lane("*", LaneKind.FAULTS, "faults")  # no host has this name
 
 
 def timeline_of(evidence: Evidence, moments_max: int = MOMENTS_MAX) -> Timeline:
@@ -21,6 +22,7 @@ def timeline_of(evidence: Evidence, moments_max: int = MOMENTS_MAX) -> Timeline:
     Args:
         moments_max: what is beyond it is drawn as one with its neighbours, or left out; `thinned` says how much.
     """
+    evidence.boots = sorted({boot_of(change.epoch) for change in evidence.locks if change.epoch})
     hosts = {host: _host_lane(host, evidence) for host in _hosts(evidence)}
     names = {(change.group, change.queue): None for change in evidence.locks}
     for records in evidence.records.values():
@@ -40,7 +42,7 @@ def timeline_of(evidence: Evidence, moments_max: int = MOMENTS_MAX) -> Timeline:
     kept, thinned = thin(
         moments, {ref for one in named for ref in map(_ref, one.records)}, moments_max, evidence.elapsed_ms
     )
-    ordered = numbered(kept)
+    ordered = numbered(kept, lanes)
     return Timeline(
         evidence.label,
         max(float(evidence.elapsed_ms), 1.0),

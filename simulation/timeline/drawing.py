@@ -16,6 +16,7 @@ _SLIM: Final = 12  # with many queues
 _MANY: Final = 24
 _LETTER_PX: Final = 6.4
 _THINNEST: Final = 0.1  # percent of the width
+_LABELLED: Final = 0.3  # a narrower bar has no label, also when a reader zooms
 _CALLS: Final = (Kind.CALL, Kind.FAILED)
 _GLYPHS: Final = {Kind.CRASH: "✗", Kind.LEAVE: "○", Kind.ERROR: "✗"}
 
@@ -71,6 +72,8 @@ class _Drawing:
         share = 100 * (end_ms - moment.at_ms) / self._length_ms
         px = round(len(text) * _LETTER_PX + 8)
         narrow = " narrow" if share * 7 < px else ""  # of a plot of 700 px; the script measures
+        if share < _LABELLED:
+            return Html("")
         return tag("text", text, class_=f"at who {class_}{narrow}", x=self._x(moment.at_ms), y=y, data_w=f"{share:.4f}",
                    data_px=px)  # fmt: skip
 

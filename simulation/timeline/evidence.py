@@ -1,17 +1,22 @@
 """The evidence of one run, as plain data: all that a timeline is drawn from."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.client import MessageQueue
 from lockstep.order import Record
 from lockstep.order.report import Violation
+from lockstep.protocol.epochs import COUNTER_MAX, boot_of, make_epoch
 from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.findings import Band, Finding
 
 __all__ = ["Evidence", "HostChange", "HostEvent", "LockChange", "LockEvent", "Role"]
+
+_EPOCH: Final = re.compile(r"(?<![\w-])(?:epoch )?(\d{13})-(\d{1,6})(?![\w-])")
+_CLIENT_ID: Final = re.compile(r"\b(10(?:\.\d{1,3}){3})(?:@\d+(?:#\d+)?|@[\w-]+)?")
 
 
 class Role(StrEnum):
@@ -87,6 +92,7 @@ class Evidence:
         records: the trace of each client, by host.
         violations: those of the judge that count as violations of the run.
         error: what ended the run before its end; empty: it reached it.
+        boots: of the epochs of the run, in order; `timeline_of` finds them.
     """
 
     label: str
@@ -102,9 +108,21 @@ class Evidence:
     findings: list[Finding] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
     allowed: int = 0  # findings of the judge that the experiment allows, such as calls that a fence made harmless
+    boots: list[int] = field(default_factory=list)
     trace_hash: str = ""
     error: str = ""
 
     def host_of(self, client_id: str) -> str:
         """The host of a client id `address@pid#number`; the text itself if its address is unknown."""
         return self.addresses.get(client_id.partition("@")[0], client_id)
+
+    def epoch_name(self, epoch: int) -> str:
+        """ "3", the counter alone; "2.1" for the first epoch of a broker's second start in this run."""
+        boot = self.boots.index(boot_of(epoch)) if boot_of(epoch) in self.boots else 0
+        counter = epoch & COUNTER_MAX
+        return f"{boot + 1}.{counter}" if boot else str(counter)
+
+    def named(self, text: str) -> str:
+        """A text with the names of hosts in the place of client ids and addresses, and with short epochs."""
+        text = _CLIENT_ID.sub(lambda found: self.addresses.get(found[1], found[0]), text)
+        return _EPOCH.sub(lambda found: f"epoch {self.epoch_name(make_epoch(int(found[1]), int(found[2])))}", text)

@@ -114,10 +114,11 @@ class Timeline:
 _ORDER: Final = {kind: number for number, kind in enumerate(Kind)}
 
 
-def numbered(moments: Iterable[Moment], first: int = 1) -> list[Moment]:
-    """Moments in the order of time, with numbers."""
-    ordered = sorted(moments, key=lambda one: (one.at_ms, _ORDER[one.kind], one.lanes, one.text))
-    return [replace(moment, number=number) for number, moment in enumerate(ordered, first)]
+def numbered(moments: Iterable[Moment], lanes: Sequence[Lane]) -> list[Moment]:
+    """Moments in the order of time, with numbers; those of one instant in the order of their lanes."""
+    places = {lane.key: number for number, lane in enumerate(lanes)}
+    ordered = sorted(moments, key=lambda one: (one.at_ms, _ORDER[one.kind], places[one.lanes[0]], one.text))
+    return [replace(moment, number=number) for number, moment in enumerate(ordered, 1)]
 
 
 def seconds(time_ms: float) -> str:

@@ -4,28 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lockstep.client import MessageQueue
-from lockstep.protocol.epochs import COUNTER_MAX, boot_of
 from lockstep.simulation.timeline.evidence import Evidence, LockChange, LockEvent
 from lockstep.simulation.timeline.model import Kind, Lane, LaneKind, Moment, seconds
 
-__all__ = ["Epochs", "ownership", "queue_lanes"]
-
-
-class Epochs:
-    """Short names of epochs: the counter alone, and the number of the broker's start before it from the second on."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        boots = sorted({boot_of(change.epoch) for change in evidence.locks if change.epoch})
-        self._numbers = {boot: number for number, boot in enumerate(boots, 1)}
-
-    def name(self, epoch: int) -> str:
-        """ "3", or "2.1" for the first epoch of a broker's second start."""
-        boot, counter = self._numbers.get(boot_of(epoch), 0), epoch & COUNTER_MAX
-        return str(counter) if boot <= 1 else f"{boot}.{counter}"
-
-    def under(self, epoch: int) -> str:
-        """ " under epoch 3"; empty without epochs."""
-        return f" under epoch {self.name(epoch)}" if epoch else ""
+__all__ = ["ownership", "queue_lanes"]
 
 
 _RETRY = "%RETRY%"
@@ -61,8 +43,8 @@ class _Period:
 class _Queue:
     """Follows the lock of one queue."""
 
-    def __init__(self, evidence: Evidence, lane: Lane, epochs: Epochs) -> None:
-        self._evidence, self._lane, self._epochs = evidence, lane, epochs
+    def __init__(self, evidence: Evidence, lane: Lane) -> None:
+        self._evidence, self._lane = evidence, lane
         self._period: _Period | None = None
 
     def follow(self, change: LockChange) -> Iterator[Moment]:
@@ -126,7 +108,8 @@ class _Queue:
         self, kind: Kind, at_ms: float, change: LockChange, text: str, why: str, end_ms: float | None = None
     ) -> Moment:
         who = self._evidence.host_of(change.client_id)
-        sentence = f"{who} {text} {self._lane.name}{self._epochs.under(change.epoch)}"
+        under = f" under epoch {self._evidence.epoch_name(change.epoch)}" if change.epoch else ""
+        sentence = f"{who} {text} {self._lane.name}{under}"
         return Moment(at_ms, kind, (self._lane.key,), who, sentence, why, end_ms)
 
     def _refusal(self, change: LockChange) -> Moment:
@@ -139,8 +122,7 @@ class _Queue:
 
 def ownership(evidence: Evidence, lanes: dict[Name, Lane]) -> Iterator[Moment]:
     """All moments of the lanes of queues but calls."""
-    epochs = Epochs(evidence)
-    queues = {name: _Queue(evidence, lane, epochs) for name, lane in lanes.items()}
+    queues = {name: _Queue(evidence, lane) for name, lane in lanes.items()}
     renewals: dict[tuple[float, str], list[Moment]] = {}  # by time and client: those of one request are one moment
     for change in evidence.locks:
         for moment in queues[change.group, change.queue].follow(change):

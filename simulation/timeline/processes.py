@@ -28,7 +28,7 @@ _INFOS: Final = frozenset(
     ("rebalanced", "offsets_reset", "call_not_begun", "lock_not_asked", "registered_again", "queue_unblocked")
 )
 _IN_QUEUES: Final = ("lock_granted", "lock_taken_over", "lock_reacquired", "lock_released", "lock_ended")
-_FIELDS_MAX: Final = 240
+_FIELDS_MAX: Final = 500
 _GOOD: Final = ("SUCCESS", "COMMIT", "CONSUME_SUCCESS")
 
 
@@ -161,9 +161,14 @@ def logged(evidence: Evidence, hosts: Mapping[str, Lane]) -> Iterator[Moment]:
     """Warnings, errors, and the events of level info that tell a story."""
     for line in evidence.log:
         if line.host in hosts and _is_shown(line):
-            fields = ", ".join(f"{key} {value}" for key, value in line.fields.items() if value not in ("", None))
+            fields = [f"{name} {value}" for name, value in line.fields.items() if _says(name, value)]
+            why = evidence.named(", ".join(fields))[:_FIELDS_MAX]
             text = f"{line.host} logs {line.event}"
-            yield Moment(line.at_ms, Kind.LOG, (hosts[line.host].key,), line.host, text, fields[:_FIELDS_MAX])
+            yield Moment(line.at_ms, Kind.LOG, (hosts[line.host].key,), line.host, text, why)
+
+
+def _says(name: str, value: object) -> bool:
+    return name != "exc_info" and value not in ("", None, [], ())
 
 
 def _is_shown(line: LogLine) -> bool:

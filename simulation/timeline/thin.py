@@ -1,7 +1,7 @@
 """Keeps a timeline small: moments that cannot be told apart on a screen become one, and all of that is counted."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -10,15 +10,11 @@ from lockstep.simulation.timeline.model import Kind, Moment, seconds
 __all__ = ["MOMENTS_MAX", "thin"]
 
 MOMENTS_MAX: Final = 1200
-_FINEST: Final = 2000  # of the whole length: calls with less between them are one on any screen
-_COARSEST: Final = 20
-_NAMES: Final = {
-    Kind.CALL: "calls",
-    Kind.FAILED: "failed calls",
-    Kind.SEND: "sends",
-    Kind.REFUSE: "refusals",
-    Kind.LOG: "log events",
-}
+_FINEST: Final = 1000  # of the whole length: what happens within it is at one place of any screen
+_COARSEST: Final = 10
+_NAMES: Final = {Kind.CALL: "calls", Kind.FAILED: "failed calls", Kind.SEND: "sends", Kind.REFUSE: "refusals",
+                 Kind.LOG: "log events"}  # fmt: skip
+_MORE: Final = ", and "
 # What is left out in the end if all else was not enough, the first kind first. Of each kind the latest go first.
 _LEAST: Final = (
     *(Kind.LOG, Kind.SEND, Kind.CALL, Kind.FAILED, Kind.REFUSE, Kind.DRAIN, Kind.RELEASE, Kind.EXPIRE, Kind.OWN),
@@ -34,59 +30,72 @@ def thin(
     Args:
         evidence: references to records of violations; their moments stay as they are.
     """
-    refs = frozenset(evidence)
-    kept = [moment for moment in moments if moment.refs & refs]
-    rest = [moment for moment in moments if not moment.refs & refs]
-    notes: list[str] = []
-    room = max(moments_max - len(kept), 0)
+    kept, rest = list[Moment](), list[Moment]()
+    for moment in moments:
+        (rest if moment.refs.isdisjoint(evidence) else kept).append(moment)
+    room, notes = max(moments_max - len(kept), 0), list[str]()
     if len(rest) > room and (renewals := sum(moment.kind is Kind.RENEW for moment in rest)):
         rest = [moment for moment in rest if moment.kind is not Kind.RENEW]
         notes.append(f"{renewals:,} renewals are counted with their period, and not drawn.")
-    gap_ms = length_ms / _FINEST
-    before = Counter(moment.kind for moment in rest)
+    if len(rest) > room:
+        rest = list(_in_one_step(rest))
+    before, span_ms = Counter(moment.kind for moment in rest), 0.0
     merged = rest
-    while len(merged) > room and gap_ms <= length_ms / _COARSEST:
-        merged = _merged(rest, gap_ms)
-        gap_ms *= 2
+    for kinds in (tuple(_NAMES)[:-1], tuple(_NAMES)):  # log events differ in their details: they are the last
+        span_ms = length_ms / _FINEST
+        while len(merged) > room and span_ms <= length_ms / _COARSEST:
+            merged, span_ms = _merged(rest, kinds, span_ms), span_ms * 2
     after = Counter(moment.kind for moment in merged)
     for kind, name in _NAMES.items():
         if after[kind] < before[kind]:
-            apart = f"less than {seconds(gap_ms / 2)} apart"
-            notes.append(f"{before[kind]:,} {name} are drawn as {after[kind]:,}: those alike {apart} are one.")
-    for kind in _LEAST:
-        over = len(merged) - room
-        if over > 0 and (alike := [moment for moment in merged if moment.kind is kind]):
-            gone = {id(moment) for moment in sorted(alike, key=_time)[-over:]}
-            merged = [moment for moment in merged if id(moment) not in gone]
-            notes.append(f"The latest {len(gone):,} of {len(alike):,} moments of the kind {kind} are left out.")
-    return kept + merged, notes
+            within = f"those alike within {seconds(span_ms / 2)} are one"
+            notes.append(f"{before[kind]:,} {name} are drawn as {after[kind]:,}: {within}.")
+    return kept + _cut(merged, room, notes), notes
 
 
 def _time(moment: Moment) -> float:
     return moment.at_ms
 
 
-def _merged(moments: list[Moment], gap_ms: float) -> list[Moment]:
-    """Neighbours that are alike become one, unless another process did something in the same lane between them."""
-    found: list[Moment] = []
-    last: dict[tuple[Kind, str], int] = {}  # the latest of a kind in a lane: its place in `found`
-    for moment in sorted(moments, key=_time):
-        lane = moment.lanes[-1]
-        place = last.get((moment.kind, lane))
-        if moment.kind in _NAMES and place is not None and _is_alike(found[place], moment, gap_ms):
-            found[place] = _joined(found[place], moment)
-        else:
-            last[moment.kind, lane] = len(found)
-            found.append(moment)
-    return found
-
-
 def _end(moment: Moment) -> float:
     return moment.at_ms if moment.end_ms is None else moment.end_ms
 
 
-def _is_alike(one: Moment, other: Moment, gap_ms: float) -> bool:
-    if (one.lanes, one.who) != (other.lanes, other.who) or other.at_ms - _end(one) > gap_ms:
+def _in_one_step(moments: Iterable[Moment]) -> Iterator[Moment]:
+    """Periods of several queues that begin and end together are one step, drawn in the lane of each queue."""
+    alike: dict[object, list[Moment]] = {}
+    for moment in moments:
+        if moment.kind in (Kind.OWN, Kind.EXPIRE, Kind.RELEASE):
+            alike.setdefault((moment.kind, moment.at_ms, moment.end_ms, moment.who, moment.why), []).append(moment)
+        else:
+            yield moment
+    for same in alike.values():
+        first, more = same[0], len(same) - 1
+        lanes = tuple(lane for moment in same for lane in moment.lanes)
+        text = f"{first.text}{_MORE}{more} more" if more else first.text
+        yield replace(first, lanes=lanes, text=text, count=len(same))
+
+
+def _merged(moments: list[Moment], kinds: Collection[Kind], span_ms: float) -> list[Moment]:
+    """Neighbours of some kinds that are alike become one of at most `span_ms`.
+
+    What two processes did in turn in one lane stays apart.
+    """
+    found: list[Moment] = []
+    last: dict[tuple[Kind, str], int] = {}  # the latest of a kind in a lane: its place in `found`
+    for moment in sorted(moments, key=_time):
+        name = (moment.kind, moment.lanes[-1])
+        place = last.get(name)
+        if moment.kind in kinds and place is not None and _is_alike(found[place], moment, span_ms):
+            found[place] = _joined(found[place], moment)
+        else:
+            last[name] = len(found)
+            found.append(moment)
+    return found
+
+
+def _is_alike(one: Moment, other: Moment, span_ms: float) -> bool:
+    if (one.lanes, one.who) != (other.lanes, other.who) or _end(other) - one.at_ms > span_ms:
         return False
     return one.kind in (Kind.CALL, Kind.FAILED, Kind.SEND) or _first_text(one) == other.text
 
@@ -95,11 +104,18 @@ def _first_text(moment: Moment) -> str:
     return moment.text.partition(_MORE)[0]
 
 
-_MORE: Final = ", and "
-
-
 def _joined(one: Moment, other: Moment) -> Moment:
     count, end_ms = one.count + other.count, max(_end(one), _end(other))
     text = f"{_first_text(one)}{_MORE}{count - 1:,} more until {seconds(end_ms)}"
     drawn_end_ms = None if one.kind in (Kind.LOG, Kind.REFUSE) else end_ms
     return replace(one, text=text, count=count, end_ms=drawn_end_ms, refs=one.refs | other.refs)
+
+
+def _cut(moments: list[Moment], room: int, notes: list[str]) -> list[Moment]:
+    for kind in _LEAST:
+        over = len(moments) - room
+        if over > 0 and (alike := [moment for moment in moments if moment.kind is kind]):
+            gone = {id(moment) for moment in sorted(alike, key=_time)[-over:]}
+            moments = [moment for moment in moments if id(moment) not in gone]
+            notes.append(f"The latest {len(gone):,} of {len(alike):,} moments of the kind {kind} are left out.")
+    return moments

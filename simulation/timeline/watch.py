@@ -218,7 +218,7 @@ class Watch:
     def finish(self, run: Run) -> Evidence:
         """All evidence, when the run is over."""
         evidence, findings = self.evidence, run.played.findings if run.played is not None else None
-        evidence.settings = {"seed": run.plan.seed, "lock mode": str(run.plan.lock_mode), **run.plan.described()}
+        evidence.settings = {"seed": run.plan.seed, **run.plan.described()}
         evidence.elapsed_ms, evidence.trace_hash = run.elapsed_ms, run.trace_hash
         evidence.error = f"{type(run.error).__name__}: {run.error}" if run.error is not None else ""
         evidence.log = self._cluster.log
@@ -234,6 +234,8 @@ class Watch:
     def _judge(self, kinds: list[str], cut_short: bool) -> None:
         """The judge's violations, of the kinds that the experiment counts; of a run that was cut short all."""
         for violation in self._cluster.judge().violations:
+            if str(violation.kind) in kinds:
+                continue  # it is a finding itself, with its records
             if cut_short or f"{_OF_JUDGE}{violation.kind}" in kinds:
                 self.evidence.violations.append(violation)
             else:

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from lockstep.order import Record
+from lockstep.order import Kind, Record
 from lockstep.order.report import Violation
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.timeline.evidence import Evidence
-from lockstep.simulation.timeline.model import Kind, Lane, LaneKind, Moment, Wrong
+from lockstep.simulation.timeline.model import Kind as Shown
+from lockstep.simulation.timeline.model import Lane, LaneKind, Moment, Wrong
 from lockstep.simulation.timeline.processes import at_ms, queue_of, record_ref
 
 __all__ = ["Named", "named_records", "record_moments", "wrongs"]
@@ -37,6 +38,7 @@ def named_records(evidence: Evidence) -> list[Named]:
         for record in records:
             by_client.setdefault(str(record.get("client_id")), []).append(record)
     found += [_of_lab(finding, by_client) for finding in evidence.findings]
+    found = [one._replace(text=evidence.named(one.text)) for one in found]
     return sorted(found, key=lambda one: (one.at_ms, one.kind, one.text))
 
 
@@ -55,7 +57,9 @@ def _of_lab(finding: Finding, by_client: dict[str, list[Record]]) -> Named:
     )
     named = _QUEUE.search(finding.text)
     queue = re.sub(_PATH, r"\1@\2:\3", finding.queue) if finding.queue else named[0] if named else ""
-    return Named(finding.at_ms, str(finding.kind), finding.text, queue, records)
+    is_of_judge = records and finding.kind in set(Kind)  # it finds at the end what was before
+    time_ms = max(map(at_ms, records)) if is_of_judge else finding.at_ms
+    return Named(time_ms, str(finding.kind), finding.text, queue, records)
 
 
 def record_moments(
@@ -80,7 +84,7 @@ def record_moments(
             if shown:
                 text = _sentence(host, record, queue)
                 found[ref] = Moment(
-                    at_ms(record), Kind.RECORD, shown, host if own else "", text, refs=frozenset((ref,))
+                    at_ms(record), Shown.RECORD, shown, host if own else "", text, refs=frozenset((ref,))
                 )
     return list(found.values())
 
@@ -113,12 +117,12 @@ def _is_of_queue(moment: Moment, one: Named) -> bool:
 
 def _is_around(moment: Moment, one: Named) -> bool:
     """Whether a call runs, or a lock changes, on the queue of a violation at its time."""
-    if not _is_of_queue(moment, one) or moment.kind is Kind.RENEW:
+    if not _is_of_queue(moment, one) or moment.kind is Shown.RENEW:
         return False
-    is_call = moment.kind in (Kind.CALL, Kind.FAILED)
+    is_call = moment.kind in (Shown.CALL, Shown.FAILED)
     end_ms = moment.end_ms if moment.end_ms is not None and is_call else moment.at_ms
     return moment.at_ms - _AROUND_MS <= one.at_ms <= end_ms + _AROUND_MS
 
 
 def _is_owner_before(moment: Moment, one: Named) -> bool:
-    return moment.kind is Kind.OWN and moment.at_ms <= one.at_ms and _is_of_queue(moment, one)
+    return moment.kind is Shown.OWN and moment.at_ms <= one.at_ms and _is_of_queue(moment, one)
