@@ -189,6 +189,7 @@ class ConsumeOptions(_Server):
 class WatchOptions(_Printed):
     group: Group = None
     renewals: Annotated[bool, _Option("--renewals", help="Report renewals too.")] = False
+    refusals: Annotated[bool, _Option("--refusals", help="Report clients that were refused a queue too.")] = False
     interval: Annotated[float, _Option(min=0.05, max=3600, help="Seconds between two looks.")] = 1.0
     count: Annotated[int | None, _Option("--count", "-c", min=1, help="Stop after so many changes.")] = None
     seconds: Annotated[float | None, _Option(min=0, help="Stop after so many seconds.")] = None

@@ -62,7 +62,7 @@ class BrokerSession:
     def _started(self) -> tuple[BrokerProcess, ControlConnection]:
         if self._process is None:
             process = BrokerProcess("--log-level", "warning", *self._options, "--control-port", "0", end_with_us=True)
-            if not all(process.addresses):
+            if not (process.address and process.name_server and process.addresses.control):
                 process.end()
                 raise BrokerFailed("the plugin needs a broker and a name server in one process; change the options")
             self._process = process

@@ -4,13 +4,15 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
-from lockstep.cli.lock.changes import Change, LockKey, changes, left_text
+from lockstep.cli.lock.changes import Change, ChangeKind, LockKey, journal_changes, left_text, table_changes
 from lockstep.cli.options import WatchOptions
 from lockstep.cli.output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
 from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.groups import LockCursor
 from lockstep.client.errors import NoRouteError
+from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.epochs import epoch_text
 from lockstep.protocol.names import check_group
@@ -76,6 +78,42 @@ def _as_texts(row: LockTableRow) -> dict[str, str]:
 Show = Callable[[list[LockTableRow], list[Change], int], None]
 
 
+class _Look(NamedTuple):
+    """The lock tables, and the changes of owners since the last look."""
+
+    rows: list[LockTableRow]
+    changes: list[LockChange]
+
+
+class _Locks:
+    """Reads the locks again and again."""
+
+    def __init__(self, admin: AdminClient, group: str | None) -> None:
+        self._admin = admin
+        self._group = group
+        self._cursors: dict[str, LockCursor] | None = None
+        self._is_silent = False
+
+    async def first(self) -> _Look:
+        """Raises NotLockstepError, NoRouteError, RemotingError."""
+        _, self._cursors = await self._admin.list_lock_changes({}, self._group)
+        return _Look(await self._admin.list_locks(self._group), [])
+
+    async def again(self) -> _Look | None:
+        """None while no broker answers; only the first failure is noted."""
+        try:
+            by_broker, self._cursors = await self._admin.list_lock_changes(self._cursors or {}, self._group)
+            rows = await self._admin.list_locks(self._group)
+        except (RemotingError, NoRouteError) as error:
+            if not self._is_silent:
+                note(f"{error}; asking again")
+            self._is_silent = True
+            return None
+        self._is_silent = False
+        changes = [change for of_broker in by_broker.values() for change in of_broker]
+        return _Look(rows, sorted(changes, key=lambda change: change.at_ms))
+
+
 async def watch_locks(options: WatchOptions) -> None:
     """Print changes until --count, --seconds or Ctrl-C. A broker that stops answering is asked again.
 
@@ -91,30 +129,23 @@ async def watch_locks(options: WatchOptions) -> None:
     seen = 0
     view, show = _view(options)
     async with AdminClient(name_server=options.name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin:
-        rows: list[LockTableRow] | None = await admin.list_locks(options.group)
+        locks = _Locks(admin, options.group)
+        look: _Look | None = await locks.first()
         with view:
             while True:
-                if rows is not None:
-                    found = changes(before, rows, renewals=options.renewals)
+                if look is not None:
+                    now = {(row.consumer_group, row.queue): row for row in look.rows}
+                    found = journal_changes(look.changes, now, refusals=options.refusals)
+                    found += table_changes(before, look.rows, renewals=options.renewals)
                     found = found[: options.count - seen] if options.count else found
-                    show(rows, found, runtime.now_ms())
-                    before = {(row.consumer_group, row.queue): row for row in rows}
+                    show(look.rows, found, runtime.now_ms())
+                    before = now
                     seen += len(found)
                 elapsed_s = (runtime.monotonic_ns() - began_ns) / 1e9
                 if seen == options.count or (options.seconds is not None and elapsed_s >= options.seconds):
                     return
                 await asyncio.sleep(options.interval)
-                rows = await _look_again(admin, options.group, silent=rows is None)
-
-
-async def _look_again(admin: AdminClient, group: str | None, *, silent: bool) -> list[LockTableRow] | None:
-    """Read the locks again. Returns None while no broker answers; only the first failure is noted."""
-    try:
-        return await admin.list_locks(group)
-    except (RemotingError, NoRouteError) as error:
-        if not silent:
-            note(f"{error}; asking again")
-        return None
+                look = await locks.again()
 
 
 def _view(options: WatchOptions) -> tuple[AbstractContextManager[Any], Show]:
@@ -130,14 +161,23 @@ def _view(options: WatchOptions) -> tuple[AbstractContextManager[Any], Show]:
 
 def _show_json(_rows: list[LockTableRow], found: list[Change], now_ms: int) -> None:
     for change in found:
-        row = {"at_ms": now_ms, "change": change.kind.value, **_as_json(change.row)}
-        row["previous_owner"] = change.previous_owner
+        row = {"at_ms": change.at_ms or now_ms, "change": change.kind.value, **_as_json(change.row)}
+        row |= {"previous_owner": change.previous_owner, "cause": change.cause, "rest_ms": change.rest_ms}
         write_out(json_line(row).encode("utf-8", "replace") + b"\n")
 
 
 def _show_lines(_rows: list[LockTableRow], found: list[Change], now_ms: int) -> None:
     for change in found:
-        row = change.row
+        row, why = change.row, _why(change)
         owner = f"{change.previous_owner} -> {row.client_id}" if change.previous_owner else row.client_id
-        line = printable(f"{clock(now_ms)}  {change.kind:<8}  {row.consumer_group}  {row.queue}  {owner}")
-        write_out(f"{line}\n".encode("utf-8", "replace"))
+        if change.kind is ChangeKind.REFUSED:
+            owner = f"{row.client_id}, the owner is {change.previous_owner}"
+        text = f"{clock(change.at_ms or now_ms)}  {change.kind:<8}  {row.consumer_group}  {row.queue}  {owner}{why}"
+        write_out(f"{printable(text)}\n".encode("utf-8", "replace"))
+
+
+def _why(change: Change) -> str:
+    """Why a period ended; how long the queue rested before this one."""
+    if change.kind in (ChangeKind.EXPIRED, ChangeKind.RELEASED):
+        return f"  ({change.cause})" if change.cause else ""
+    return f"  (rested {seconds(change.rest_ms)})" if change.rest_ms else ""

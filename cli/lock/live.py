@@ -27,6 +27,7 @@ _STYLES = {
     ChangeKind.DRAINING: "yellow",
     ChangeKind.EXPIRED: "red",
     ChangeKind.RENEWED: "cyan",
+    ChangeKind.RESET: "cyan",
 }
 
 

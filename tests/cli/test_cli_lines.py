@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from lockstep.cli.format import format_json, parse_format
-from lockstep.cli.lock.changes import Change, ChangeKind, changes
+from lockstep.cli.lock.changes import Change, ChangeKind, journal_changes, table_changes
 from lockstep.cli.lock.live import LiveLocks
 from lockstep.cli.output import UsageError, seconds
 from lockstep.cli.produce.lines import BadLine, Line, LineFormat, LineReader
+from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.message import MessageExt, Record, decode_messages, encode_stored_message
 from lockstep.protocol.model import Message, MessageQueue
@@ -195,16 +196,14 @@ def test_durations_are_readable() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "kind"),
     [
-        (None, lock(), ChangeKind.ACQUIRED),
-        (lock("a"), lock("b"), ChangeKind.MOVED),
         (lock(age_ms=19_000, held_ms=19_000), lock(age_ms=0, held_ms=20_000), ChangeKind.RENEWED),
         (lock(age_ms=59_500, held_ms=59_500), lock(age_ms=60_001, held_ms=60_001), ChangeKind.EXPIRED),
-        (lock(age_ms=61_000, held_ms=61_000), lock(), ChangeKind.ACQUIRED),
-        (lock(age_ms=61_000, held_ms=61_000), lock("b"), ChangeKind.MOVED),
         (lock(age_ms=1000, held_ms=1000), lock(age_ms=2000, held_ms=2000), None),
         (lock(age_ms=61_000, held_ms=61_000), lock(age_ms=62_000, held_ms=62_000), None),
-        (lock(), None, ChangeKind.RELEASED),
-        (lock(epoch=1), lock(age_ms=20, held_ms=20, epoch=2), ChangeKind.ACQUIRED),
+        (None, lock(), None),
+        (lock("a"), lock("b"), None),
+        (lock(), None, None),
+        (lock(epoch=1), lock(age_ms=20, held_ms=20, epoch=2), None),
         (lock(draining=False), lock(age_ms=20, held_ms=20, draining=True), ChangeKind.DRAINING),
         (lock(draining=True), lock(age_ms=20, held_ms=20, draining=True), None),
     ],
@@ -212,24 +211,49 @@ def test_durations_are_readable() -> None:
 def test_two_looks_at_a_lock_tell_what_happened(
     old: LockTableRow | None, new: LockTableRow | None, kind: ChangeKind | None
 ) -> None:
-    """Each kind of change from the two rows alone, and silence where nothing happened."""
+    """What only the table shows. Changes of owners are in the journal."""
     before = {(old.consumer_group, old.queue): old} if old is not None else {}
-    found = changes(before, [new] if new is not None else [], renewals=True)
+    found = table_changes(before, [new] if new is not None else [], renewals=True)
     assert [change.kind for change in found] == ([kind] if kind is not None else [])
-    if kind is ChangeKind.MOVED:
-        assert (found[0].previous_owner, found[0].row.client_id) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("cause", "old", "new", "kind", "previous"),
+    [
+        ("granted", None, "b", ChangeKind.ACQUIRED, None),
+        ("granted again", "b", "b", ChangeKind.ACQUIRED, None),
+        ("taken over", "a", "b", ChangeKind.MOVED, "a"),
+        ("unlocked", "b", None, ChangeKind.RELEASED, None),
+        ("connection lost", "b", None, ChangeKind.EXPIRED, None),
+        ("reset", "b", "b", ChangeKind.RESET, None),
+        ("refused", "a", "b", ChangeKind.REFUSED, "a"),
+        ("a later broker's cause", None, "b", ChangeKind.ACQUIRED, None),
+    ],
+)
+def test_the_journal_tells_owners(
+    cause: str, old: str | None, new: str | None, kind: ChangeKind, previous: str | None
+) -> None:
+    """Each cause, with the broker's time; the row is the present one if it is of the same owner."""
+    change = LockChange(7, 99, "g", QUEUE, old, new, None, cause, 1500)
+    rows = {("g", QUEUE): lock("b", age_ms=10)}
+    (found,) = journal_changes([change], rows, refusals=True)
+    assert (found.kind, found.previous_owner, found.at_ms, found.rest_ms) == (kind, previous, 99, 1500)
+    assert found.row == rows["g", QUEUE]
+    (alone,) = journal_changes([change], {}, refusals=True)
+    assert (alone.row.client_id, alone.row.queue) == ("b", QUEUE)
+    assert len(journal_changes([change], rows, refusals=False)) == (cause != "refused")
 
 
 def test_renewals_are_told_on_request_only() -> None:
     """Every 20 s a queue is renewed; who watches takeovers need not see it."""
     before = {("g", QUEUE): lock(age_ms=19_000, held_ms=19_000)}
-    assert changes(before, [lock(held_ms=20_000)], renewals=False) == []
+    assert table_changes(before, [lock(held_ms=20_000)], renewals=False) == []
 
 
 def test_the_first_look_tells_what_is_held() -> None:
     """Locks that were there before the watch are no news of their own kind."""
-    assert changes(None, [lock()], renewals=False) == [Change(ChangeKind.HELD, lock())]
-    assert changes(None, [lock(age_ms=60_001)], renewals=False)[0].kind is ChangeKind.EXPIRED
+    assert table_changes(None, [lock()], renewals=False) == [Change(ChangeKind.HELD, lock())]
+    assert table_changes(None, [lock(age_ms=60_001)], renewals=False)[0].kind is ChangeKind.EXPIRED
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])

@@ -70,7 +70,9 @@ def test_watch_off_a_terminal_prints_a_line_a_change(lockstep: Lockstep) -> None
     assert result.status == 0
     assert len(result.out.splitlines()) == 2
     for line in result.out.splitlines():
-        assert re.fullmatch(r"\d\d:\d\d:\d\d  (acquired|held    )  plain  \S+@broker-a:\d  127\.0\.0\.1@\d+#\d+", line)
+        assert re.fullmatch(
+            r"\d\d:\d\d:\d\d  (acquired|held    )  plain  \S+@broker-a:\d  127\.0\.0\.1@\d+#\d+( .*)?", line
+        )
 
 
 def test_renewals_are_told_on_request(lockstep: Lockstep) -> None:
