@@ -1,5 +1,6 @@
 """Rule (d) for the commits of one queue: what brokers stored, and commits of messages that were not handled."""
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -12,28 +13,35 @@ from lockstep.order.period import stamp_ns
 from lockstep.order.reader import Record
 from lockstep.order.report import Findings
 
-__all__ = ["CommitRules", "UnlessReset"]
+__all__ = ["WAITING_MAX", "CommitRules", "UnlessReset"]
 
 _EARLY_KEPT_MAX = 100
+WAITING_MAX = 1000
 
 
 class UnlessReset:
-    """Findings of offsets that went back. A reset that is read later, on another clock, may have come before them."""
+    """Findings of offsets that went back. A reset that is read later, on another clock, may have come before them.
+
+    Records are read in the order of time, so a reset explains what was found shortly before. Of many findings the
+    oldest is reported without waiting longer.
+    """
 
     def __init__(self, clocks: Clocks) -> None:
         self._clocks = clocks
-        self._waiting: list[tuple[Record, int, Callable[[], None]]] = []
+        self._waiting: deque[tuple[Record, int, Callable[[], None]]] = deque()
 
     def report(self, record: Record, clock: int, finding: Callable[[], None]) -> None:
         """Report a finding about the offset of a record, now or at the end."""
         if len(self._clocks) > 1:
             self._waiting.append((record, clock, finding))
+            if len(self._waiting) > WAITING_MAX:
+                self._waiting.popleft()[2]()
         else:
             finding()
 
     def reset(self, record: Record, clock: int) -> None:
         """Take a reset. It explains what may have come after it."""
-        self._waiting = [one for one in self._waiting if not self._explains(record, clock, *one[:2])]
+        self._waiting = deque(one for one in self._waiting if not self._explains(record, clock, *one[:2]))
 
     def _explains(self, reset: Record, clock: int, record: Record, other: int) -> bool:
         most = self._clocks.gap_ns(clock, stamp_ns(reset), other, stamp_ns(record))[1]

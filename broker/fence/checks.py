@@ -12,7 +12,6 @@ from lockstep.broker.fence.states import LockState
 from lockstep.broker.state.fenced_locks import FenceAnswer, FencedLock, FencedLocks
 from lockstep.broker.state.limits import EventThrottle
 from lockstep.broker.state.members import ConsumerManager
-from lockstep.broker.state.offsets import ConsumerOffsetManager
 from lockstep.protocol.bodies.heartbeat import MessageModel
 from lockstep.protocol.bodies.locks import LockGrant
 from lockstep.protocol.codes import ResponseCode
@@ -38,7 +37,6 @@ class FenceTables(NamedTuple):
     """The tables of the broker that decide."""
 
     locks: FencedLocks
-    offsets: ConsumerOffsetManager
     consumers: ConsumerManager
     store: MessageStore
 
@@ -55,7 +53,7 @@ class FenceChecks:
 
     def __init__(self, tables: FenceTables, legacy: str, log: EventLog) -> None:
         self._tables = tables
-        self._find, self._committed_offset = tables.locks.find, tables.offsets.query
+        self._find = tables.locks.find
         self._max_offset = tables.store.max_offset
         self.legacy = legacy
         self._log = log
@@ -81,7 +79,7 @@ class FenceChecks:
         return None if denial is None else self._counted(connection, claim, act, denial, now_ms)
 
     def deny_commit(
-        self, connection: Connection, claim: Claiming, key: tuple[str, str, int], offset: int, now_ms: int, alone: bool
+        self, connection: Connection, claim: Claiming, offset: int, stored: int, now_ms: int, alone: bool
     ) -> Denial | None:
         """May the sender store this offset?
 
@@ -89,17 +87,15 @@ class FenceChecks:
         log may have lost messages that the client handled, and new ones will have their offsets.
 
         Args:
-            key: Group, topic and queue id of the claim.
+            stored: The offset that is stored; -1 for none.
             alone: It does not come with a pull, which `deny` has allowed.
         """
-        lock = self._find(key) if alone else None
+        lock = self._find((claim.consumer_group, claim.topic, claim.queue_id)) if alone else None
         if lock is not None and lock.epoch == claim.lock_epoch and lock.client_id == claim.lock_client_id:
             alone = False  # nearly all commits: allowed like those with a pull
         denial = self._of_owner(connection, claim, now_ms) if alone else None
         if denial is None:
-            group, topic, queue_id = key
-            stored = self._committed_offset(group, topic, queue_id)
-            is_in_order = offset == stored or stored < offset <= self._max_offset(topic, queue_id)
+            is_in_order = offset == stored or stored < offset <= self._max_offset(claim.topic, claim.queue_id)
             if is_in_order and not self.resets:
                 return None
             denial = self._of_offset(claim, offset, stored, now_ms)

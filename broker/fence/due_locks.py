@@ -2,12 +2,14 @@
 
 import heapq
 import itertools
+from collections.abc import Iterator
 from typing import Final
 
 from lockstep.broker.fence.period import FencedLock
 
-__all__ = ["DueLocks"]
+__all__ = ["TAKEN_AT_ONCE_MAX", "DueLocks"]
 
+TAKEN_AT_ONCE_MAX: Final = 200  # in one turn of the event loop: a few milliseconds
 _REPLACED_MAX: Final = 1000
 
 
@@ -43,11 +45,15 @@ class DueLocks:
         lock.watched_ms = None
         self._find_next()
 
-    def take(self, now_ms: int) -> FencedLock | None:
-        """A lock whose time was due by now. Its end may have been put off; then watch it again."""
-        while self._ends and self._ends[0][0] <= now_ms:
+    def take_some(self, now_ms: int) -> Iterator[FencedLock]:
+        """Locks whose time was due by now, a bounded number; the rest stays due, so the timer comes back at once.
+
+        The end of a lock may have been put off; then watch it again.
+        """
+        left = TAKEN_AT_ONCE_MAX
+        while left and self._ends and self._ends[0][0] <= now_ms:
             ends_ms, _, lock = heapq.heappop(self._ends)
             if lock.watched_ms == ends_ms:
+                left -= 1
                 self.forget(lock)
-                return lock
-        return None
+                yield lock

@@ -107,7 +107,7 @@ class Fence:
             self._log.info("locks_delayed", peer=connection.address, count=delayed_count)
 
     def end_locks(self, now_ms: int) -> None:
-        """Called when a lock delay or a lease for which clients wait is over."""
+        """Called when a lock delay or a lease for which clients wait is over, and again until none is due."""
         self._locks.due(now_ms)
         self.notices.check()
 

@@ -56,13 +56,13 @@ def update_offset(broker: Broker, connection: Connection, command: RemotingComma
     Java's and Go's clients commit one-way, so they see no error when their topic was deleted.
     """
     header = command.decode_header(UpdateConsumerOffsetRequestHeader)
-    _check_commit(broker, connection, header, now_ms)
+    stored = _check_commit(broker, connection, header, now_ms)
     if header.reset and broker.fence is not None:  # an administrator's: the owner has no say
         group, topic, queue_id, offset = header[:4]
         broker.offsets.commit(group, topic, queue_id, offset)
         broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
     else:
-        refuse_if(_commit(broker, connection, header, now_ms, alone=True))
+        refuse_if(_commit(broker, connection, header, stored, now_ms, alone=True))
     reply = command.reply(ResponseCode.SUCCESS)
     reply.ext_fields = {}
     return reply
@@ -73,8 +73,12 @@ def _check_commit(
     connection: Connection,
     header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader,
     now_ms: int,
-) -> None:
-    """Raises Refusal for an invalid group, an unknown topic or queue, an offset below -1, and a full table."""
+) -> int:
+    """Return the offset that is stored now; -1 for none.
+
+    Raises:
+        Refusal: an invalid group, an unknown topic or queue, an offset below -1, and a full table.
+    """
     group, topic, queue_id, committed_offset = (
         header.consumer_group,
         header.topic,
@@ -95,8 +99,11 @@ def _check_commit(
         raise Refusal(
             ResponseCode.SYSTEM_ERROR, f"an offset must be at least 0, or -1 for none, not {committed_offset}"
         )
-    if not broker.offsets.knows(group, topic, queue_id):
+    stored = broker.offsets.stored(group, topic, queue_id)
+    if stored is None:
         check_capacity(broker, connection, 1, now_ms)
+        return NO_OFFSET
+    return stored
 
 
 def check_capacity(broker: Broker, connection: Connection, count: int, now_ms: int) -> None:
@@ -123,22 +130,23 @@ def _commit(
     broker: Broker,
     connection: Connection,
     header: UpdateConsumerOffsetRequestHeader | PullMessageRequestHeader,
+    before: int,
     now_ms: int,
     *,
     alone: bool,
 ) -> Denial | None:
     """Store any value; with fenced locks, only what the owner of the queue may. Returns why it was not stored.
 
-    A lower offset is logged, because only a reset should commit one.
+    A lower offset than `before`, the stored one, is logged, because only a reset should commit one.
     """
     group, topic, queue_id, offset = header.consumer_group, header.topic, header.queue_id, header.commit_offset
     fence = broker.fence
     if fence is not None:
-        denial = fence.checks.deny_commit(connection, header, (group, topic, queue_id), offset, now_ms, alone)
+        denial = fence.checks.deny_commit(connection, header, offset, before, now_ms, alone)
         if denial is not None:
             return denial
-    before = broker.offsets.commit(group, topic, queue_id, offset)
-    if fence is not None:
+    broker.offsets.commit(group, topic, queue_id, offset)
+    if fence is not None and (header.lock_epoch is None or fence.checks.resets):
         fence.checks.committed(header, now_ms, alone)
     if offset < before:
         broker.log.warning(
@@ -156,11 +164,11 @@ def _commit(
 def commit_with_pull(broker: Broker, connection: Connection, header: PullMessageRequestHeader, now_ms: int) -> None:
     """Commit the offset in a pull. If it is refused, the pull is answered without it."""
     try:
-        _check_commit(broker, connection, header, now_ms)
+        stored = _check_commit(broker, connection, header, now_ms)
     except Refusal as refusal:
         broker.log.info("pull_commit_refused", peer=connection.address, reason=str(refusal))
         return
-    _commit(broker, connection, header, now_ms, alone=False)  # the fence logs what it denies
+    _commit(broker, connection, header, stored, now_ms, alone=False)  # the fence logs what it denies
 
 
 def reset_own_offset(

@@ -138,7 +138,7 @@ class Broker:
 
     def _new_fence(self, locks: FencedLocks) -> Fence:
         config = self.config
-        tables = FenceTables(locks, self.offsets, self.consumers, self.store)
+        tables = FenceTables(locks, self.consumers, self.store)
         checks = FenceChecks(tables, config.fence_legacy, self.log)
         refused = PullHold(config.held_pulls_per_connection_max, config.held_pulls_max)
         pulls = FencedPulls(checks, self.hold, refused, self.store)

@@ -327,11 +327,11 @@ class FencedLocks:
         return self._grace_ends_ms if first_ms is None else min(first_ms, self._grace_ends_ms)
 
     def due(self, now_ms: int) -> None:
-        """End what has ended by now: lock delays, and leases of our clients or for which clients wait."""
+        """End what has ended by now: lock delays, and leases of our clients or for which clients wait. Some at once."""
         if self._grace_ends_ms is not None and now_ms >= self._grace_ends_ms:
             self._grace_ends_ms = None
             self.waiters.wake_all()
-        while (lock := self._due.take(now_ms)) is not None:
+        for lock in self._due.take_some(now_ms):
             self._end_if_over(lock, now_ms)
             if lock.fenced or lock.is_draining or self.waiters.count(lock.consumer_group, lock.key):
                 self._watch(lock)

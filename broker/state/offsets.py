@@ -55,9 +55,10 @@ class ConsumerOffsetManager:
         offsets[queue_id] = committed_offset
         return NO_OFFSET if before is None else before
 
-    def knows(self, consumer_group: str, topic: str, queue_id: int) -> bool:
-        """Whether an offset is stored, so that a commit does not grow the table."""
-        return queue_id in self._table.get((topic, consumer_group), ())
+    def stored(self, consumer_group: str, topic: str, queue_id: int) -> int | None:
+        """The stored value; None: there is none, so that a commit grows the table."""
+        offsets = self._table.get((topic, consumer_group))
+        return offsets.get(queue_id) if offsets else None
 
     def forget_topics(self, is_gone: Callable[[str], bool]) -> Generator[None, None, int]:
         """Remove the offsets of deleted topics, some a step. Returns how many."""
@@ -79,7 +80,8 @@ class ConsumerOffsetManager:
     def query(self, consumer_group: str, topic: str, queue_id: int) -> int:
         """The committed offset; -1 for none or a negative one."""
         offsets = self._table.get((topic, consumer_group))
-        return max(NO_OFFSET, offsets.get(queue_id, NO_OFFSET)) if offsets else NO_OFFSET
+        committed = offsets.get(queue_id, NO_OFFSET) if offsets else NO_OFFSET
+        return max(NO_OFFSET, committed)
 
     def query_or_start(self, consumer_group: str, topic: str, queue_id: int, min_offset: int) -> int | None:
         """The committed offset; 0 without one if the queue still has its first message; else None.

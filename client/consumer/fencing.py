@@ -55,6 +55,7 @@ class Fencing:
         self.unlock = parts.locks.unlock
         self.rebalance_soon = parts.rebalance_soon
         self.store_last = self._commits.store_last
+        self._stopping = False
 
     # Life ----------------------------------------------------------------------------------------------------
 
@@ -73,7 +74,11 @@ class Fencing:
         self.locks.watch.start()
 
     async def stop(self) -> None:
-        """Wait for the periods that are ending, and for the user's functions. Renew no lock any more."""
+        """Wait for the periods that are ending, and for the user's functions. Renew no lock any more.
+
+        What has not ended in time is cancelled.
+        """
+        self._stopping = True
         await self.ends.settle(_SETTLE_MS)
         self.locks.watch.stop()
 
@@ -85,21 +90,21 @@ class Fencing:
             start(process_queue)
             return
         calling = self._call_on_acquired(self._parts.on_acquired, process_queue, start)
-        self._member.runtime.create_task(calling, name=f"on_acquired of {process_queue.queue}")
+        self.ends.start(calling, f"on_acquired of {process_queue.queue}")
 
     async def _call_on_acquired(
         self, on_acquired: OnAcquired, process_queue: ProcessQueue, start: Callable[[ProcessQueue], None]
     ) -> None:
         """An error is logged, and the function is called again: without it no call of the listener may begin."""
         queue = self._parts.tenant.bare_queue(process_queue.queue)
-        while not process_queue.is_over:
+        while not (process_queue.is_over or self._stopping):
             try:
                 await self._call(partial(on_acquired, queue, process_queue.epoch))
             except Exception as error:
                 log_exception(self._member.log, "on_acquired_failed", error, queue=str(process_queue.queue))
                 await asyncio.sleep(self._member.config.suspend_current_queue_time_ms / 1000)
                 continue
-            if not process_queue.is_over:
+            if not (process_queue.is_over or self._stopping):
                 start(process_queue)
             return
 

@@ -2,7 +2,9 @@
 
 import pytest
 
+from lockstep.broker.fence.due_locks import TAKEN_AT_ONCE_MAX
 from lockstep.broker.state.fenced_locks import Cause, FenceAnswer
+from lockstep.protocol.model import MessageQueue
 from tests.broker.fences import DELAY_MS, LEASE_MS, LEGACY_MS, Fences
 from tests.broker.helpers import NOW_MS
 
@@ -120,6 +122,22 @@ def test_those_who_wait_are_told_when_the_lease_ends() -> None:
     assert (fences.woken(), fences.due_ms()) == ([], NOW_MS + 20_000 + LEASE_MS)
     fences.locks.due(NOW_MS + 20_000 + LEASE_MS)
     assert (fences.woken(), fences.due_ms()) == (["b"], None)
+
+
+def test_many_ends_at_once_do_not_keep_the_loop() -> None:
+    """A bounded number ends in each turn of the loop; the rest is still due, and a claim ends its lock by itself."""
+    fences, over_ms = Fences(), NOW_MS + LEASE_MS
+    queues = [MessageQueue("T", "broker-a", number) for number in range(5 * TAKEN_AT_ONCE_MAX // 2)]
+    for queue in queues:
+        fences.claim("a", NOW_MS, queue)
+    ended = []
+    while fences.due_ms() == over_ms:
+        fences.seen.clear()
+        fences.locks.due(over_ms)
+        ended.append(len(fences.seen))
+        if len(ended) == 1:
+            assert fences.claim("b", over_ms, queues[-1])
+    assert ended == [TAKEN_AT_ONCE_MAX, TAKEN_AT_ONCE_MAX, TAKEN_AT_ONCE_MAX // 2 - 1]
 
 
 # Unmodified clients -----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import re
 import signal
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ TOPIC, GROUP, QUEUES = "orders", "audit", 2
 LEASE_MS = 5000
 FENCED = ("--lock-mode", "fenced", "--lock-live-ms", str(LEASE_MS), "-D", "scan_interval_ms=500")
 SILENT_MS = 4000  # then the broker closes a connection: before the lease ends, when it drops the member anyway
+DEFAULT_LEASE_S, SILENT_S = 60, 120  # of a broker without settings: the lease, and when it closes a silent connection
 CLOSING = (*FENCED, "-D", f"channel_expired_timeout_ms={SILENT_MS}")
 CONFIG = {"heartbeat_broker_interval_ms": 1000, "persist_consumer_offset_interval_ms": 500}
 LATE_CONFIG = CONFIG | {
@@ -69,10 +71,41 @@ async def codes_under(broker: Broker, client_id: str, queue: MessageQueue, epoch
 async def test_a_consumer_stopped_inside_a_call_is_fenced(processes: Processes, connection: str, listener: str) -> None:
     """It stands still until another client owns its queue; with `closed` also until the broker has closed its
     connection. Then its commit and the effect of its call are refused, also when a cancelled call still tries it."""
-    broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}", *(CLOSING if connection == "closed" else FENCED))
+    options = CLOSING if connection == "closed" else FENCED
+    await stop_inside_a_call(processes, Stop(options, connection == "closed", listener, owned_within_s=20))
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(("stopped_s", "closes"), [(DEFAULT_LEASE_S + 10, False), (SILENT_S + 30, True)])
+async def test_a_consumer_stopped_for_minutes_is_fenced(processes: Processes, stopped_s: int, closes: bool) -> None:
+    """The same with the settings that a broker has by default: 70 s with its connection, and 150 s, in which the broker
+    closes it."""
+    stop = Stop(("--lock-mode", "fenced"), closes, "guarded", owned_within_s=DEFAULT_LEASE_S + 20, stopped_s=stopped_s)
+    await stop_inside_a_call(processes, stop)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """How a consumer is stopped.
+
+    Args:
+        options: of the broker.
+        closes: the broker closes its connection meanwhile.
+        stopped_s: at least so long.
+    """
+
+    options: tuple[str, ...]
+    closes: bool
+    listener: str
+    owned_within_s: float
+    stopped_s: float = 0
+
+
+async def stop_inside_a_call(processes: Processes, stop: Stop) -> None:
+    broker = await processes.broker("--topic", f"{TOPIC}:{QUEUES}", *stop.options)
     sent_trace, path = processes.folder / "producer.trace", str(processes.folder / "effects.db")
     effects = Effects(path)
-    spec: dict[str, Any] = {"group": GROUP, "fenced": True, "effects": path, "listener": listener}
+    spec: dict[str, Any] = {"group": GROUP, "fenced": True, "effects": path, "listener": stop.listener}
     consumers = await asyncio.gather(
         processes.consumer(broker, TOPIC, config=LATE_CONFIG, hold_after=HANDLED, **spec),
         processes.consumer(broker, TOPIC, config=CONFIG, **spec),
@@ -85,12 +118,16 @@ async def test_a_consumer_stopped_inside_a_call_is_fenced(processes: Processes, 
         old = epoch_of(periods(stalled, queue)[-1])
         before = len(periods(other, queue))
         stalled.send_signal(signal.SIGSTOP)
-        await until(lambda: periods(other, queue)[before:], "the other owns the queue", 20)
+        stopped_ns = boot_ns()
+        await until(lambda: periods(other, queue)[before:], "the other owns the queue", stop.owned_within_s)
         new = epoch_of(periods(other, queue)[-1])
         assert new > old
         await until(lambda: new in [effect.epoch for effect in effects.written()], "the other is at work in it")
-        if connection == "closed":
-            await until(lambda: broker.events("heartbeat_expired"), "the broker has closed the connection")
+        if stop.closes:
+            closed_s = stop.stopped_s + 20
+            await until(lambda: broker.events("heartbeat_expired"), "the broker has closed the connection", closed_s)
+        await until(lambda: boot_ns() - stopped_ns >= stop.stopped_s * 1e9, "it stands still", stop.stopped_s + 20)
+        assert bool(broker.events("heartbeat_expired")) == stop.closes
         assert await codes_under(broker, stalled.client_id, queue, old) == [ResponseCode.FENCED, ResponseCode.FENCED]
         continued_ns = boot_ns()
         stalled.send_signal(signal.SIGCONT)
@@ -110,7 +147,7 @@ async def test_a_consumer_stopped_inside_a_call_is_fenced(processes: Processes, 
     assert late == []
     report = check_files([sent_trace, *(consumer.trace for consumer in consumers)])
     outlived = [r for r in records(stalled.trace, "handled") if "outlived_ms" in r]
-    assert len(outlived) == (listener == "guarded_thread"), "an async call is cancelled, a thread is not"
+    assert len(outlived) == (stop.listener == "guarded_thread"), "an async call is cancelled, a thread is not"
     check_order(report)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.protocol.codes import RequestCode
+from tests.integration.processes import until
 from tests.integration.raw import RawPeer, json_request
 from tests.interop.harness.drivers import Drivers
 from tests.interop.harness.servers import LOCK_LIFE_MS, lockstep_server
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.timeout(360)
 Fresh = Callable[[], str]
 QUEUES = 4
 LOOK_S = 0.2
+SILENT_S = 45
 
 
 @pytest.fixture
@@ -79,6 +81,50 @@ async def test_a_stopped_owner_that_wakes_up_moves_no_offset(
         stored = [-1 if offset is None else offset for offset in queue_samples]
         assert stored == sorted(stored)
     row.messages = 1_000
+
+
+@pytest.fixture
+def impatient_story(drivers: Drivers, tmp_path: Path, interop_row: RowMaker) -> Iterator[JavaStory]:
+    """On a broker that closes a connection without heartbeats soon. Java's clients send one each 30 s."""
+    (tmp_path / "broker").mkdir()
+    options = ("-D", f"channel_expired_timeout_ms={SILENT_S * 1000}", "-D", "scan_interval_ms=500")
+    with lockstep_server(tmp_path / "broker", "--lock-mode", "fenced", *options) as server:
+        yield JavaStory(drivers, server, interop_row)
+
+
+async def test_an_owner_whose_connection_was_closed_gets_its_queues_back(
+    impatient_story: JavaStory, fresh_topic: Fresh, fresh_group: Fresh
+) -> None:
+    """SIGSTOP until the broker has closed its connection and the other member owns all queues; then SIGCONT. The other
+    gives half of them back, with messages in its cache. No offset goes back."""
+    story = impatient_story
+    row = story.row("ordered consumer stopped until its connection is closed, fenced locks")
+    topic, group = await story.server.create_topic(fresh_topic(), QUEUES), fresh_group()
+    stopped = await story.consumer("OrderlyConsumer", topic, group, work_ms=5)
+    other = await story.consumer("OrderlyConsumer", topic, group, work_ms=5)
+    await stopped.until(lambda: len(owned(stopped, topic)) == QUEUES // 2, "half of the queues", 60)
+    await other.until(lambda: len(owned(other, topic)) == QUEUES // 2, "the other half", 60)
+    await story.produce(topic, 1_000, keys=32)
+    await story.handled(100, stopped)
+    async with watched_offsets(story, group, topic) as samples:
+        os.kill(stopped.pid, signal.SIGSTOP)
+        await until(lambda: "heartbeat_expired" in story.server.log(), "the connection is closed", SILENT_S + 30)
+        await other.until(lambda: len(owned(other, topic)) == QUEUES, "all queues", LOCK_LIFE_MS / 1000 + 30)
+        await story.produce(topic, 4_000, keys=32)
+        os.kill(stopped.pid, signal.SIGCONT)
+        await other.until(lambda: len(owned(other, topic)) == QUEUES // 2, "half of the queues", 60)
+        await story.drain(group, topic, timeout_s=90)
+    later = len(stopped.of("handled"))
+    await story.produce(topic, 500, keys=32)
+    await stopped.until(lambda: len(stopped.of("handled")) > later, "a message of its queues again", 60)
+    await story.drain(group, topic, timeout_s=60)
+    assert await stopped.close() == 0
+    assert await other.close() == 0
+    for queue_samples in zip(*samples, strict=True):
+        stored = [-1 if offset is None else offset for offset in queue_samples]
+        assert stored == sorted(stored)
+    assert "offset_committed_backwards" not in story.server.log()
+    row.messages = 5_500
 
 
 async def refusals(story: JavaStory) -> dict[str, int]:

@@ -332,6 +332,39 @@ async def test_the_user_is_called_before_and_after_a_period(cluster: Cluster) ->
 
 
 @scenario()
+async def test_a_shutdown_waits_for_on_acquired(cluster: Cluster) -> None:
+    """A function that ends in time is awaited, and no call follows it; one that does not is cancelled after 10 s, and
+    one that fails is not called again."""
+    ends: list[str] = []
+
+    async def on_acquired(queue: MessageQueue, _epoch: int) -> None:
+        try:
+            await asyncio.sleep({0: 2, 1: 60}.get(queue.queue_id, 2) if queue.topic == TOPIC else 0)
+            ends.append(f"{queue.topic}:{queue.queue_id} returned")
+            if queue.queue_id == 2:
+                raise OSError("the database is away")
+        except asyncio.CancelledError:
+            ends.append(f"{queue.topic}:{queue.queue_id} cancelled")
+            raise
+
+    await cluster.broker(queues=3, **FENCED)
+    await cluster.producer()
+    await cluster.send(3, keys=3)
+    await cluster.consumer("c1", fenced=True, on_acquired=on_acquired)
+    await cluster.at(1_000)
+    await cluster.leave("c1")
+    assert [one for one in ends if one.startswith(TOPIC)] == [
+        f"{TOPIC}:0 returned",
+        f"{TOPIC}:2 returned",
+        f"{TOPIC}:1 cancelled",
+    ]
+    assert 11_000 <= cluster.world.elapsed_ms < 12_000
+    assert cluster.seen.texts("c1") == []
+    cluster.expected.violations = {}
+    await cluster.end(judge=False)
+
+
+@scenario()
 async def test_a_notice_of_another_group_is_ignored(cluster: Cluster) -> None:
     """A member asks for nothing when LOCKS_RELEASED names another group, or a queue that it owns."""
     await cluster.broker(queues=1, **FENCED)

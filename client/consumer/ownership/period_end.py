@@ -121,7 +121,7 @@ class PeriodEnds:
         except OSError as error:  # of the trace: the period ends all the same, and its caller goes on
             self._member.log.error("trace_not_written", error=str(error))
         if known is None:
-            self._start(self._finish(process_queue, why), f"end period of {process_queue.queue}")
+            self.start(self._finish(process_queue, why), f"end period of {process_queue.queue}")
 
     def _lose(self, process_queue: ProcessQueue, why: str) -> None:
         process_queue.locked = False
@@ -162,9 +162,10 @@ class PeriodEnds:
         if self._on_lost is not None and process_queue not in self._told:
             self._told.add(process_queue)
             telling = self._on_lost(process_queue.queue, process_queue.epoch, why)
-            self._start(telling, f"on_lost of {process_queue.queue}")
+            self.start(telling, f"on_lost of {process_queue.queue}")
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run work that `settle` waits for."""
         task = self._runtime.create_task(self._guarded(work), name=name)
         self._tasks[task] = None
         task.add_done_callback(self._forget)

@@ -66,6 +66,7 @@ class Server(NamedTuple):
     name_server: str
     broker: str
     log_tail: Callable[[], str]
+    log: Callable[[], str] = str  # all of it; of Lockstep's broker alone
 
     @property
     def is_apache(self) -> bool:
@@ -90,7 +91,7 @@ def lockstep_server(folder: Path, *options: str) -> Iterator[Server]:
     """Our broker on free ports. Raises BrokerFailed with the end of its log when it does not start."""
     life = ("-D", f"rocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}")
     with BrokerProcess("--log-level", "warning", *life, *_QUICK, *options, folder=folder) as broker:
-        yield Server("Lockstep", "0.1.0", broker.name_server, broker.address, broker.tail)
+        yield Server("Lockstep", "0.1.0", broker.name_server, broker.address, broker.tail, broker.stderr)
 
 
 @contextmanager
