@@ -13,6 +13,7 @@ import gc
 import json
 import math
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -42,6 +43,7 @@ EXCESS_SIGMAS: Final = 5  # so many standard deviations above the same seeds wit
 EXCESS_MIN: Final = 15
 SEEDS_MAX: Final = 5000
 _AT_ONCE: Final = 8
+_WORLD_CPU_S: Final = 60  # a world with all protections takes less than a second
 _LOADED_WITHIN: Final = 40  # worlds: some modules are imported by brokers with files alone
 
 Case = tuple[str, int]  # lock mode, seed
@@ -83,13 +85,16 @@ def child(name: str, seeds: int, seconds: float) -> None:
     from lockstep.simulation.lab.runner import run_seed
 
     worlds = find_experiment("worlds")
+    signal.signal(signal.SIGVTALRM, _no_end)
     known, healthy = state_of(name), state_of(HEALTHY)
     ends = time.monotonic() + seconds
     with (STATE / f"{name}.jsonl").open("a", encoding="utf-8") as file:
         for count, (mode, seed) in enumerate(
             case for case in cases(read_found().get(name), seeds) if case not in known
         ):
+            signal.setitimer(signal.ITIMER_VIRTUAL, _WORLD_CPU_S)
             one = seen_in(run_seed(worlds, seed, LockMode(mode)))
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             known[mode, seed] = one
             file.write(json.dumps(one) + "\n")
             file.flush()
@@ -101,6 +106,10 @@ def child(name: str, seeds: int, seconds: float) -> None:
                 gc.collect()  # a simulation freezes what is there, also the worlds that are over
             if time.monotonic() > ends:
                 return
+
+
+def _no_end(*_: object) -> None:
+    raise TimeoutError(f"no end within {_WORLD_CPU_S} s of processor time")
 
 
 def seen_in(outcome: "Outcome") -> Seen:
