@@ -25,8 +25,8 @@ from lockstep.simulation.errors import NondeterminismError
 
 __all__ = ["NondeterminismGuard"]
 
-_CLOCK = "ask Runtime.now_ms() or monotonic_ns()"
-_SLEEP = "await asyncio.sleep(), which takes virtual time only"
+_CLOCK = "ask Runtime.now_ms() or monotonic_ns(); an async listener asyncio.get_running_loop().time()"
+_SLEEP = "await asyncio.sleep(), which takes virtual time only; a plain listener leaves it out and gets --work 500ms"
 _RANDOM = "use Runtime.rng, or a random.Random with a seed"
 _IDENTITY = "use Runtime.new_identity()"
 _THREADS = "use Runtime.new_worker_pool()"

@@ -8,18 +8,27 @@ import sys
 
 import typer
 
-from lockstep.simulation.commands import articles, search, timeline
+from lockstep.simulation.commands import articles, run, search, timeline
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="lockstep-sim",
-    help="Brokers and consumers on virtual time, with faults, and the search for broken order.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
 )
-for commands in (search.app, timeline.app, articles.app):  # each part of the lab has a file of its commands
+for commands in (run.app, search.app, timeline.app, articles.app):  # each part of the lab has a file of its commands
     app.add_typer(commands)
+
+
+@app.callback()
+def _first(context: typer.Context) -> None:
+    """Brokers and consumers on virtual time, with faults, and the search for broken order.
+
+    Without a command: a takeover, and what it shows.
+    """
+    if context.invoked_subcommand is None:
+        run.first_run()
 
 
 def main() -> None:

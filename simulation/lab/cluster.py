@@ -196,6 +196,7 @@ class Cluster(Hosts):
 
     async def shut_down(self) -> None:
         """End all clients, then all servers, each the last started first."""
+        self.ended_ms = self.world.elapsed_ms
         for name in reversed(list(self._clients)):
             await self.leave(name)
         for name in reversed([name for name in self._servers if self.is_up(name)]):
@@ -203,7 +204,7 @@ class Cluster(Hosts):
 
     def judge(self) -> OrderReport:
         """What the judge of order says of all traces so far."""
-        return check_traces([*map(self.records, self._traced), self._witnessed])
+        return check_traces([*map(self.records, self._traced), self.witnessed])
 
     def check(self) -> OrderReport:
         """The judge's report. Raises OrderError with its sentences if it found violations."""

@@ -102,10 +102,6 @@ class Experiment(Protocol[P]):
     def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
         """What must happen in at least 5 % of the seeds of a mode, or a sweep has proved nothing."""
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Of the user; in them the guard against nondeterminism also looks for what was imported by name."""
-
     def draw(self, seed: int, mode: LockMode) -> P: ...
 
     def build(self, world: World, plan: P) -> Played: ...

@@ -74,13 +74,14 @@ class Hosts:
         self.consumer_group = group
         self.log: list[LogLine] = []
         self.findings = Findings(world)
+        self.ended_ms: int | None = None  # when the shutdown of all began
         self._tap = tap
         self._names: tuple[str, ...] = ()  # hosts of name servers; none: the broker named BROKER carries it
         self._servers: dict[str, BrokerServer] = {}  # in order of their start
         self._topics: dict[str, int] = {}
         self._clients: dict[str, Client | MQClientInstance] = {}  # alive, in order of their start
         self._traced: dict[str, None] = {}
-        self._witnessed: list[Record] = []  # what brokers stored, and when one came back empty
+        self.witnessed: list[Record] = []  # what brokers stored, and when one came back empty
         self._members: dict[str, None] = {}  # hosts of consumers
         self._states: dict[str, _State] = {}
         self._recipes: dict[str, Callable[[], Awaitable[object]]] = {}  # how a host was started last
@@ -142,7 +143,7 @@ class Hosts:
     def witness(self, event: str, **fields: Any) -> None:
         """Add a record of the broker's side to what the judge reads."""
         head = {"event": event, "wall_ms": self.world.now_ms, "mono_ns": self.world.loop.now_ns}
-        self._witnessed.append({**head, **ONE_CLOCK, **fields})
+        self.witnessed.append({**head, **ONE_CLOCK, **fields})
 
     def _watch_commits(self, name: str, server: BrokerServer) -> None:
         """Commits are sent one-way: only the broker knows which of them arrived."""

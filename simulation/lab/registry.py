@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from lockstep.simulation.lab.experiment import Experiment
+from lockstep.simulation.lab.user_file import UserFileError, story_of_file
 
 __all__ = ["UnknownExperimentError", "experiment_names", "find_experiment"]
 
@@ -24,9 +25,15 @@ def experiment_names() -> list[str]:
 
 
 def find_experiment(name: str) -> Experiment[Any]:
-    """An experiment by its name. Raises UnknownExperimentError."""
+    """An experiment by its name, or that of a user's "FILE.py:NAME". Raises UnknownExperimentError."""
+    if ".py:" in name or name.endswith(".py"):
+        try:
+            return story_of_file(name)
+        except UserFileError as error:
+            raise UnknownExperimentError(str(error)) from error
     if name not in _EXPERIMENTS:
-        raise UnknownExperimentError(f"no experiment is named {name!r}; there are {', '.join(experiment_names())}")
+        there = ", ".join([*experiment_names(), "FILE.py:NAME"])
+        raise UnknownExperimentError(f"no experiment is named {name!r}; there are {there}")
     module, _, attribute = _EXPERIMENTS[name].partition(":")
     found: Experiment[Any] = getattr(import_module(module), attribute)
     return found

@@ -42,8 +42,9 @@ def run_plan(experiment: Experiment[Any], plan: Plan, *, lines_kept: int = 200) 
 
     error: BaseException | None = None
     options = replace(plan.options, trace_lines_max=lines_kept)
+    modules = getattr(experiment, "modules", ())  # of a user's experiment
     try:
-        simulate(main, seed=plan.seed, limit_ms=plan.limit_ms, options=options, modules=experiment.modules)
+        simulate(main, seed=plan.seed, limit_ms=plan.limit_ms, options=options, modules=modules)
     except Exception as failure:
         error = failure
     world = worlds[0]

@@ -93,6 +93,13 @@ class Setup:
         return tuple(f"c{number}" for number in range(1, self.consumers + 1))
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of all hosts."""
+        brokers = ("broker", *(f"broker{number}" for number in range(2, self.brokers + 1)))
+        names = tuple(f"names{number}" for number in range(1, self.name_servers + 1))
+        return (*names, *brokers, "producer", *self.members)
+
+    @property
     def broker_settings(self) -> dict[str, Any]:
         files = {} if self.store is Store.MEMORY else {**_SMALL_FILES, "flush_sync": self.store is Store.SYNC}
         return {**files, **self.broker}

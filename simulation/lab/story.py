@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+from lockstep.client import Message
 from lockstep.order import Kind
-from lockstep.simulation.lab.durations import duration_ms
+from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
-from lockstep.simulation.lab.faults import FAULTS, FaultError, read_fault
+from lockstep.simulation.lab.faults import FAULTS, FaultError, fault_text, read_fault
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.lab.setup import Setup, Store
 from lockstep.simulation.lab.story_cluster import StoryCluster
@@ -74,11 +75,12 @@ class StoryPlan(Setup):
 class PlayedStory:
     """Runs the body of a story on a cluster, and then what is left of its plan."""
 
-    def __init__(self, world: World, plan: StoryPlan, body: StoryBody, app: UserApp | None) -> None:
+    def __init__(self, world: World, plan: StoryPlan, story: "Story") -> None:
         self.plan = plan
-        self.cluster = StoryCluster(world, plan, plan.events, app)
+        app = story.app() if story.app is not None else None
+        self.cluster = StoryCluster(world, plan, plan.events, app, story.message)
         self.findings = self.cluster.findings
-        self._body = body
+        self._body = story.body
 
     async def run(self) -> None:
         await self._body(self.cluster)
@@ -119,7 +121,9 @@ class Story:
     swarm: tuple[str, ...] = ()
     faults: int = 0
     app: Callable[[], UserApp] | None = None
+    message: Callable[[int], Message] | None = None
     modules: tuple[str, ...] = ()
+    fails_in: tuple[LockMode, ...] = (LockMode.FENCED,)
 
     @property
     def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
@@ -133,10 +137,22 @@ class Story:
         return plan
 
     def build(self, world: World, plan: StoryPlan) -> PlayedStory:
-        return PlayedStory(world, plan, self.body, self.app() if self.app is not None else None)
+        return PlayedStory(world, plan, self)
 
     def fails(self, outcome: Outcome) -> bool:
-        return bool(outcome.error or (outcome.wrong and outcome.mode is LockMode.FENCED))
+        return bool(outcome.error or (outcome.wrong and outcome.mode in self.fails_in))
+
+    def with_setup(self, setup: Mapping[str, Any], events: Sequence[FaultEvent] = ()) -> "Story":
+        """The story with another setup, and, if there are any, these faults. Raises FaultError."""
+        plan = replace(self.setup, **setup)
+        there = ", ".join(plan.hosts)
+        for event in events:
+            for name in (event.target, event.other):
+                if name and name not in plan.hosts:
+                    raise FaultError(f"{fault_text(event)}: no host is named {name!r}; there are {there}")
+            if event.at_ms >= plan.life_ms:
+                raise FaultError(f"{fault_text(event)}: the run ends after {duration_text(plan.life_ms)}")
+        return replace(self, setup=replace(plan, events=tuple(events) or plan.events))
 
     def run(self, *, seed: int = 1, lock_mode: LockMode | str | None = None) -> Run:
         """Run one seed."""
@@ -150,7 +166,9 @@ def experiment(
     faults: int = 3,
     events: Sequence[str] = (),
     app: Callable[[], UserApp] | None = None,
+    message: Callable[[int], Message] | None = None,
     modules: Sequence[str] = (),
+    fails_in: tuple[LockMode, ...] = (LockMode.FENCED,),
     **setup: Any,
 ) -> Callable[[StoryBody], Story]:
     """Make an Experiment of an `async def story(cluster: StoryCluster)`; the docstring is its summary.
@@ -163,7 +181,9 @@ def experiment(
         faults: how many a seed draws of the swarm.
         events: faults that every seed has, as "kill c1@30s"; then none is drawn.
         app: makes the application for a run; None: the lab's listener, unless the story gives one to `start`.
+        message: makes a message of its number; None: the number as text, with keys in turn.
         modules: in which the guard against nondeterminism looks for what was imported by name.
+        fails_in: the lock modes in which a violation is a failure; with RocketMQ's locks some are expected.
         setup: arguments of Setup; durations also as "3m", `work` and `life` for `work_ms` and `life_ms`.
 
     Raises:
@@ -179,7 +199,8 @@ def experiment(
     def decorate(body: StoryBody) -> Story:
         summary = (inspect.getdoc(body) or "").partition("\n\n")[0].replace("\n", " ")
         where = tuple(dict.fromkeys((body.__module__, *modules)))
-        return Story(name or body.__name__, summary, body, plan, tuple(swarm), faults, app, where)
+        story = Story(name or body.__name__, summary, body, plan, tuple(swarm), faults, app, message, where, fails_in)
+        return story.with_setup({}, plan.events)
 
     return decorate
 
@@ -192,5 +213,7 @@ def setup_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
             setup[f"{short}_ms"] = duration_ms(setup.pop(short))
     for key, kind in (("lock_mode", LockMode), ("store", Store)):
         if key in setup:
+            if setup[key] not in set(kind):
+                raise ValueError(f"{key.replace('_', ' ')} {setup[key]!r} is not allowed; use {' or '.join(kind)}")
             setup[key] = kind(setup[key])
     return setup

@@ -1,9 +1,10 @@
 """The cluster that a story gets: it starts what its setup says, plays the faults of a plan, and comes to an end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from lockstep.client import Message
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.simulation.lab.cluster import BROKER, Cluster
 from lockstep.simulation.lab.setup import FaultEvent, Setup
@@ -22,11 +23,19 @@ class StoryCluster(Cluster):
 
     Args:
         events: faults, which `start` begins to play.
-        app: what the consumers run; None: what `start` is given, or else the lab's listener.
+        app: what the consumers run, unless `start` is given another; None: the lab's listener.
+        message: makes a message of its number, if `app` does not say how; None: the number as text.
     """
 
-    def __init__(self, world: World, setup: Setup, events: Sequence[FaultEvent], app: UserApp | None) -> None:
-        self.app = app or app_of(partial(lab_listener, setup.work_ms))
+    def __init__(
+        self,
+        world: World,
+        setup: Setup,
+        events: Sequence[FaultEvent],
+        app: UserApp | None,
+        message: Callable[[int], Message] | None,
+    ) -> None:
+        self.app = app or app_of(partial(lab_listener, setup.work_ms), message=message)
         super().__init__(world, setup, topic=self.app.topic, group=self.app.group)
         self._events = events
         self._is_started = self._is_finished = False

@@ -68,11 +68,12 @@ def app_of(app: Any, *, message: Callable[[int], Message] | None = None) -> User
     kinds = [one.kind for one in needed]
     if inspect.Parameter.VAR_KEYWORD in kinds:
         return _app_of_consumers(app, message)
+    topic = TOPIC if message is None else message(0).topic
     if len([kind for kind in kinds if kind is not inspect.Parameter.KEYWORD_ONLY]) == 2 and not inspect.isclass(app):
-        return UserApp(TOPIC, GROUP, lambda _hosts, _name: Listening(app), message)
+        return UserApp(topic, GROUP, lambda _hosts, _name: Listening(app), message)
     if kinds:
         raise AppError(f"{_name(app)} has the parameters ({', '.join(one.name for one in needed)}): {_WAYS}")
-    return UserApp(TOPIC, GROUP, lambda _hosts, _name: Listening(_made_listener(app)), message)
+    return UserApp(topic, GROUP, lambda _hosts, _name: Listening(_made_listener(app)), message)
 
 
 def _made_listener(factory: Callable[[], Any]) -> Any:

@@ -24,7 +24,6 @@ class Worlds:
     """An Experiment."""
 
     name = "worlds"
-    modules = ()
     summary = "Members join, crash, stop and lose connections, brokers restart, an administrator resets offsets."
     sometimes: Final = {LockMode.FAITHFUL: _IN_BOTH, LockMode.FENCED: (*_IN_BOTH, *_FENCED)}
 

@@ -1,0 +1,164 @@
+"""`lockstep-sim run`, `list`, and what the command does without arguments."""
+
+import inspect
+import json
+import time
+from collections.abc import Callable
+from operator import itemgetter
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from lockstep.simulation.lab.durations import duration_text
+from lockstep.simulation.lab.experiment import LockMode, Played
+from lockstep.simulation.lab.faults import FAULTS, read_fault
+from lockstep.simulation.lab.registry import UnknownExperimentError, experiment_names, find_experiment
+from lockstep.simulation.lab.report import result_lines, run_lines
+from lockstep.simulation.lab.runner import Run, run_plan
+from lockstep.simulation.lab.story import Story, setup_of
+
+__all__ = ["app", "first_run"]
+
+_FAILED: Final = 1
+_WRONG_CALL: Final = 2
+app = typer.Typer()
+
+
+def _with_faults(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each fault of the table."""
+    own = inspect.signature(command)
+    added = [
+        inspect.Parameter(
+            fault.name.replace("-", "_"),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                list[str] | None,
+                typer.Option(f"--{fault.name}", metavar=fault.example, help=fault.summary, rich_help_panel="Faults"),
+            ],
+        )
+        for fault in FAULTS.values()
+    ]
+    kept = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    command.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]  # typer reads it
+    command.__annotations__ |= {one.name: one.annotation for one in added}
+    return command
+
+
+@app.command("run")
+@_with_faults
+def _run(
+    name: Annotated[str, typer.Argument(metavar="STORY", help="a story of `list`, or FILE.py:NAME with your listener")],
+    *,
+    seed: Annotated[int, typer.Option(help="of faults, latencies and schedule")] = 1,
+    lock_mode: Annotated[str | None, typer.Option(help="faithful, as RocketMQ; or fenced")] = None,
+    consumers: Annotated[int | None, typer.Option(min=1, help="named c1, c2, ...")] = None,
+    queues: Annotated[int | None, typer.Option(min=1, help="of the topic at each broker")] = None,
+    brokers: Annotated[int | None, typer.Option(min=1, help="named broker, broker2, ...")] = None,
+    name_servers: Annotated[int | None, typer.Option(min=0, help="named names1, ...; 0: the broker carries it")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, help="messages a second")] = None,
+    keys: Annotated[int | None, typer.Option(min=1, help="sharding keys")] = None,
+    work: Annotated[str | None, typer.Option(metavar="500ms", help="of a call; not of your async listener")] = None,
+    life: Annotated[str | None, typer.Option("--for", metavar="3m", help="until all is healed")] = None,
+    store: Annotated[str | None, typer.Option(help="memory; async or sync: files")] = None,
+    trace: Annotated[Path | None, typer.Option(help="a file for all records of order")] = None,
+    **faults: list[str] | None,
+) -> None:
+    """Run a story once on virtual time, and print what happened.
+
+    Faults of the options replace those that the seed draws: --kill c1@30s kills c1 after 30 seconds, --stall c1@30s+70s
+    stops it for 70 seconds. Each may be given several times.
+    """
+    given = {
+        "consumers": consumers, "queues": queues, "brokers": brokers, "name_servers": name_servers, "rate": rate,
+        "keys": keys, "work": work, "life": life, "store": store,
+    }  # fmt: skip
+    given = {key: value for key, value in given.items() if value is not None}
+    texts = [f"{key.replace('_', '-')} {text}" for key, some in faults.items() for text in some or ()]
+    try:
+        experiment = find_experiment(name)
+        if isinstance(experiment, Story):
+            experiment = experiment.with_setup(setup_of(given), tuple(map(read_fault, texts)))
+        elif given or texts:
+            raise ValueError(f"{name} draws everything from its seed; only --seed, --lock-mode and --trace are for it")
+        mode = _mode(lock_mode, experiment)
+    except (UnknownExperimentError, ValueError) as error:
+        typer.echo(f"lockstep-sim: {error}", err=True)
+        raise typer.Exit(_WRONG_CALL) from None
+    run = run_plan(experiment, experiment.draw(seed, mode))
+    typer.echo("\n".join([name, *run_lines(run), "", *result_lines(run)]))
+    if trace is not None and run.played is not None:
+        _write_trace(trace, run.played)
+    if run.error is not None or run.played is None or run.played.findings.wrong:
+        raise typer.Exit(_FAILED)
+
+
+def _mode(text: str | None, experiment: Any) -> LockMode:
+    if text is None:
+        return experiment.setup.lock_mode if isinstance(experiment, Story) else LockMode.FENCED
+    if text not in set(LockMode):
+        raise ValueError(f"lock mode {text!r} is not allowed; use faithful or fenced")
+    return LockMode(text)
+
+
+def _write_trace(path: Path, played: Played) -> None:
+    cluster = played.cluster
+    records = [record for name in cluster.traced_hosts for record in cluster.records(name)]
+    records += cluster.witnessed
+    lines = [json.dumps(record) + "\n" for record in sorted(records, key=itemgetter("mono_ns"))]
+    path.write_text("".join(lines), encoding="utf-8")
+    typer.echo(f"{len(lines):,} records: lockstep trace check {path}")
+
+
+@app.command("list")
+def _list() -> None:
+    """The stories and the faults that there are."""
+    typer.echo("Stories: lockstep-sim run STORY")
+    for name in experiment_names():
+        typer.echo(f"  {name:<16} {find_experiment(name).summary}")
+    typer.echo("  FILE.py:NAME     Your listener, a function that makes one or a PushConsumer, or a story of yours.")
+    typer.echo("\nFaults: lockstep-sim run STORY --FAULT TARGET@TIME[+DURATION][=AMOUNT]")
+    for fault in FAULTS.values():
+        typer.echo(f"  --{fault.name:<15} {fault.example:<24} {fault.summary}")
+    typer.echo("\nHosts: broker, broker2, ...; c1, c2, ... (consumers); producer; names1, ... A link: c1-broker.")
+
+
+def first_run() -> None:
+    """A takeover for somebody who sees it for the first time."""
+    story = find_experiment("takeover")
+    assert isinstance(story, Story)
+    setup = setup_of({"consumers": 3, "queues": 8, "rate": 10, "work": "20ms", "life": "3m"})
+    story = story.with_setup(setup, (read_fault("kill c1@30s"),))
+    typer.echo(_INTRODUCTION)
+    began = time.perf_counter()
+    run = story.run(seed=1)
+    took_s = time.perf_counter() - began
+    typer.echo("\n".join([*run_lines(run)[2:], "", *result_lines(run), "", _meaning(run, took_s), "", _NEXT]))
+
+
+_INTRODUCTION: Final = """\
+Three consumers, c1 to c3, share the eight queues of a topic. Each queue has one owner, which holds its lock, so that
+messages of a key are handled in order. Ten messages a second arrive. After 30 seconds c1 is killed. The broker and the
+consumers are the real ones; time, network and disks are simulated.
+"""
+_NEXT: Final = """\
+Try next:
+  lockstep-sim run takeover --kill c1@30s --lock-mode fenced         fenced locks: free after 3 seconds
+  lockstep-sim run takeover --stall c1@20s+150s --rate 3 --work 1s   c1 is not dead, it only stops: two owners
+  lockstep-sim run takeover --seed 7                                 faults drawn from a seed
+  lockstep-sim run shop.py:consumer                                  your own listener
+  lockstep-sim list                                                  all stories and faults
+The guide is docs/simulator.md."""
+
+
+def _meaning(run: Run, took_s: float) -> str:
+    """What the first run shows."""
+    assert run.played is not None
+    longest = run.played.cluster.judge().longest_handover
+    waited_s = longest.duration_ms / 1000 if longest is not None else 0
+    return f"""\
+What this shows: a dead owner cannot give its locks back. RocketMQ's broker keeps a lock for 60 s after its last
+renewal, and consumers ask again every 20 s. So queues of c1 stood still for {waited_s:.0f} s, while the others went on.
+Their new owner began at the offset that c1 had committed: a few messages came twice, none was lost, each key stayed in
+order. {duration_text(run.elapsed_ms // 1000 * 1000)} of virtual time took {took_s:.1f} s of yours."""

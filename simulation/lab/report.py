@@ -1,0 +1,164 @@
+"""A run in plain sentences: what happened to whom and when, and what the judge says."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from lockstep.simulation.lab.cluster import Cluster
+from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.faults import FAULTS
+from lockstep.simulation.lab.findings import Band
+from lockstep.simulation.lab.runner import Run
+
+__all__ = ["clock", "listener_failures", "result_lines", "run_lines"]
+
+_TOGETHER_MS: Final = 1500  # what one rebalance does
+_FOUND_SHOWN: Final = 8
+_CLIENT: Final = re.compile(r"(10\.\d+\.\d+\.\d+)@[\w#]+")
+
+# An event of a broker's log -> a sentence. {who} and {other} are hosts, {queues} queue ids.
+_SENTENCES: Final[Mapping[str, str]] = {
+    "lock_granted": "{who} locks {queues}.",
+    "lock_taken_over": "The lock of {other} has run out: {who} takes over {queues}, {age} after the last renewal.",
+    "lock_reacquired_by_owner": "{who} locks {queues} again; its lock had run out.",
+    "lock_refused": "{who} asks for {queues}, and is refused: {other} holds the lock.",
+    "lock_released": "{who} gives back {queues}.",
+    "lock_ended": "{who} does not own {queues} any more: {why}.",
+    "consumer_left": "The broker notices that {who} is gone; the others share its queues.",
+}
+
+
+class _Moment(NamedTuple):
+    at_ms: int
+    mark: str
+    text: str
+
+
+def clock(ms: int) -> str:
+    """ "1:02.5" """
+    return f"{ms // 60_000}:{ms % 60_000 / 1000:04.1f}"
+
+
+def run_lines(run: Run) -> list[str]:
+    """The settings of a run, and its moments in order of time."""
+    plan, lines = run.plan, []
+    settings = ", ".join(f"{name} {value}" for name, value in plan.described().items() if value not in (0, ""))
+    lines += [f"seed {plan.seed}: {settings}", ""]
+    if run.played is not None:
+        cluster, findings = run.played.cluster, run.played.findings
+        moments = _log_moments(cluster) + [moment for band in findings.bands for moment in _fault_moments(band)]
+        lines += [f"{clock(one.at_ms):>8}  {one.mark:<5}  {one.text}" for one in sorted(moments, key=lambda m: m.at_ms)]
+    return lines
+
+
+def _fault_moments(band: Band) -> list[_Moment]:
+    fault = FAULTS.get(band.fault)
+    hosts = f"{band.target} - {band.other}" if band.other else band.target
+    about = f" {fault.summary}" if fault is not None else ""
+    moments = [_Moment(band.at_ms, "FAULT", f"{band.fault} {hosts}.{about}")]
+    if band.end_ms is not None:
+        moments.append(_Moment(band.end_ms, "FAULT", f"{band.fault} {hosts} is over."))
+    return moments
+
+
+def _log_moments(cluster: Cluster) -> list[_Moment]:
+    named = _host_names(cluster)
+
+    def host(client_id: object) -> str:
+        return _CLIENT.sub(named, str(client_id))
+
+    def same(line: LogLine) -> tuple[object, ...]:
+        fields = line.fields
+        return line.event, fields.get("client_id"), fields.get("from_client_id", fields.get("owner"))
+
+    last: dict[tuple[object, ...], int] = {}
+    moments: list[_Moment] = []
+    for lines in _together(line for line in cluster.log if _is_told(cluster, line)):
+        groups: dict[tuple[object, ...], list[LogLine]] = {}
+        for line in lines:
+            groups.setdefault(same(line), []).append(line)
+        for key, some in groups.items():
+            first = some[0]
+            if first.event == "lock_refused" and first.at_ms - last.get(key, -(10**9)) < 60_000:
+                continue  # a client asks again every 20 s
+            last[key] = first.at_ms
+            fields = first.fields
+            text = _SENTENCES[first.event].format(
+                who=host(fields.get("client_id")),
+                other=host(key[2]),
+                queues=_queues(some),
+                age=f"{fields.get('age_ms', 0) / 1000:.1f} s",
+                why=fields.get("why"),
+            )
+            moments.append(_Moment(first.at_ms, "", text))
+    return moments
+
+
+def _host_names(cluster: Cluster) -> Callable[[re.Match[str]], str]:
+    """For a client id in a text, the name of its host."""
+    names = {cluster.world.network.address_of(name): name for name in cluster.traced_hosts}
+    return lambda client_id: names.get(client_id[1], client_id[0])
+
+
+def _is_told(cluster: Cluster, line: LogLine) -> bool:
+    """Of a broker, about the topic, and before the shutdown."""
+    queue = str(line.fields.get("queue", cluster.topic))
+    ended = cluster.ended_ms is not None and line.at_ms >= cluster.ended_ms
+    return line.event in _SENTENCES and line.host in cluster.brokers and queue.startswith(cluster.topic) and not ended
+
+
+def _together(lines: Iterable[LogLine]) -> Iterable[list[LogLine]]:
+    """What happened within a moment."""
+    some: list[LogLine] = []
+    for line in lines:
+        if some and line.at_ms - some[0].at_ms > _TOGETHER_MS:
+            yield some
+            some = []
+        some.append(line)
+    if some:
+        yield some
+
+
+def _queues(lines: list[LogLine]) -> str:
+    """ "queue 1", "queues 0, 2 and 5": the topic has one name, and mostly one broker."""
+    texts = sorted({str(line.fields.get("queue", "")) for line in lines})
+    brokers = {text.partition("@")[2].rpartition(":")[0] for text in texts}
+    ids = [text.rpartition(":")[2] if len(brokers) == 1 else text.partition("@")[2] for text in texts]
+    ids.sort(key=lambda text: (len(text), text))
+    return f"queue {ids[0]}" if len(ids) == 1 else f"queues {', '.join(ids[:-1])} and {ids[-1]}"
+
+
+def result_lines(run: Run) -> list[str]:
+    """What was sent and handled, what the judge says, and what was found."""
+    if run.played is None:
+        return _error_lines(run)
+    report, findings = run.played.cluster.judge(), run.played.findings
+    twice = sum(report.duplicates.values())
+    lines = [f"{report.sent:,} messages were sent, {report.handled:,} handled, {twice:,} of them more than once."]
+    if longest := report.longest_handover:
+        queue, waited = longest.queue.queue_id, f"{longest.duration_ms / 1000:.1f} s"
+        lines.append(
+            f"Queues changed their owner {len(report.handovers)} times; queue {queue} stood still for {waited}."
+        )
+    if not findings.wrong and run.error is None:
+        lines.append("Nothing is wrong: each key was handled in order, and no message is lost.")
+    named = _host_names(run.played.cluster)
+    lines += listener_failures(run.played.cluster)
+    lines += [f"WRONG {found.kind}: {_CLIENT.sub(named, found.text)}" for found in findings.wrong[:_FOUND_SHOWN]]
+    if len(findings.wrong) > _FOUND_SHOWN:
+        lines.append(f"... and {len(findings.wrong) - _FOUND_SHOWN} more")
+    for name, count in sorted(findings.sometimes.items()):
+        if name.startswith("fenced out: "):
+            kind = name.removeprefix("fenced out: ")
+            lines.append(f"{count} times {kind}: a fence in your database keeps that out (docs/fencing.md).")
+    return lines + _error_lines(run)
+
+
+def listener_failures(cluster: Cluster) -> list[str]:
+    """A line if listeners raised: how often, and the first exception."""
+    failed = [line for line in cluster.log if line.event == "listener_failed"]
+    return [f"Listeners raised {len(failed):,} times, first {failed[0].fields['error']}."] if failed else []
+
+
+def _error_lines(run: Run) -> list[str]:
+    return [] if run.error is None else [f"ERROR {type(run.error).__name__}: {run.error}"]

@@ -1,0 +1,102 @@
+"""`lockstep-sim`, `run` and `list`: what a newcomer meets first."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lockstep.order import Verdict
+from lockstep.order.rules import check_files
+from lockstep.simulation.commands.app import app
+from lockstep.simulation.lab.faults import FAULTS
+
+SMALL = ("--consumers", "2", "--queues", "2", "--rate", "1", "--for", "1m")
+
+
+def call(*words: str) -> tuple[int, str]:
+    """Exit status and output."""
+    result = CliRunner().invoke(app, words)
+    return result.exit_code, result.output
+
+
+def test_without_arguments_it_shows_a_takeover() -> None:
+    """What is there, what happens, what it means, what to try next."""
+    status, output = call()
+    assert status == 0
+    for text in (
+        "Three consumers, c1 to c3,",
+        "  0:30.0  FAULT  kill c1.",
+        "c2 asks for queues 0, 1 and 2, and is refused: c1 holds the lock.",
+        "The lock of c1 has run out: c2 takes over queues 0, 1 and 2",
+        "1,800 messages were sent, 1,800 handled",
+        "Nothing is wrong",
+        "What this shows: a dead owner cannot give its locks back.",
+        "Try next:",
+    ):
+        assert text in output
+    assert max(map(len, output.splitlines())) <= 120
+
+
+def test_what_it_says_to_try_next_does_what_it_says() -> None:
+    """Fenced locks are free early, and a stalled owner comes back beside the next one."""
+    _, output = call()
+    commands = [line.split("  ")[1].split()[1:] for line in output.splitlines() if line.startswith("  lockstep-sim")]
+    fenced, stalled, drawn, own, listed = commands
+    status, output = call(*fenced)
+    assert status == 0
+    assert float(output.partition("stood still for ")[2].partition(" s")[0]) < 10
+    status, output = call(*stalled)
+    assert status == 1
+    assert "WRONG overlap: c1 " in output
+    assert call(*drawn)[0] == 0
+    assert own == ["run", "shop.py:consumer"]
+    assert call(*listed)[0] == 0
+
+
+def test_the_list_has_all_that_there_is() -> None:
+    """Stories, faults with an example each, and hosts."""
+    _, output = call("list")
+    for text in ("takeover", "worlds", "FILE.py:NAME", *(f"--{name}" for name in FAULTS), "c1-broker"):
+        assert text in output
+
+
+def test_every_fault_is_an_option() -> None:
+    """Given by name, several times, together."""
+    status, output = call(
+        "run", "takeover", *SMALL, "--stall", "c1@5s+2s", "--stall", "c2@9s+1s", "--cut", "c1-broker@20s"
+    )
+    assert status == 0, output
+    assert [line.split("  ")[-1][:8] for line in output.splitlines() if "FAULT" in line][::2] == [
+        "stall c1",
+        "stall c2",
+        "cut c1 -",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("takeove",), "no experiment is named 'takeove'; there are takeover, "),
+        (("takeover", "--kill", "c9@30s"), "kill c9@30s: no host is named 'c9'; there are broker, producer, c1, c2"),
+        (("takeover", "--kill", "c1@5m"), "kill c1@5m: the run ends after 3m"),
+        (("takeover", "--stall", "c1@30s"), "it needs a duration (an example: stall c1@30s+70s)"),
+        (("takeover", "--for", "soon"), "'soon' is no duration; write it as 500ms, 30s, 1m30s or 2h"),
+        (("takeover", "--lock-mode", "open"), "lock mode 'open' is not allowed; use faithful or fenced"),
+        (("takeover", "--store", "tape"), "store 'tape' is not allowed; use memory or async or sync"),
+        (("worlds", "--rate", "3"), "worlds draws everything from its seed"),
+    ],
+)
+def test_a_wrong_call_is_one_clear_line(words: tuple[str, ...], why: str) -> None:
+    """With exit status 2."""
+    status, output = call("run", *words)
+    assert (status, len(output.splitlines())) == (2, 1)
+    assert why in output
+
+
+def test_the_trace_is_one_that_the_judge_reads(tmp_path: Path) -> None:
+    """All hosts' records in one file, with the verdict of the run."""
+    path = tmp_path / "trace.jsonl"
+    status, output = call("run", "takeover", *SMALL, "--kill", "c1@20s", "--store", "sync", "--trace", str(path))
+    assert status == 0, output
+    assert f"lockstep trace check {path}" in output
+    assert check_files([path]).verdict is Verdict.IN_ORDER

@@ -1,0 +1,173 @@
+"""A user's file: every form of an application runs, its state is new in each run, mistakes are one clear line."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lockstep.simulation.commands.app import app
+from lockstep.simulation.lab.registry import find_experiment
+from lockstep.simulation.lab.runner import outcome_of
+from lockstep.simulation.lab.story import Story
+
+SHOP = '''
+import asyncio
+import time
+from time import time as clock
+
+from lockstep.client import Message, PushConsumer
+from lockstep.simulation import experiment
+
+done = []
+
+
+async def consumer(messages, context):
+    """An async listener takes its own time."""
+    await asyncio.sleep(0.1)
+    done.extend(message.body for message in messages)
+
+
+def plain(messages, context):
+    done.extend(message.body for message in messages)
+
+
+class Shop:
+    def __init__(self):
+        self.done = []
+
+    def __call__(self, messages, context):
+        self.done += messages
+
+
+def made(**client):
+    made = PushConsumer("kitchen", listener=plain, **client)
+    made.subscribe("Pizza")
+    return made
+
+
+@experiment(consumers=2, queues=2, rate=1, life="30s")
+async def story(cluster):
+    """A story of the user."""
+    await cluster.start(Shop)
+
+
+def sleeps(messages, context):
+    time.sleep(1)
+
+
+def reads_clock(messages, context):
+    clock()
+
+
+def raises(messages, context):
+    raise KeyError("no such dish")
+
+
+def strange(x):
+    pass
+
+
+def makes_nothing(**client):
+    pass
+
+
+number = 7
+'''
+OPTIONS = ("--for", "20s", "--rate", "1", "--kill", "c1@10s")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.py"
+    path.write_text(SHOP, encoding="utf-8")
+    return path
+
+
+def call(*words: str) -> tuple[int, str]:
+    """Exit status and output."""
+    result = CliRunner().invoke(app, words)
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("name", ["consumer", "plain", "Shop", "made", "story"])
+def test_every_form_of_an_application_runs(shop: Path, name: str) -> None:
+    """And the judge reads its traces."""
+    status, output = call("run", f"{shop}:{name}", *OPTIONS)
+    assert status == 0, output
+    assert "messages were sent" in output
+    assert ", 0 handled" not in output
+
+
+def test_what_a_listener_raises_is_told(shop: Path) -> None:
+    """Its messages are stuck, and the first exception says why."""
+    status, output = call("run", f"{shop}:raises", "--for", "5s", "--rate", "1")
+    assert status == 1
+    assert "WRONG stuck: " in output
+    assert "times, first KeyError: 'no such dish'." in output
+
+
+def test_the_file_is_new_in_each_run(shop: Path) -> None:
+    """What it keeps is as a database of that run, so that equal seeds make equal runs."""
+    story = find_experiment(f"{shop}:plain")
+    assert isinstance(story, Story)
+    first, second = (outcome_of(story.run(seed=3)) for _ in range(2))
+    assert first == second
+    assert not story.fails(first)
+
+
+def test_a_plain_listener_takes_virtual_time(shop: Path) -> None:
+    """As much as `--work` says: with more of it, fewer messages are handled until c1 dies."""
+    handled = []
+    for work in ("1ms", "5s"):
+        status, output = call("run", f"{shop}:plain", "--for", "20s", "--rate", "1", "--kill", "c1@10s", "--work", work)
+        assert status == 0, output
+        handled.append(output.partition("stood still for ")[2].partition(" s")[0])
+    assert handled[0] != handled[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        (
+            "sleeps",
+            "time.sleep() at shop.py:43 bypasses the simulation: await asyncio.sleep(), which takes virtual time",
+        ),
+        ("reads_clock", "time.time() at shop.py:47 bypasses the simulation: ask Runtime.now_ms()"),
+    ],
+)
+def test_what_bypasses_the_simulation_is_refused(shop: Path, name: str, why: str) -> None:
+    """In one line with the call, its place and the cure."""
+    status, output = call("run", f"{shop}:{name}", *OPTIONS)
+    assert status == 1
+    (line,) = [line for line in output.splitlines() if "ERROR" in line]
+    assert why in line
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("nothere.py:consumer", "there is no file nothere.py"),
+        ("{shop}", "which function? Write {shop}:NAME; it has consumer, plain, Shop, made, story, sleeps"),
+        ("{shop}:nope", "has no 'nope'; it has consumer, plain"),
+        ("{shop}:strange", "strange has the parameters (x): an application is a listener (messages, context); or"),
+        ("{shop}:makes_nothing", "makes_nothing made a NoneType"),
+        ("{shop}:number", "int is no application"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(shop: Path, reference: str, why: str) -> None:
+    """With exit status 2."""
+    status, output = call("run", reference.format(shop=shop))
+    assert status == 2
+    assert why.format(shop=shop) in output
+    assert len(output.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_loaded(tmp_path: Path) -> None:
+    """The line says where and why."""
+    path = tmp_path / "broken.py"
+    path.write_text("def consumer(:\n", encoding="utf-8")
+    assert call("run", f"{path}:consumer") == (2, f"lockstep-sim: {path}:1: invalid syntax\n")
+    path.write_text("import no_such_module\n", encoding="utf-8")
+    status, output = call("run", f"{path}:consumer")
+    assert (status, output.count("\n")) == (2, 1)
+    assert "broken.py cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'" in output
