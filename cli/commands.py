@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lockstep.cli.consume_options import ConsumeOptions
 from lockstep.cli.options import (
-    ConsumeOptions,
     DumpOptions,
     FindOptions,
     GetOptions,

@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+from lockstep.cli.consume_options import ConsumeOptions
 from lockstep.cli.explain import ConsumeLog, Explainer
 from lockstep.cli.format import format_json, parse_format
-from lockstep.cli.options import ConsumeOptions, configured
+from lockstep.cli.options import configured
 from lockstep.cli.output import CliError, counted, note, progress, write_out
 from lockstep.cli.time import moment_ms
+from lockstep.cli.workload import ORDERING, WorkingListener, read_workload
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.config import ClientConfig, ConsumerConfig
-from lockstep.client.consumer.listener import ConsumeOrderlyContext, ConsumeOrderlyStatus
+from lockstep.client.consumer.listener import AnyListener, ConsumeOrderlyContext, ConsumeOrderlyStatus
 from lockstep.client.consumer.offsets.initial import DEFAULT_LOOK_BACK_MS
 from lockstep.client.consumer.push import PushConsumer
 from lockstep.client.errors import NoRouteError, TopicNotFoundError
@@ -44,9 +46,12 @@ async def consume(options: ConsumeOptions) -> None:
     check_group(options.group)
     SubscriptionData.parse(options.topic, options.tags)
     runtime = AsyncioRuntime()
+    workload = read_workload(options)
     config = _config(options, runtime.now_ms())
     printer = _Printer(options, asyncio.get_running_loop())
+    working = WorkingListener(workload, options.mode, runtime, printer.write) if options.works else None
     log = ConsumeLog(runtime, verbose=options.verbose)
+    listener: AnyListener = working or printer
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(
             AdminClient(name_server=options.name_server, config=ClientConfig(), runtime=runtime, log=log)
@@ -55,14 +60,18 @@ async def consume(options: ConsumeOptions) -> None:
         await _place_new_group(admin, options, config, queues)
         ends = {queue: await admin.max_offset(queue) for queue in queues} if options.exit_at_end else {}
         stack.callback(printer.summary)
+        if working is not None:
+            stack.callback(working.close)
         if options.count or options.exit_at_end:
             await stack.enter_async_context(progress(runtime, lambda: printer.printed, "consumed"))
         consumer = PushConsumer(
             options.group,
             name_server=options.name_server,
             config=config,
-            listener=printer,
+            listener=listener,
+            ordering=ORDERING[options.mode],
             fenced=True if options.fenced else None,
+            trace=options.trace,
             runtime=runtime,
             log=log,
         )
@@ -83,7 +92,7 @@ async def consume(options: ConsumeOptions) -> None:
 
 
 def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
-    """The consumer's settings. One thread prints.
+    """The consumer's settings. One thread prints, a batch a call; a listener that works gets one message a call.
 
     When the reader of stdout stops, printing stops but renewals go on.
     """
@@ -93,7 +102,7 @@ def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
     config = ConsumerConfig(
         consume_from_where=from_where,
         consume_timestamp_ms=begin_ms,
-        consume_message_batch_max_size=_BATCH,
+        consume_message_batch_max_size=1 if options.works else _BATCH,
     )
     config, changed = profiled(config, options.profile)
     if changed:
@@ -105,11 +114,11 @@ def _config(options: ConsumeOptions, now_ms: int) -> ConsumerConfig:
     config = configured(config, options.properties)
     if options.count:
         config = replace(config, consume_message_batch_max_size=1)
-    if config.consume_threads != threads:
+    if config.consume_threads != threads and not options.works:
         note("messages are printed by one thread, whatever consumeThreadMin and consumeThreadMax are")
     if config.consume_from_where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and config.consume_timestamp_ms is None:
         config = replace(config, consume_timestamp_ms=now_ms - DEFAULT_LOOK_BACK_MS)
-    return replace(config, consume_thread_count=1, consume_thread_min=0)
+    return config if options.works else replace(config, consume_thread_count=1, consume_thread_min=0)
 
 
 def _with_lock_life(config: ConsumerConfig, live_ms: int) -> ConsumerConfig:
@@ -172,7 +181,8 @@ class _Printer:
         self.printed = 0
         self.writing = False
 
-    def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
+    def write(self, messages: list[MessageExt]) -> bool:
+        """Print messages, if the command goes on. Returns whether they were printed."""
         if self._failure is None and self.printed != self._count:
             try:
                 self.writing = True
@@ -185,7 +195,12 @@ class _Printer:
                 self.printed += len(messages)
                 if self.printed == self._count:
                     self._loop.call_soon_threadsafe(self.done.set)
-                return None
+                return True
+        return False
+
+    def __call__(self, messages: list[MessageExt], context: ConsumeOrderlyContext) -> ConsumeOrderlyStatus | None:
+        if self.write(messages):
+            return None
         # Not printed, so not handled: the next owner of the queue gets it.
         context.auto_commit = False
         return ConsumeOrderlyStatus.ROLLBACK

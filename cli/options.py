@@ -16,7 +16,6 @@ from lockstep.cli.output import OutputFormat, UsageError
 from lockstep.remoting.settings import with_properties
 
 __all__ = [
-    "ConsumeOptions",
     "DumpOptions",
     "FindOptions",
     "GetOptions",
@@ -27,9 +26,12 @@ __all__ = [
     "Output",
     "ProduceOptions",
     "Profile",
+    "Properties",
     "ResetOptions",
     "SeekOptions",
+    "ServerOptions",
     "TailOptions",
+    "Topic",
     "TopicOnly",
     "WatchOptions",
     "Why",
@@ -69,7 +71,7 @@ Properties = Annotated[
         help="A setting of the client, by its name here or in RocketMQ; may be repeated.",
     ),
 ]
-_Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 _LookIn = Annotated[str, _Option("--topic", "-t", metavar="TOPIC", help="The topic to look in.")]
 _MessageId = Annotated[str, typer.Argument(metavar="ID", help="An offset message id, or a msg_id with --topic.")]
 _OfTopic = Annotated[
@@ -85,12 +87,12 @@ class Profile(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Server:
+class ServerOptions:
     name_server: NameServer = "127.0.0.1:9876"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Printed(_Server):
+class _Printed(ServerOptions):
     output: Output = OutputFormat.TABLE
 
 
@@ -100,12 +102,12 @@ def _only_one(*options: tuple[str, object]) -> None:
         raise UsageError(f"{' and '.join(given)} exclude each other; give one")
 
 
-# lockstep produce, lockstep consume ---------------------------------------------------------------------------
+# lockstep produce -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProduceOptions(_Printed):
-    topic: _Topic
+    topic: Topic
     file: Annotated[typer.FileBinaryRead | None, _Option(metavar="PATH", help="Read this file instead of stdin.")] = (
         None
     )
@@ -135,51 +137,6 @@ class ProduceOptions(_Printed):
         _only_one(("--key", self.key), ("--key-field", self.key_field))
         _only_one(("--text", self.text), ("--envelope", self.envelope), ("--body-field", self.body_field))
         _only_one(("--text", self.text), ("--envelope", self.envelope), ("--key-field", self.key_field))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumeOptions(_Server):
-    topic: _Topic
-    group: Annotated[str, _Option("--group", "-g", metavar="GROUP", help="The consumer group to join.")]
-    tags: Annotated[str, _Option(metavar="EXPRESSION", help="Tags to take, as in 'TagA || TagB'.")] = "*"
-    count: Annotated[int | None, _Option("--count", "-c", min=1, help="Stop after so many messages.")] = None
-    exit_at_end: Annotated[
-        bool, _Option("--exit-at-end", "-e", help="Stop when the group has consumed what is stored at the start.")
-    ] = False
-    begin: Annotated[
-        str,
-        _Option(
-            "--from",
-            metavar="first|last|TIME",
-            help="Where a new group begins: epoch milliseconds, or such as 2013-01-01T05:15:00Z.",
-        ),
-    ] = "first"
-    format: Annotated[
-        str | None,
-        _Option(
-            "--format",
-            "-f",
-            metavar="FORMAT",
-            help="Instead of JSON: %t topic, %p queue id, %o offset, %k key, %s body, %S its bytes, %T store time, "
-            "%g tags, %i message id, %%, and \\n \\t.",
-        ),
-    ] = None
-    lock_live_ms: Annotated[
-        int | None,
-        _Option(
-            min=3000,
-            metavar="MS",
-            help="The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
-        ),
-    ] = None
-    fenced: Annotated[
-        bool, _Option("--fenced", help="Own queues under fenced locks; the brokers run with --lock-mode fenced.")
-    ] = False
-    profile: Annotated[
-        Profile, _Option(help="Intervals as RocketMQ 4.9.8 has them, or as the articles give them where they differ.")
-    ] = Profile.ROCKETMQ
-    properties: Properties = None
-    verbose: Annotated[bool, _Option("--verbose", "-v", help="Say on stderr what the client does.")] = False
 
 
 # lockstep lock ------------------------------------------------------------------------------------------------
@@ -371,12 +328,12 @@ def configured(config: C, properties: list[str] | None) -> C:
     return with_properties(config, pairs(properties, "-D"))
 
 
-def pairs(texts: list[str] | None, option: str) -> dict[str, str]:
-    """`name=value` texts. Raises UsageError."""
+def pairs(texts: list[str] | None, option: str, shape: str = "name=value") -> dict[str, str]:
+    """`name=value` texts. Raises UsageError, with what the option's `shape` is."""
     found = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise UsageError(f"{option} {text!r}: write {option} name=value")
+            raise UsageError(f"{option} {text!r}: write {option} {shape}")
         found[name] = value
     return found

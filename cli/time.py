@@ -5,7 +5,7 @@ from datetime import datetime
 
 from lockstep.cli.output import UsageError
 
-__all__ = ["TIMES", "moment_ms"]
+__all__ = ["TIMES", "duration_ms", "moment_ms"]
 
 TIMES = "epoch milliseconds, a time such as 2026-01-31T12:00 or 2026-01-31T12:00:00Z, or '10m ago'"
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -27,6 +27,17 @@ def moment_ms(text: str, option: str, now_ms: int, *, others: str = "") -> int:
     return found
 
 
+def duration_ms(text: str, option: str) -> int:
+    """Milliseconds of a text such as 1m30s. Raises UsageError."""
+    if text.endswith("ago") or _AGO.fullmatch(text) is None:
+        raise UsageError(f"{option} {text!r}: give a duration such as 500ms, 2s or 1m30s")
+    return _sum_ms(text)
+
+
+def _sum_ms(text: str) -> int:
+    return sum(int(count[:18]) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
+
+
 def _read(text: str, now_ms: int) -> int | None:
     if text == "now":
         return now_ms
@@ -34,7 +45,7 @@ def _read(text: str, now_ms: int) -> int | None:
         return int(text[:20])  # a longer number is out of range anyway
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return now_ms - sum(int(count[:18]) * _UNITS_MS[unit] for count, unit in _PART.findall(ago[1]))
+        return now_ms - _sum_ms(ago[1])
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):

@@ -20,8 +20,9 @@ the times are exact to the millisecond, and every sentence is made from what hap
 page.
 
 Consumers have the intervals of the articles where these differ from 4.9.8: `client.profiles.PROFILES["articles"]`.
-`lockstep consume --profile articles` has them too. [COVERAGE.md](COVERAGE.md) has the rules of each section, with the
-code and the tests.
+`lockstep consume --profile articles` has them too, and [a listener](commands.md#a-listener-to-try-things-with) that
+works, fails and suspends to try the same on real brokers. [COVERAGE.md](COVERAGE.md) has the rules of each section,
+with the code and the tests.
 
 A line with `|` is a change of a table: before -> after. `cached` are offsets that wait in a ProcessQueue, `taken` those
 that the listener has and that are not committed, `offset` is the next one to commit.

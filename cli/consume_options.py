@@ -1,0 +1,105 @@
+"""The options of `lockstep consume`."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from typer import Option
+
+from lockstep.cli.options import Profile, Properties, ServerOptions, Topic
+from lockstep.cli.output import UsageError
+
+__all__ = ["ConsumeOptions", "Mode"]
+
+
+class Mode(StrEnum):
+    """How `lockstep consume` calls its listener."""
+
+    ORDERLY = "orderly"  # one call a queue, in the order of offsets
+    BY_KEY = "by-key"  # one call a sharding key
+    CONCURRENT = "concurrent"  # without order
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumeOptions(ServerOptions):
+    topic: Topic
+    group: Annotated[str, Option("--group", "-g", metavar="GROUP", help="The consumer group to join.")]
+    tags: Annotated[str, Option(metavar="EXPRESSION", help="Tags to take, as in 'TagA || TagB'.")] = "*"
+    count: Annotated[int | None, Option("--count", "-c", min=1, help="Stop after so many messages.")] = None
+    exit_at_end: Annotated[
+        bool, Option("--exit-at-end", "-e", help="Stop when the group has consumed what is stored at the start.")
+    ] = False
+    begin: Annotated[
+        str,
+        Option(
+            "--from",
+            metavar="first|last|TIME",
+            help="Where a new group begins: epoch milliseconds, or such as 2013-01-01T05:15:00Z.",
+        ),
+    ] = "first"
+    format: Annotated[
+        str | None,
+        Option(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help="Instead of JSON: %t topic, %p queue id, %o offset, %k key, %s body, %S its bytes, %T store time, "
+            "%g tags, %i message id, %%, and \\n \\t.",
+        ),
+    ] = None
+    lock_live_ms: Annotated[
+        int | None,
+        Option(
+            min=3000,
+            metavar="MS",
+            help="The broker's --lock-live-ms: the times of renewal and rebalance follow it in RocketMQ's proportion.",
+        ),
+    ] = None
+    fenced: Annotated[
+        bool, Option("--fenced", help="Own queues under fenced locks; the brokers run with --lock-mode fenced.")
+    ] = False
+    profile: Annotated[
+        Profile, Option(help="Intervals as RocketMQ 4.9.8 has them, or as the articles give them where they differ.")
+    ] = Profile.ROCKETMQ
+    mode: Annotated[
+        Mode, Option(help="One call at a time for each queue, or for each sharding key, or without order and locks.")
+    ] = Mode.ORDERLY
+    work: Annotated[
+        str | None, Option(metavar="DURATION", help="The listener works so long on each message, as in 500ms.")
+    ] = None
+    work_of: Annotated[
+        list[str] | None,
+        Option(metavar="KEY=DURATION", help="So long on messages with this sharding key; may be repeated."),
+    ] = None
+    fail: Annotated[
+        str | None, Option(metavar="N%", help="The listener fails with this chance, and gets the messages again.")
+    ] = None
+    fail_key: Annotated[
+        list[str] | None,
+        Option(metavar="KEY", help="It always fails for this sharding key; may be repeated."),
+    ] = None
+    suspend: Annotated[
+        list[str] | None,
+        Option(
+            metavar="KEY=DURATION",
+            help="The first call for each message with this sharding key suspends its queue so long; may be repeated.",
+        ),
+    ] = None
+    trace: Annotated[str | None, Option(metavar="FILE", help="Record what is handled, for `lockstep trace check`.")] = (
+        None
+    )
+    properties: Properties = None
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Say on stderr what the client does.")] = False
+
+    def __post_init__(self) -> None:
+        if self.mode is Mode.CONCURRENT:
+            if self.suspend:
+                raise UsageError("--suspend is for --mode orderly and by-key: without order no queue is suspended")
+            if self.fenced:
+                raise UsageError("--fenced is for --mode orderly and by-key: without order no queue is locked")
+
+    @property
+    def works(self) -> bool:
+        """Whether the listener does more than print, or is not called in the order of the queue."""
+        given = (self.work, self.work_of, self.fail, self.fail_key, self.suspend)
+        return self.mode is not Mode.ORDERLY or any(given)
