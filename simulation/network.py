@@ -95,6 +95,7 @@ class Network:
         self._listening: dict[tuple[str, int], dict[str, SimListening]] = {}  # (host's address, port) -> bound to
         self._last_port: dict[str, int] = {}
         self._endpoints: dict[Endpoint, None] = {}
+        self._deaf: dict[Endpoint, None] = {}  # their peers are gone, and they did not hear of it
         self._connection_count = 0
 
     # Hosts and links -----------------------------------------------------------------------------------------
@@ -112,13 +113,18 @@ class Network:
     def link(self, source: str, target: str) -> Link:
         """The link from one address to another."""
         if (source, target) not in self._links:
-            options = self._options
-            low, high = options.latency_us_min * 1000, options.latency_us_max * 1000
-            latency_ns = (0, options.loopback_us_max * 1000) if source == target else (low, high)
-            link = self._links[source, target] = Link(self.loop, latency_ns)
-            if options.bytes_per_s is not None and source != target:
-                link.set_bandwidth(options.bytes_per_s)
+            link = self._links[source, target] = Link(self.loop, (0, 0))
+            self._set_usual(link, source, target)
         return self._links[source, target]
+
+    def _set_usual(self, link: Link, source: str, target: str) -> None:
+        """Give a link the latency and the bandwidth of the options."""
+        options = self._options
+        if source == target:
+            link.latency_ns = 0, options.loopback_us_max * 1000
+        else:
+            link.latency_ns = options.latency_us_min * 1000, options.latency_us_max * 1000
+            link.set_bandwidth(options.bytes_per_s)
 
     def block(self, one: str, other: str, *, partitioned: bool | None = None, held: bool | None = None) -> None:
         """Change the direction from host `one` to host `other`."""
@@ -267,6 +273,7 @@ class Network:
 
     def remove(self, endpoint: Endpoint) -> None:
         self._endpoints.pop(endpoint, None)
+        self._deaf.pop(endpoint, None)
 
     def cut(self, condition: Callable[[Endpoint], bool], *, one_sided: bool = False) -> int:
         """Reset the connections for which `condition` holds at either end. Returns their number.
@@ -280,12 +287,26 @@ class Network:
                 end.out.cut()
                 if end is endpoint or not one_sided:
                     end.lose(reset_error())
+                else:
+                    self._deaf[end] = None
         return len({frozenset((endpoint, endpoint.peer)) for endpoint in chosen})
 
     def forgotten(self, pipe: Pipe) -> None:
         """A NAT has forgotten the connection of this pipe."""
         assert isinstance(pipe.source, Endpoint)
+        self._deaf[pipe.source] = self._deaf[pipe.source.peer] = None
         self._trace.add("forgotten", pipe.source.label)
+
+    def heal(self) -> None:
+        """Free all links, make them as the options say, and reset the ends that hear nothing any more."""
+        for (source, target), link in self._links.items():
+            link.set_nat(None)
+            self._set_usual(link, source, target)
+            link.block(partitioned=False, held=False)
+        for endpoint in self._deaf:
+            if not endpoint.lost and endpoint.host.alive:
+                endpoint.lose(reset_error())
+        self._deaf.clear()
 
     def crash(self, host: Host, *, silently: bool) -> None:
         for listening in self.listening():

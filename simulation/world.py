@@ -82,6 +82,7 @@ class World(NetworkFaults):
         self._asleep: dict[Host, tuple[int, list[Timer]]] = {}  # since when, in ns, and its timers
         self._started = 0
         self._cuts = 0
+        self.healed = False  # a fault of several steps takes no further one
 
     # Hosts ---------------------------------------------------------------------------------------------------
 
@@ -263,6 +264,21 @@ class World(NetworkFaults):
     def release_disk(self, name: str) -> None:
         self.trace.add("disk", f"{name} answers")
         self.disk(name).release()
+
+    def heal(self) -> None:
+        """End every fault that lasts: hosts run, disks and links work, and ends that hear nothing are reset.
+
+        A host that crashed stays down until it is started.
+        """
+        self.trace.add("heal", "")
+        self.healed = True
+        for name, runtime in self._runtimes.items():
+            self.disk(name).heal()
+            if runtime.host.asleep:
+                self.wake(name)
+            if runtime.host.paused:
+                self.resume(name)
+        self.network.heal()
 
     def power_off(self) -> None:
         """Crash every host, for a scenario that ends while clients run."""

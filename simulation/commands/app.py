@@ -16,6 +16,9 @@ app = typer.Typer(
     name="lockstep-sim",
     invoke_without_command=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 for commands in (run.app, search.app, timeline.app, articles.app):  # each part of the lab has a file of its commands
     app.add_typer(commands)
@@ -32,8 +35,15 @@ def _first(context: typer.Context) -> None:
 
 
 def main() -> None:
-    """The entry point."""
+    """The entry point. A wrong call is one line on stderr."""
     try:
-        sys.exit(app(standalone_mode=True))
+        sys.exit(app(standalone_mode=False) or 0)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except typer.TyperException as error:
+        text = error.format_message()
+        is_help = text.startswith("Usage:")
+        sys.stderr.write(
+            f"{text}\n" if is_help else f"lockstep-sim: {text.rstrip('.')} (--help lists what is allowed)\n"
+        )
+        sys.exit(error.exit_code)

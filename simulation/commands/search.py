@@ -1,127 +1,253 @@
-"""`lockstep-sim sweep` and `replay`: many seeds of an experiment, and one of them."""
+"""`lockstep-sim sweep`, `replay`, `shrink` and `explain`: many seeds of an experiment, and one of them."""
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Final
 
 import typer
 
-from lockstep.simulation.lab.experiment import Experiment, LockMode
-from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
+from lockstep.simulation.commands.choose import (
+    Mode,
+    Name,
+    OptionalName,
+    PlanFile,
+    Seed,
+    Shown,
+    chosen_experiment,
+    chosen_modes,
+    chosen_plans,
+)
+from lockstep.simulation.lab.experiment import LockMode, Plan
+from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import run_plan
+from lockstep.simulation.search.explain import explain
+from lockstep.simulation.search.plan_file import write_plan
+from lockstep.simulation.search.shrink import RUNS_MAX, shrink
 from lockstep.simulation.search.story import story_of
-from lockstep.simulation.search.summary import Summary
-from lockstep.simulation.search.sweep import StateFile, sweep
+from lockstep.simulation.search.summary import Summary, report
+from lockstep.simulation.search.sweep import StateError, StateFile, sweep
+from lockstep.simulation.search.violation import kinds_of, violation_of
+from lockstep.simulation.search.words import words_of
 
 __all__ = ["app"]
 
-_FAILED = 1
-_SHOWN_MAX = 20
-_PROGRESS_S = 2.0
+_FAILED: Final = 1
+_INTERRUPTED: Final = 130
+_PROGRESS_S: Final = 2.0
+_KINDS_SHOWN: Final = 4
 
 app = typer.Typer()
-Name = Annotated[str, typer.Argument(metavar="NAME", help="an experiment")]
-Mode = Annotated[str, typer.Option("--lock-mode", help="faithful, fenced or both")]
+Kind = Annotated[str, typer.Option(help="the kind of violation; by default that of the first one")]
 
 
-def _experiment(name: str) -> Experiment[Any]:
-    try:
-        return find_experiment(name)
-    except UnknownExperimentError as error:
-        raise typer.BadParameter(str(error)) from None
+class _Progress:
+    """Lines on stderr, at most one each 2 s."""
+
+    def __init__(self) -> None:
+        self._last_s = time.monotonic()
+
+    def say(self, text: Callable[[], str]) -> None:
+        if time.monotonic() - self._last_s >= _PROGRESS_S:
+            self._last_s = time.monotonic()
+            typer.echo(text(), err=True)
 
 
-def _modes(text: str) -> list[LockMode]:
-    if text == "both":
-        return list(LockMode)
-    if text not in set(LockMode):
-        raise typer.BadParameter(f"{text!r} is not allowed; use faithful, fenced or both")
-    return [LockMode(text)]
+# Many seeds --------------------------------------------------------------------------------------------------
 
 
 @app.command("sweep")
 def _sweep(
-    name: Name = "worlds",
+    name: Name,
     seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 100,
-    first_seed: Annotated[int, typer.Option(help="the first of them")] = 1,
+    first_seed: Annotated[int, typer.Option(min=0, help="the first of them")] = 1,
     jobs: Annotated[int, typer.Option(min=1, help="processes")] = os.cpu_count() or 1,
     lock_mode: Mode = "both",
     state: Annotated[
-        Path | None, typer.Option(help="a file of outcomes: what is in it is not run again, the rest is added")
+        Path | None,
+        typer.Option(metavar="FILE", help="outcomes: what is in it is not run again, the rest is added"),
+    ] = None,
+    failing: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="failing seeds; by default NAME.failing, or STATE.failing")
     ] = None,
 ) -> None:
     """Run an experiment with each seed, and say what went wrong and what happened.
 
-    Fails for a violation in fenced mode, for a world that does not reach its end, and when a fault or a recovery that
-    the sweep is about happened in fewer than 5 % of the seeds. Failing seeds are also written to STATE.failing.
+    Exit status 1: a seed failed, or what the sweep is about happened in fewer than 5 % of the seeds. With fenced locks
+    any violation is a failure; without, violations are RocketMQ's own, and only a run that did not reach its end is
+    one. After Ctrl-C the report has the seeds that were run, and with --state the same command goes on.
     """
-    experiment, modes, last = _experiment(name), _modes(lock_mode), [0.0]
+    chosen_experiment(name)
+    modes, progress, summary = chosen_modes(lock_mode), _Progress(), Summary(name)
+    count, began = seeds * len(modes), time.monotonic()
+    try:
+        kept = StateFile(state, name)
+    except StateError as error:
+        raise typer.BadParameter(f"--state {error}") from None
 
-    def progress(summary: Summary, new: int, seconds: float) -> None:
-        if time.monotonic() - last[0] >= _PROGRESS_S:
-            last[0] = time.monotonic()
-            done, of = sum(summary.seeds.values()), seeds * len(modes)
-            rate = f"{new / seconds:.1f} worlds/s" if seconds > 0 else ""
-            typer.echo(f"{done:,} of {of:,} worlds, {rate}, {len(summary.failing)} failed", err=True)
+    def on_progress(new: int, seconds: float) -> None:
+        progress.say(lambda: _progress_text(summary, count, new / max(seconds, 1e-9)))
 
-    began = time.monotonic()
-    summary = sweep(
-        name, range(first_seed, first_seed + seeds), modes, jobs=jobs, state=StateFile(state), on_progress=progress
-    )
-    typer.echo("\n".join(_report(experiment, summary, modes)))
-    typer.echo(f"{sum(summary.seeds.values()):,} worlds in {time.monotonic() - began:.0f} s")
-    if state is not None and summary.failing:
-        failing = state.with_name(state.name + ".failing")
-        failing.write_text("".join(f"{one.seed} {one.mode}\n" for one in summary.failing), encoding="utf-8")
-        typer.echo(f"failing seeds: {failing}")
-    if summary.failing or summary.too_rare():
+    interrupted = False
+    try:
+        sweep(summary, range(first_seed, first_seed + seeds), modes, jobs=jobs, state=kept, on_progress=on_progress)
+    except KeyboardInterrupt:
+        interrupted = True
+    typer.echo("\n".join(report(summary, modes)))
+    seconds = time.monotonic() - began
+    typer.echo(f"{summary.seeds.total():,} of {count:,} seeds in {seconds:.0f} s")
+    if summary.failing:
+        _write_failing(summary, failing or _beside(name, state))
+    if interrupted:
+        again = (
+            " The same command goes on from here." if state is not None else " --state FILE makes it possible to go on."
+        )
+        typer.echo(f"Interrupted.{again}", err=True)
+        raise typer.Exit(_INTERRUPTED)
+    if not summary.good:
         raise typer.Exit(_FAILED)
 
 
-def _report(experiment: Experiment[Any], summary: Summary, modes: Sequence[LockMode]) -> list[str]:
-    counts = {mode: summary.seeds[mode] for mode in modes}
-    lines = [_row("seeds", *(f"{counts[mode]:,}" for mode in modes), head=modes)]
-    kinds = sorted({kind for mode in modes for kind in summary.wrong[mode]})
-    lines += [_row(kind, *(f"{summary.wrong[mode][kind]:,}" for mode in modes)) for kind in kinds]
-    lines += [_row("no violation at all", *("-" if summary.wrong[mode] else "yes" for mode in modes)), ""]
-    names = sorted({name for mode in modes for name in (*summary.sometimes[mode], *experiment.sometimes[mode])})
-    lines.append(_row("happened in", *("% of seeds" for _ in modes), head=modes))
-    lines += [
-        _row(name, *(f"{100 * summary.sometimes[mode][name] / max(counts[mode], 1):.1f}" for mode in modes))
-        for name in names
+def _progress_text(summary: Summary, count: int, rate: float) -> str:
+    kinds = sum(summary.wrong.values(), start=type(summary.seeds)()).most_common(_KINDS_SHOWN)
+    found = "".join(f", {kind} {number:,}" for kind, number in kinds)
+    return f"{summary.seeds.total():,} of {count:,} seeds, {rate:.1f} seeds/s, {len(summary.failing)} failed{found}"
+
+
+def _beside(name: str, state: Path | None) -> Path:
+    return Path(f"{_short(name)}.failing") if state is None else state.with_name(state.name + ".failing")
+
+
+def _short(name: str) -> str:
+    return name.rpartition(":")[2].replace("/", "-")
+
+
+def _write_failing(summary: Summary, path: Path) -> None:
+    lines = [
+        f"{one.seed} {one.mode} {', '.join((*one.wrong, *one.error.splitlines()[:1]))}\n" for one in summary.failing
     ]
-    lines.append("")
-    for mode, name, share in summary.too_rare():
-        lines.append(f"TOO RARE in {mode} mode: {name}, in {100 * share:.1f} % of the seeds")
-    for failed in summary.failing[:_SHOWN_MAX]:
-        kinds_text = ", ".join((*failed.wrong, *([failed.error.splitlines()[0]] if failed.error else [])))
-        replay = f"lockstep-sim replay {experiment.name} --seed {failed.seed} --lock-mode {failed.mode}"
-        lines.append(f"FAILED: {replay}  # {kinds_text}")
-    if len(summary.failing) > _SHOWN_MAX:
-        lines.append(f"... and {len(summary.failing) - _SHOWN_MAX} more failed")
-    return lines
+    try:
+        path.write_text("".join(lines), encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"the failing seeds cannot be written to {path}: {error.strerror}") from None
+    typer.echo(f"failing seeds: {path}")
 
 
-def _row(name: str, *values: str, head: Sequence[LockMode] = ()) -> str:
-    heads = "".join(f"{mode:>14}" for mode in head)
-    cells = "".join(f"{value:>14}" for value in values)
-    return f"{'':34}{heads}\n{name:34}{cells}" if head else f"{name:34}{cells}"
+# One seed ----------------------------------------------------------------------------------------------------
 
 
 @app.command("replay")
 def _replay(
-    seed: Annotated[int, typer.Option(help="of the run")],
-    name: Name = "worlds",
+    name: OptionalName = "",
+    seed: Seed = None,
     lock_mode: Mode = "fenced",
+    plan: PlanFile = None,
     everything: Annotated[bool, typer.Option("--all", help="also log events of level debug")] = False,
 ) -> None:
-    """Run one seed of an experiment again, and tell its story: settings, faults, log events, violations."""
-    experiment, failed = _experiment(name), False
-    for mode in _modes(lock_mode):
-        run = run_plan(experiment, experiment.draw(seed, mode))
+    """Run one seed again, and tell its story: settings, faults, log events, violations. Exit status 1: it has some."""
+    failed = False
+    for shown in chosen_plans(name, seed, lock_mode, plan):
+        run = run_plan(shown.experiment, shown.plan)
         typer.echo("\n".join(story_of(run, everything=everything)))
-        failed = failed or run.error is not None or (run.played is not None and bool(run.played.findings.wrong))
+        failed = failed or violation_of(run) is not None
     if failed:
         raise typer.Exit(_FAILED)
+
+
+@app.command("shrink")
+def _shrink(
+    name: OptionalName = "",
+    seed: Seed = None,
+    lock_mode: Mode = "both",
+    kind: Kind = "",
+    runs: Annotated[int, typer.Option(min=1, help="try at most so many plans")] = RUNS_MAX,
+    plan: PlanFile = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="the plan; by default NAME-SEED.plan")
+    ] = None,
+) -> None:
+    """Find the simplest plan with the same kind of violation: fewest faults and members, shortest time.
+
+    After Ctrl-C the simplest plan so far is written. With both lock modes the fenced one is tried first.
+    """
+    shown, found = _with_violation(chosen_plans(name, seed, lock_mode, plan), kind)
+    best, progress = [shown.plan], _Progress()
+
+    def on_progress(plan: Plan, count: int) -> None:
+        best[0] = plan
+        progress.say(lambda: f"{count} plans tried: {_size(plan)}")
+
+    try:
+        shrunk = shrink(shown.experiment, shown.plan, found.kind, runs_max=runs, on_progress=on_progress)
+    except KeyboardInterrupt:
+        _show_plan(shown, best[0], found.kind, output)
+        typer.echo("Interrupted: this is the simplest plan so far.", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
+    _show_plan(shown, shrunk.plan, found.kind, output)
+    left = "" if shrunk.complete else "; there are simpler ones to try: --runs allows more"
+    typer.echo(f"{shrunk.runs} plans were tried, from {_size(shown.plan)} to {_size(shrunk.plan)}{left}")
+
+
+def _show_plan(shown: Shown, plan: Plan, kind: str, output: Path | None) -> None:
+    path = output or Path(f"{_short(shown.name)}-{plan.seed}.plan")
+    try:
+        write_plan(path, shown.name, plan, kind)
+    except OSError as error:
+        raise typer.BadParameter(f"the plan cannot be written to {path}: {error.strerror}") from None
+    typer.echo(f"{kind} in {plan.lock_mode} mode, with {_size(plan)}:")
+    for event in plan.events:
+        typer.echo(f"  {event.at_ms / 1000:10.3f} s  {event.fault} {event.target} {event.duration_ms} ms".rstrip())
+    for name, value in plan.described().items():
+        typer.echo(f"  {name}: {value}")
+    typer.echo(f"{path}: lockstep-sim replay --plan {path}, lockstep-sim explain --plan {path}")
+
+
+def _size(plan: Plan) -> str:
+    count = len(plan.events)
+    return f"{count} {'fault' if count == 1 else 'faults'} in {plan.life_ms / 1000:.1f} s"
+
+
+@app.command("explain")
+def _explain(
+    name: OptionalName = "",
+    seed: Seed = None,
+    lock_mode: Mode = "both",
+    kind: Kind = "",
+    plan: PlanFile = None,
+) -> None:
+    """Say why a violation happens: the faults that it needs, the last of them, and when it became inevitable.
+
+    The seed is run again and again, each time with something changed. With both lock modes the fenced one is tried
+    first.
+    """
+    shown, found = _with_violation(chosen_plans(name, seed, lock_mode, plan), kind)
+    progress = _Progress()
+
+    def on_progress(what: str, count: int) -> None:
+        progress.say(lambda: f"{count} runs, now {what}")
+
+    explanation = explain(shown.experiment, shown.plan, found.kind, on_progress=on_progress)
+    where = f" in {found.queue}" if found.queue else ""
+    typer.echo(
+        f"{shown.name}, seed {shown.plan.seed}, {shown.plan.lock_mode} locks: "
+        f"{found.kind} at {found.at_ms / 1000:.3f} s{where}\n"
+    )
+    typer.echo("\n".join(words_of(explanation)))
+    typer.echo(f"\n{explanation.runs} runs")
+
+
+def _with_violation(plans: list[Shown], kind: str) -> tuple[Shown, Finding]:
+    """The first plan with a violation, fenced before faithful. Raises typer.BadParameter."""
+    seen: list[str] = []
+    for shown in sorted(plans, key=lambda one: one.plan.lock_mode is not LockMode.FENCED):
+        run = run_plan(shown.experiment, shown.plan)
+        found = violation_of(run, kind or shown.kind)
+        if found is not None:
+            return shown, found
+        seen += kinds_of(run)
+    plan = plans[0].plan
+    modes = " or ".join(shown.plan.lock_mode for shown in plans)
+    if seen:
+        raise typer.BadParameter(f"seed {plan.seed} has no violation {kind!r}; it has {', '.join(dict.fromkeys(seen))}")
+    raise typer.BadParameter(f"seed {plan.seed} has no violation in {modes} mode")

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from lockstep.client import MessageQueue
+from lockstep.order import Record
+from lockstep.simulation.loop import START_NS
 from lockstep.simulation.world import World
 
-__all__ = ["Band", "Finding", "Findings", "Wrong"]
+__all__ = ["Band", "Finding", "Findings", "Wrong", "place_of", "time_of"]
 
 
 class Wrong(StrEnum):
@@ -72,8 +75,17 @@ class Findings:
     sometimes: Counter[str] = field(default_factory=Counter)
     bands: list[Band] = field(default_factory=list)
 
-    def add(self, kind: str, text: str, *, queue: str = "", evidence: tuple[tuple[str, int], ...] = ()) -> None:
-        self.wrong.append(Finding(kind, self.world.elapsed_ms, text, queue, evidence))
+    def add(
+        self,
+        kind: str,
+        text: str,
+        *,
+        queue: str = "",
+        at_ms: int | None = None,
+        evidence: tuple[tuple[str, int], ...] = (),
+    ) -> None:
+        """A violation happened now, or at `at_ms` as the judge of order finds later."""
+        self.wrong.append(Finding(kind, self.world.elapsed_ms if at_ms is None else at_ms, text, queue, evidence))
         self.world.record(f"{kind}: {text}")
 
     def saw(self, name: str) -> None:
@@ -83,3 +95,13 @@ class Findings:
         """A fault begins. The caller sets the end of the band."""
         self.bands.append(Band(self.world.elapsed_ms, None, fault, target, other))
         return self.bands[-1]
+
+
+def place_of(queue: MessageQueue) -> str:
+    """A queue as a finding names it."""
+    return "/".join(map(str, queue))
+
+
+def time_of(record: Record) -> int:
+    """When a record of a trace was written, in virtual ms since the start."""
+    return int(record["mono_ns"] - START_NS) // 1_000_000

@@ -12,6 +12,7 @@ from lockstep.order import Kind
 from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
 from lockstep.simulation.lab.faults import FAULTS, FaultError, fault_text, read_fault
+from lockstep.simulation.lab.findings import time_of
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.lab.setup import Setup, Store
 from lockstep.simulation.lab.story_cluster import StoryCluster
@@ -101,7 +102,8 @@ class PlayedStory:
                 places = [place for record in found.evidence[-2:] if (place := numbers(record)) is not None]
                 last = found.evidence[-1] if found.evidence else {}
                 queue = f"{last['topic']}/{last['broker']}/{last['queue_id']}" if "queue_id" in last else ""
-                self.findings.add(str(found.kind), found.sentence, queue=queue, evidence=tuple(places))
+                at_ms = max(map(time_of, found.evidence), default=None)
+                self.findings.add(str(found.kind), found.sentence, queue=queue, at_ms=at_ms, evidence=tuple(places))
         if report.lost:
             self.findings.add("lost", f"{report.lost} messages were sent and never handled.")
         for cause, count in report.duplicates.items():

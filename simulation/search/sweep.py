@@ -3,9 +3,10 @@
 import gc
 import json
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,30 +17,58 @@ from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import run_seed
 from lockstep.simulation.search.summary import Summary
 
-__all__ = ["StateFile", "sweep"]
+__all__ = ["StateError", "StateFile", "sweep"]
 
 _SEEDS_A_JOB: Final = 8
 _JOBS_WAITING: Final = 3  # for each process
+_OF: Final = "experiment"
 
 _Case = tuple[int, LockMode]
 
 
+class StateError(ValueError):
+    """The text says what is wrong with a file of outcomes."""
+
+
 class StateFile:
-    """JSON lines, one an outcome. A sweep that is started again with it leaves out the seeds that it has.
+    """JSON lines, first the name of the experiment, then one an outcome. A sweep that is started again with it leaves
+    out the seeds that it has.
 
     Args:
         path: None: nothing is kept.
+
+    Raises:
+        StateError: it is not a file of this experiment, or cannot be read and written.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, name: str) -> None:
         self._path = path
         self.outcomes: dict[_Case, Outcome] = {}
-        text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
+        self._is_torn = False
+        if path is None:
+            return
+        try:
+            with path.open("a+", encoding="utf-8") as file:
+                file.seek(0)
+                self._read(file.read(), path, name)
+                if not file.tell():
+                    file.write(json.dumps({_OF: name}) + "\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StateError(f"{path}: {getattr(error, 'strerror', None) or 'it is no file of outcomes'}") from None
+
+    def _read(self, text: str, path: Path, name: str) -> None:
+        first, *lines = text.splitlines() or [json.dumps({_OF: name})]
+        try:
+            found = json.loads(first)[_OF]
+        except (ValueError, TypeError, KeyError):
+            raise StateError(f"{path}: it is no file of outcomes") from None
+        if found != name:
+            raise StateError(f"{path} has outcomes of {found!r}, not of {name!r}; use another file")
         self._is_torn = bool(text) and not text.endswith("\n")
-        for line in text.splitlines():
+        for line in lines:
             try:
                 outcome = Outcome.from_json(json.loads(line))
-            except ValueError:
+            except (ValueError, TypeError, KeyError):
                 continue  # a sweep was killed while it wrote
             self.outcomes[outcome.seed, outcome.mode] = outcome
 
@@ -60,55 +89,57 @@ def _run_some(name: str, cases: list[_Case]) -> list[Outcome]:
 
 
 def sweep(
-    name: str,
+    summary: Summary,
     seeds: Iterable[int],
     modes: Iterable[LockMode],
     *,
     jobs: int = 1,
     state: StateFile | None = None,
-    on_progress: Callable[[Summary, int, float], object] = lambda _summary, _new, _seconds: None,
-) -> Summary:
-    """Run all seeds of an experiment.
+    on_progress: Callable[[int, float], object] = lambda _new, _seconds: None,
+) -> None:
+    """Run all seeds of the summary's experiment. An interrupt ends it; the summary and the state have what was run.
 
     Args:
-        name: of the experiment.
         jobs: processes; 1: this one.
         state: what is in it is counted, and not run again.
-        on_progress: called with the summary, how many worlds this call has run, and for how many seconds.
+        on_progress: called with how many seeds this call has run, and for how many seconds.
     """
-    state, modes = state or StateFile(None), list(modes)
+    modes, known = list(modes), state.outcomes if state is not None else {}
     cases = [(seed, mode) for seed in seeds for mode in modes]
-    summary, began, new = Summary(find_experiment(name)), time.monotonic(), 0
+    began, new = time.monotonic(), 0
     for case in cases:
-        if case in state.outcomes:
-            summary.add(state.outcomes[case])
-    missing = iter([case for case in cases if case not in state.outcomes])
-    chunks = iter(partial(_chunk, missing), [])
-    for outcomes in map(partial(_run_some, name), chunks) if jobs == 1 else _in_processes(name, chunks, jobs):
-        state.add(outcomes)
+        if case in known:
+            summary.add(known[case])
+    missing = iter([case for case in cases if case not in known])
+    chunks = iter(lambda: list(islice(missing, _SEEDS_A_JOB)), [])
+    run_some = partial(_run_some, summary.name)
+    for outcomes in map(run_some, chunks) if jobs == 1 else _in_processes(run_some, chunks, jobs):
+        if state is not None:
+            state.add(outcomes)
         for outcome in outcomes:
             summary.add(outcome)
         new += len(outcomes)
-        on_progress(summary, new, time.monotonic() - began)
-    return summary
+        on_progress(new, time.monotonic() - began)
 
 
-def _chunk(missing: Iterator[_Case]) -> list[_Case]:
-    return list(islice(missing, _SEEDS_A_JOB))
-
-
-def _in_processes(name: str, chunks: Iterator[list[_Case]], jobs: int) -> Iterator[list[Outcome]]:
+def _in_processes(
+    run_some: Callable[[list[_Case]], list[Outcome]], chunks: Iterator[list[_Case]], jobs: int
+) -> Iterator[list[Outcome]]:
     """Outcomes as they come: their order is of no account."""
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        waiting: set[Future[list[Outcome]]] = {
-            pool.submit(_run_some, name, chunk) for chunk in islice(chunks, jobs * _JOBS_WAITING)
-        }
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _leave_signals) as pool:
+        waiting = {pool.submit(run_some, chunk) for chunk in islice(chunks, jobs * _JOBS_WAITING)}
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                waiting |= {pool.submit(_run_some, name, chunk) for chunk in islice(chunks, len(done))}
+                waiting |= {pool.submit(run_some, chunk) for chunk in islice(chunks, len(done))}
                 for future in done:
                     yield future.result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        except BaseException:  # no future is cancelled: the pool fails them all when its processes end
+            for process in multiprocessing.active_children():
+                process.terminate()  # each is at most some seeds behind
+            raise
+
+
+def _leave_signals() -> None:
+    """Ctrl-C in a terminal goes to all processes; the first one ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

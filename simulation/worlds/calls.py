@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.client import ConsumeOrderlyStatus, MessageExt, MessageQueue
-from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.worlds.database import Database
 from lockstep.simulation.worlds.plan import Plan
@@ -92,13 +92,14 @@ class Calls:
         call = _Call(str(runtime.host), runtime.address, queue, messages[0], epoch)
         late_ms = self.findings.world.now_ms - self.lease_end_ms(call.address, queue, epoch)
         if late_ms > 0:
-            self.findings.add(Wrong.LATE_CALL, f"{call.process} {queue} {_about(call)}: {late_ms} ms after its lease")
+            text = f"{call.process} {queue} {_about(call)}: {late_ms} ms after its lease"
+            self.findings.add(Wrong.LATE_CALL, text, queue=place_of(queue))
         for other in self.running:
             if other.queue == queue and other.process != call.process:
                 self.findings.saw("overlaps")
                 if not self.fenced:
-                    text = f"{queue}: {other.process} at {_about(other)}, {call.process} at {_about(call)}"
-                    self.findings.add(Wrong.OVERLAP, text)
+                    text = f"{queue}: {call.process} began {_about(call)} while {other.process} handled {_about(other)}"
+                    self.findings.add(Wrong.OVERLAP, text, queue=place_of(queue))
         self.running.append(call)
         return call
 
@@ -121,4 +122,5 @@ class Calls:
 
 
 def _about(call: _Call) -> str:
-    return f"offset {call.message.queue_offset} under {call.epoch}"
+    epoch = f" under epoch {call.epoch}" if call.epoch else ""
+    return f"offset {call.message.queue_offset}{epoch}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lockstep.client import MessageExt, MessageQueue
-from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 
 __all__ = ["Database"]
 
@@ -17,6 +17,10 @@ class _Effect(NamedTuple):
     offset: int
     epoch: int
     process: str
+
+    def __str__(self) -> str:
+        epoch = f" under epoch {self.epoch}" if self.epoch else ""
+        return f"offset {self.offset} by {self.process}{epoch}"
 
 
 @dataclass
@@ -51,11 +55,11 @@ class Database:
         lane, effect = (queue, message.sharding_key), _Effect(offset, epoch, process)
         last = self._last.get(lane)
         if text not in self.texts and offset < self._highest.get(lane, -1):
-            self.findings.add(
-                Wrong.EFFECT_OUT_OF_ORDER, f"{queue} key {lane[1]}: {effect} first, after {self._highest[lane]}"
-            )
+            text = f"{queue} key {lane[1]}: {effect}, handled for the first time after offset {self._highest[lane]}"
+            self.findings.add(Wrong.EFFECT_OUT_OF_ORDER, text, queue=place_of(queue))
         elif epoch and last is not None and offset <= last.offset and epoch == last.epoch and not self.resets:
-            self.findings.add(Wrong.EFFECT_AGAIN, f"{queue} key {lane[1]}: {effect} after {last}")
+            text = f"{queue} key {lane[1]}: {effect} after {last}"
+            self.findings.add(Wrong.EFFECT_AGAIN, text, queue=place_of(queue))
         self._highest[lane] = max(offset, self._highest.get(lane, -1))
         self._last[lane] = effect
         self.texts.add(text)

@@ -151,6 +151,8 @@ class Faults:
         world, member, plan = self.cluster.world, event.target, self.plan
         world.set_latency(BROKER, member, 800 * plan.lock_timeout_ms, 900 * plan.lock_timeout_ms)
         await world.sleep_ms(plan.lease_ms + event.duration_ms)
+        if world.healed:
+            return
         world.hold(BROKER, member)
         await world.sleep_ms(plan.lease_ms)
         world.release(BROKER, member)

@@ -13,7 +13,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import ResetOwnOffsetResponseHeader, UnregisterClientRequestHeader
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
-from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.worlds.asked import Asked, read_asked
 from lockstep.simulation.worlds.owners import Grant, Owners
 from lockstep.simulation.worlds.plan import Plan
@@ -167,7 +167,7 @@ class Observer:
         allowed = before > queue_end if self._fenced else self._now_ms <= self._faithful_resets_end_ms
         if offset < before and not self._resetting and not allowed:
             by = self._current.told if self._current is not None else "no request"
-            self._findings.add(Wrong.COMMIT_BACK, f"{queue}: from {before} to {offset} by {by}")
+            self._findings.add(Wrong.COMMIT_BACK, f"{queue}: from {before} to {offset} by {by}", queue=place_of(queue))
         if self._current is not None:
             self._check(Wrong.STALE_COMMIT, self._current, queue)
 
@@ -176,13 +176,16 @@ class Observer:
         if offset == target or self._now_ms >= end_ms:
             self._reset_marks.pop(queue, None)
         else:
-            self._findings.add(Wrong.RESET_UNDONE, f"{queue}: {offset} was stored, and was reset to {target}")
+            text = f"{queue}: {offset} was stored, and was reset to {target}"
+            self._findings.add(Wrong.RESET_UNDONE, text, queue=place_of(queue))
 
     def _check(self, wrong: Wrong, asked: Asked, queue: MessageQueue) -> None:
         if asked.epoch is None and asked.address in self._fenced_addresses:
-            self._findings.add(Wrong.WITHOUT_EPOCH, f"{queue} {RequestCode(asked.code).name} of {asked.address}")
+            text = f"{queue} {RequestCode(asked.code).name} of {asked.address}"
+            self._findings.add(Wrong.WITHOUT_EPOCH, text, queue=place_of(queue))
         elif (later := self._owners.of(queue).follows(asked)) is not None:
-            self._findings.add(wrong, f"{queue}: of {asked.address} under {asked.epoch}, after {later}")
+            text = f"{queue}: {asked.told} was accepted after the lock went to {later}"
+            self._findings.add(wrong, text, queue=place_of(queue))
 
     # Answers -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from lockstep.client import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
-from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.worlds.asked import Asked
 from lockstep.simulation.worlds.plan import Plan, Store
 
@@ -15,6 +15,9 @@ __all__ = ["Grant", "Owners"]
 class Grant(NamedTuple):
     epoch: int  # 0: the broker named none
     address: str
+
+    def __str__(self) -> str:
+        return f"{self.address} under epoch {self.epoch}" if self.epoch else self.address
 
 
 @dataclass
@@ -87,13 +90,14 @@ class Owners:
         early_ms = of.free_ms - asked.handled_ms
         if grant.epoch and grant.epoch < highest.epoch:
             wrong = Wrong.STALE_RENEWAL if presented == grant.epoch else Wrong.EPOCH_BACK
-            self._findings.add(wrong, f"{queue}: {grant} after {highest}")
+            self._findings.add(wrong, f"{queue}: granted to {grant} after {highest}", queue=place_of(queue))
         elif grant.epoch and grant.epoch == last.epoch and grant.address != last.address:
-            self._findings.add(Wrong.SHARED_EPOCH, f"{queue}: {grant} and {last}")
+            self._findings.add(Wrong.SHARED_EPOCH, f"{queue}: granted to {grant} and to {last}", queue=place_of(queue))
         elif grant != last and presented is not None and early_ms > 0:
             anew = presented == last.epoch and grant.address == last.address
             wrong = Wrong.EPOCH_OF_RENEWAL if anew else Wrong.GRANTED_EARLY
-            self._findings.add(wrong, f"{queue}: {grant} {early_ms} ms before {last} was over")
+            text = f"{queue}: granted to {grant} {early_ms} ms before the time of {last} was over"
+            self._findings.add(wrong, text, queue=place_of(queue))
 
     # Ends ----------------------------------------------------------------------------------------------------
 

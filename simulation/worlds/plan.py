@@ -8,9 +8,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
+from lockstep.simulation.lab.fewer import fewer
 from lockstep.simulation.options import SimulationOptions
 
 __all__ = ["MEMBERS", "Fault", "Plan", "Store", "draw_plan"]
@@ -125,21 +126,20 @@ class Plan:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _LISTS}
 
     def smaller(self) -> Iterator["Plan"]:
-        """Fewer events, then fewer messages, fewer members, a shorter life."""
-        for part in (2, 4, 8):
-            size = max(len(self.events) // part, 1)
-            for first in range(0, len(self.events), size):
-                yield replace(self, events=self.events[:first] + self.events[first + size :])
-            if size == 1:
-                break
-        if len(self.sends) > 1:
-            yield replace(self, sends=self.sends[: len(self.sends) // 2])
-            yield replace(self, sends=self.sends[len(self.sends) // 2 :])
-        if self.first_members > 1:
-            yield replace(self, first_members=self.first_members - 1)
+        """Fewer events, members, queues and messages, a shorter life, and plainer settings."""
+        for events in fewer(self.events):
+            yield replace(self, events=events)
+        for name, least in (("first_members", 1), ("queues", 1)):
+            if (number := getattr(self, name)) > least:
+                yield replace(self, **{name: number - 1})
         last_ms = max((event.at_ms + event.duration_ms for event in self.events), default=0) + self.lease_ms
         if last_ms < self.life_ms:
             yield replace(self, life_ms=last_ms, sends=tuple(one for one in self.sends if one[0] < last_ms))
+        for sends in fewer(self.sends):
+            yield replace(self, sends=sends)
+        for name, plainest in _PLAINEST.items():
+            if getattr(self, name) != plainest:
+                yield replace(self, **{name: plainest})
 
 
 _LIVES: Final = {6_000: 60_000, 15_000: 100_000, 60_000: 180_000}  # by lease
@@ -147,6 +147,22 @@ _MESSAGES: Final = 80
 _POISON_EACH: Final = 9
 _AFTER_SETTLE_MS: Final = 900_000  # all shutdowns of a world
 _DRAIN_MS: Final = 500
+_PLAINEST: Final[dict[str, Any]] = {
+    "unmodified": (False,) * len(MEMBERS),
+    "plain": (False,) * len(MEMBERS),
+    "by_key": False,
+    "poison": False,
+    "failures": False,
+    "cancel": False,
+    "greedy": False,
+    "same_ids": False,
+    "long_works": 0,
+    "work_ms": 0,
+    "batch_size": 1,
+    "latency_us_max": 2_000,
+    "sync_ms": 0,
+    "store": Store.MEMORY,
+}
 _LISTS: Final = ("sends", "events")
 _FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST)
 

@@ -6,7 +6,7 @@ from lockstep.client import ClientError, Message, MessageQueue, Producer
 from lockstep.order import Kind
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.cluster import BROKER, PRODUCER
-from lockstep.simulation.lab.findings import Findings, Wrong
+from lockstep.simulation.lab.findings import Findings, Wrong, place_of, time_of
 from lockstep.simulation.lab.hosts import TOPIC
 from lockstep.simulation.world import World
 from lockstep.simulation.worlds.calls import Calls
@@ -61,7 +61,7 @@ class RandomWorld:
         ]
         for event in plan.events:
             await self._until_ms(event.at_ms)
-            world.record(f"event {event}")
+            world.record(f"event {' '.join(map(str, event))}")
             tasks.append(world.start(self.faults.play(event), name=f"event {event.fault}"))
         await self._until_ms(plan.life_ms)
         for task in tasks:
@@ -111,10 +111,13 @@ class RandomWorld:
         """A member gives a queue away: no call of it runs, and what it has handled is committed."""
         for call in self.calls.running:
             if (call.address, call.queue, call.epoch) == (address, queue, epoch):
-                self.findings.add(Wrong.UNLOCKED_UNDER_CALL, f"{queue}: {call.process} under {epoch}")
+                self.findings.add(
+                    Wrong.UNLOCKED_UNDER_CALL, f"{queue}: {call.process} under {epoch}", queue=place_of(queue)
+                )
         done, committed = self.calls.done.get((queue, epoch), 0), max(self.cluster.committed(queue.queue_id), 0)
         if committed < done and not self.plan.by_key and not self.database.resets:
-            self.findings.add(Wrong.NOT_DRAINED, f"{queue}: {done} messages are handled, {committed} committed")
+            text = f"{queue}: {done} messages are handled, {committed} committed"
+            self.findings.add(Wrong.NOT_DRAINED, text, queue=place_of(queue))
 
     # The end -------------------------------------------------------------------------------------------------
 
@@ -124,14 +127,16 @@ class RandomWorld:
         while (left := self._not_handled()) and self.world.elapsed_ms < end_ms:
             await self.world.sleep_ms(_POLL_MS)
         for text in sorted(set(self._acknowledged) - self.cluster.stored_texts(self.plan.queues)):
-            self.findings.add(Wrong.NOT_STORED, f"message {text} of queue {self._acknowledged[text]}")
+            queue_id = self._acknowledged[text]
+            self.findings.add(Wrong.NOT_STORED, f"message {text} of queue {queue_id}", queue=_place(queue_id))
         for queue_id, offset, text in left:
             committed = self.cluster.committed(queue_id)
             if self.plan.fenced and queue_id in self.observer.beyond_end:
                 self.findings.saw("messages skipped by unmodified members")  # of a log that was lost with its locks
                 continue
             wrong = Wrong.LOST if committed > offset else Wrong.STUCK
-            self.findings.add(wrong, f"message {text} at offset {offset} of queue {queue_id}, committed {committed}")
+            text = f"message {text} at offset {offset} of queue {queue_id}, committed {committed}"
+            self.findings.add(wrong, text, queue=_place(queue_id))
 
     def _not_handled(self) -> list[tuple[int, int, str]]:
         """(queue id, offset, text) of the messages in the store without an effect."""
@@ -159,7 +164,16 @@ class RandomWorld:
             skipped = self.plan.fenced and bool(self.observer.beyond_end) and kind in _OF_SKIPPED
             skipped |= self._log_cut and kind in _OF_LOST_LOG
             if not (skipped or (self.plan.fenced and kind in _FENCED_OUT)):
-                sentences = [found.sentence for found in report.violations if found.kind is kind]
-                self.findings.add(f"judge: {kind}", f"{count} times, first: {sentences[0] if sentences else ''}")
+                first = next(found for found in report.violations if found.kind is kind)
+                self.findings.add(
+                    f"judge: {kind}",
+                    f"{count} times, first: {first.sentence}",
+                    queue=next((_place(one["queue_id"]) for one in first.evidence if "queue_id" in one), ""),
+                    at_ms=max(map(time_of, first.evidence), default=None),
+                )
         for cause, count in report.duplicates.items():
             self.findings.sometimes[f"duplicates: {cause}"] += count
+
+
+def _place(queue_id: int) -> str:
+    return place_of(MessageQueue(TOPIC, BROKER, queue_id))

@@ -1,0 +1,71 @@
+"""Arguments and options that several commands of `lockstep-sim` share: an experiment, lock modes, a plan."""
+
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from lockstep.simulation.lab.experiment import Experiment, LockMode
+from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
+from lockstep.simulation.search.plan_file import PlanFileError, read_plan
+
+__all__ = [
+    "Mode",
+    "Name",
+    "OptionalName",
+    "PlanFile",
+    "Seed",
+    "Shown",
+    "chosen_experiment",
+    "chosen_modes",
+    "chosen_plans",
+]
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="an experiment: a story's name, worlds, or FILE.py:NAME")]
+OptionalName = Annotated[
+    str, typer.Argument(metavar="[NAME]", help="as for sweep; --plan needs none", show_default=False)
+]
+Seed = Annotated[int | None, typer.Option(help="of the run")]
+Mode = Annotated[str, typer.Option("--lock-mode", help="faithful, fenced or both")]
+PlanFile = Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="a plan that shrink wrote, not a seed")]
+
+
+class Shown(NamedTuple):
+    """A plan to run; `kind` is the kind of violation that it was shrunk for, or empty."""
+
+    name: str  # of the experiment
+    experiment: Experiment[Any]
+    plan: Any
+    kind: str = ""
+
+
+def chosen_experiment(name: str) -> Experiment[Any]:
+    """The experiment of a name. Raises typer.BadParameter."""
+    try:
+        return find_experiment(name)
+    except UnknownExperimentError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def chosen_modes(text: str) -> list[LockMode]:
+    """The lock modes of --lock-mode. Raises typer.BadParameter."""
+    if text == "both":
+        return list(LockMode)
+    if text not in set(LockMode):
+        raise typer.BadParameter(f"--lock-mode {text!r} is not allowed; use faithful, fenced or both")
+    return [LockMode(text)]
+
+
+def chosen_plans(name: str, seed: int | None, lock_mode: str, plan: Path | None) -> list[Shown]:
+    """The plan of a file, or of a seed for each lock mode. Raises typer.BadParameter."""
+    if plan is not None:
+        if name or seed is not None:
+            raise typer.BadParameter("--plan goes without NAME and --seed: the file has them")
+        try:
+            return [Shown(*read_plan(plan))]
+        except PlanFileError as error:
+            raise typer.BadParameter(str(error)) from None
+    if not name or seed is None:
+        raise typer.BadParameter("give NAME and --seed, or --plan FILE")
+    experiment = chosen_experiment(name)
+    return [Shown(name, experiment, experiment.draw(seed, mode)) for mode in chosen_modes(lock_mode)]

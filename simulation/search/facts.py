@@ -1,0 +1,188 @@
+"""What happened around a violation, in sentences: only what a log, a trace or a played fault says.
+
+Faults are those that were played, locks those that the brokers logged, calls and offsets those of the traces.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from lockstep.order import Record
+from lockstep.simulation.lab.cluster import TRACE, Cluster
+from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.findings import Band, Finding, time_of
+from lockstep.simulation.lab.runner import Run
+from lockstep.simulation.search.fault_words import end_words, fault_words, seconds
+from lockstep.simulation.search.names import Names
+
+__all__ = ["Fact", "at", "facts_of"]
+
+_LONG_CALL_MS: Final = 1_000
+_CALLS_MAX: Final = 4  # before the violation
+
+
+class Fact(NamedTuple):
+    at_ms: int  # virtual, since the start
+    text: str
+
+
+class _Call(NamedTuple):
+    host: str
+    begin_ms: int
+    end_ms: int
+    first: int
+    last: int  # offset
+    status: str
+
+    @property
+    def offsets(self) -> str:
+        return f"offset {self.first}" if self.first == self.last else f"offsets {self.first} to {self.last}"
+
+
+def facts_of(run: Run, finding: Finding) -> list[Fact]:
+    """The facts up to a violation about its queue and the hosts that use it, in the order of time."""
+    if run.played is None:
+        return []
+    cluster, findings = run.played.cluster, run.played.findings
+    names = Names(findings.world, cluster)
+    queue = "{}@{}:{}".format(*finding.queue.split("/")) if finding.queue.count("/") == 2 else ""
+    calls = list(_calls(cluster, names, queue)) if queue else []
+    facts = [fact for band in findings.bands for fact in _fault(band, calls)]
+    if queue:
+        facts += _locks(cluster, names, queue)
+        facts += _offsets(cluster.log, names, queue)
+        facts += _told(cluster.log, queue)
+        facts += _shown_calls(calls, finding.at_ms)
+    before = [fact for fact in facts if fact.at_ms <= finding.at_ms]
+    before.sort(key=lambda fact: fact.at_ms)
+    return [*before, Fact(finding.at_ms, f"{finding.kind}: {names.in_text(finding.text)}")]
+
+
+# Faults and calls --------------------------------------------------------------------------------------------
+
+
+def _fault(band: Band, calls: Iterable[_Call]) -> Iterator[Fact]:
+    inside = next(
+        (call for call in calls if call.host == band.target and call.begin_ms <= band.at_ms < call.end_ms), None
+    )
+    during = f", inside its call on {inside.offsets}" if inside is not None else ""
+    yield Fact(band.at_ms, fault_words(band) + during)
+    if band.end_ms is not None and (text := end_words(band)):
+        yield Fact(band.end_ms, text)
+
+
+def _calls(cluster: Cluster, names: Names, queue: str) -> Iterator[_Call]:
+    for host in names.hosts:
+        if TRACE not in names.world.disk(host).paths():
+            continue
+        same: list[Record] = []
+        for record in cluster.records(host):
+            if record["event"] != "handled" or "{topic}@{broker}:{queue_id}".format(**record) != queue:
+                continue
+            if same and record.get("begin_mono_ns") != same[0].get("begin_mono_ns"):
+                yield _call(host, same)
+                same = []
+            same.append(record)
+        if same:
+            yield _call(host, same)
+
+
+def _call(host: str, records: list[Record]) -> _Call:
+    first, last = records[0], records[-1]
+    begin_ms = time_of({"mono_ns": first.get("begin_mono_ns", first["mono_ns"])})
+    return _Call(host, begin_ms, time_of(last), first["offset"], last["offset"], str(last["status"]))
+
+
+def _shown_calls(calls: list[_Call], at_ms: int) -> Iterator[Fact]:
+    """Those that run at the violation, long ones, and the last ones of each host before it."""
+    shown = [call for call in calls if call.begin_ms <= at_ms]
+    last: dict[str, list[_Call]] = {}
+    for call in shown:
+        last.setdefault(call.host, []).append(call)
+    kept = {call for of_host in last.values() for call in of_host[-2:]}
+    kept |= set([call for call in shown if call.end_ms - call.begin_ms >= _LONG_CALL_MS][-_CALLS_MAX:])
+    for call in shown:
+        if call in kept or call.end_ms >= at_ms:
+            length = f" until {at(call.end_ms)}" if call.end_ms > call.begin_ms else ""
+            yield Fact(call.begin_ms, f"{call.host} handled {call.offsets}{length}{_answer(call.status)}")
+
+
+def _answer(status: str) -> str:
+    return "" if status in ("SUCCESS", "COMMIT", "CONSUME_SUCCESS") else f"; its listener answered {status}"
+
+
+def at(time_ms: int) -> str:
+    """A time of a run, or a duration, to the ms."""
+    return f"{time_ms / 1000:.3f} s"
+
+
+# Locks -------------------------------------------------------------------------------------------------------
+
+
+def _locks(cluster: Cluster, names: Names, queue: str) -> Iterator[Fact]:
+    """Grants and ends as the brokers logged them."""
+    for line in cluster.log:
+        if line.fields.get("queue") != queue or line.event not in _LOCK_EVENTS:
+            continue
+        client = names.of_client(line.fields["client_id"])
+        epoch = f" under epoch {line.fields['epoch']}" if "epoch" in line.fields else ""
+        if line.event in _EXPIRED:
+            old = names.of_client(line.fields.get("from_client_id", line.fields["client_id"]))
+            life_ms, age_ms = cluster.core(line.host).config.lock_max_live_time_ms, line.fields["age_ms"]
+            sign_ms = line.at_ms - age_ms
+            text = f"{old}'s lock ran out: it was renewed last at {at(sign_ms)}, and is kept for {seconds(life_ms)}"
+            yield Fact(sign_ms + life_ms, text)
+        yield Fact(line.at_ms, _LOCK_EVENTS[line.event].format(client, epoch=epoch, why=line.fields.get("why")))
+
+
+_EXPIRED: Final = ("lock_taken_over", "lock_reacquired_by_owner")
+_LOCK_EVENTS: Final = {
+    "lock_granted": "the broker knew no owner, and gave the lock to {0}{epoch}",
+    "lock_taken_over": "the broker gave the lock to {0}{epoch}",
+    "lock_reacquired_by_owner": "the broker gave the lock to {0} again{epoch}",
+    "lock_released": "{0} released the lock",
+    "lock_ended": "the broker ended {0}'s lock: {why}",
+}
+
+
+def _told(log: Iterable[LogLine], queue: str) -> Iterator[Fact]:
+    for line in log:
+        if line.fields.get("queue") != queue:
+            continue
+        if line.event == "lock_lost":
+            yield Fact(line.at_ms, f"{line.host} noticed that its lock was lost{_because(line)}")
+        elif line.event == "queue_dropped":
+            yield Fact(line.at_ms, f"{line.host} dropped the queue{_because(line)}")
+        elif line.event == "offset_illegal":
+            text = f"{line.host} was told that its offset is outside the queue, and went on at"
+            yield Fact(line.at_ms, f"{text} {line.fields['next_offset']}")
+
+
+def _because(line: LogLine) -> str:
+    return f": {line.fields['why']}" if line.fields.get("why") else ""
+
+
+# Offsets and brokers -----------------------------------------------------------------------------------------
+
+
+def _offsets(log: Iterable[LogLine], names: Names, queue: str) -> Iterator[Fact]:
+    place, _, queue_id = queue.rpartition(":")
+    topic, _, broker = place.partition("@")
+    stored: dict[int, int] = {}  # offset -> when it was stored first
+    for line in log:
+        fields = line.fields
+        if line.event == "offsets_reset" and fields["topic"] == topic:
+            yield Fact(line.at_ms, "the broker told the members to go back to an earlier offset")
+        elif line.host != broker:
+            continue
+        elif line.event == "offset stored" and fields["queue"] == queue:
+            stored.setdefault(fields["offset"], line.at_ms)
+        elif (fields.get("topic"), str(fields.get("queue_id"))) != (topic, queue_id):
+            continue
+        elif line.event == "offset_committed_backwards":
+            by, offset, before = names.of_peer(fields["peer"]), fields["committed_offset"], fields["before"]
+            if before in stored:
+                yield Fact(stored[before], f"the broker stored offset {before} for the group")
+            yield Fact(line.at_ms, f"{by} committed offset {offset}, and the broker had {before}")
+        elif line.event == "offset_out_of_bounds":
+            text = f"a pull asked for offset {fields['asked_offset']}, which the queue does not have"
+            yield Fact(line.at_ms, f"{text}; the answer named {fields['next_offset']}")

@@ -1,0 +1,44 @@
+"""An experiment whose faults end at one moment: all that lasts is healed then, and no later fault comes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lockstep.simulation.lab.experiment import Experiment, LockMode, Outcome, Plan, Played
+from lockstep.simulation.world import World
+
+__all__ = ["Healed"]
+
+
+class Healed:
+    """An Experiment. A run of it is equal to that of `experiment` until `at_ms`, virtual, since the start."""
+
+    def __init__(self, experiment: Experiment[Any], at_ms: int) -> None:
+        self._experiment = experiment
+        self._at_ms = at_ms
+
+    @property
+    def name(self) -> str:
+        return self._experiment.name
+
+    @property
+    def summary(self) -> str:
+        return self._experiment.summary
+
+    @property
+    def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
+        return self._experiment.sometimes
+
+    def draw(self, seed: int, mode: LockMode) -> Plan:
+        plan: Plan = self._experiment.draw(seed, mode)
+        return plan
+
+    def fails(self, outcome: Outcome) -> bool:
+        return self._experiment.fails(outcome)
+
+    def build(self, world: World, plan: Any) -> Played:
+        loop = world.loop
+        due_ns = loop.now_ns + self._at_ms * 1_000_000
+        loop.call_at_ns(due_ns, world.heal, context=loop.ground)
+        earlier = tuple(event for event in plan.events if event.at_ms < self._at_ms)
+        return self._experiment.build(world, replace(plan, events=earlier))

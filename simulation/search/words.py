@@ -1,0 +1,55 @@
+"""An explanation as text."""
+
+from collections.abc import Iterator
+
+from lockstep.simulation.search.explain import Explanation
+from lockstep.simulation.search.facts import Fact, at, facts_of
+from lockstep.simulation.search.fault_words import fault_words
+
+__all__ = ["words_of"]
+
+
+def words_of(explanation: Explanation) -> list[str]:
+    """Lines of text: why it happens, then what happened, in the order of time."""
+    facts = facts_of(explanation.run, explanation.finding)
+    moment_ms = explanation.inevitable_ms
+    if moment_ms is not None and moment_ms < explanation.finding.at_ms:
+        place = sum(fact.at_ms < moment_ms for fact in facts)
+        facts.insert(place, Fact(moment_ms, "--- healed from here on, it happens all the same ---"))
+    return [
+        "Why",
+        *(f"  {line}" for line in _why(explanation)),
+        "",
+        "What happened",
+        *(f"  {at(fact.at_ms):>11}  {fact.text}" for fact in facts),
+    ]
+
+
+def _why(explanation: Explanation) -> Iterator[str]:
+    count, last = len(explanation.needed), explanation.last
+    if last is None:
+        yield f"It needs no fault: it happens without the {explanation.faults} of this seed too."
+        return
+    are = f"fault{'s' if explanation.faults > 1 else ''} {'is' if count == 1 else 'are'}"
+    without = "it" if count == 1 else "any one of them"
+    yield f"{count} of {explanation.faults} {are} enough. Without {without}, it does not happen."
+    played = explanation.run.played
+    for band in played.findings.bands if played is not None else ():
+        mark = "   <- the last decision" if band.at_ms == last.at_ms and count > 1 else ""
+        yield f"{at(band.at_ms):>11}  {fault_words(band)}{mark}"
+    if explanation.shortest_ms is not None:
+        yield (
+            f"The last one is longer than it must be: with {at(explanation.shortest_ms)} it happens too, "
+            f"with {at(explanation.too_short_ms)} it does not."
+        )
+    if explanation.inevitable_ms is not None:
+        if explanation.inevitable_ms >= explanation.finding.at_ms:
+            yield "Until it happened, it was not inevitable: healing everything a millisecond before prevents it."
+        else:
+            healed = f"if everything is healed at {at(explanation.prevented_ms)}, it does not happen"
+            yield f"It became inevitable at {at(explanation.inevitable_ms)}: {healed}; a millisecond later is too late."
+    if explanation.tried_luck:
+        yield (
+            f"With other latencies it happens in {explanation.with_last} of {explanation.tried_luck} runs, "
+            f"and without the last decision in {explanation.without_last} of {explanation.tried_luck}."
+        )

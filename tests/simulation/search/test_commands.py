@@ -1,0 +1,122 @@
+"""`lockstep-sim sweep`, `replay`, `shrink` and `explain` as they are called: files, exit statuses, interrupts."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lockstep.simulation.commands.app import app, main
+from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.search.plan_file import write_plan
+from lockstep.simulation.search.summary import Summary, report
+from tests.simulation.search.test_explain import stop_inside_a_call
+
+RUN = "from lockstep.simulation.commands.app import main; main()"
+DEADLINE_S = 120
+
+
+def call(*words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-c", RUN, *words], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("sweep nothing", "no experiment is named 'nothing'"),
+        ("sweep worlds --seeds 0", "--seeds"),
+        ("sweep worlds --seeds ten", "--seeds"),
+        ("sweep worlds --jobs -1", "--jobs"),
+        ("sweep worlds --first-seed -1", "--first-seed"),
+        ("sweep worlds --lock-mode strict", "use faithful, fenced or both"),
+        ("sweep worlds --state missing/state", "missing/state"),
+        ("replay worlds", "give NAME and --seed, or --plan FILE"),
+        ("replay worlds --seed x", "--seed"),
+        ("replay worlds --seed 1 --plan p", "--plan goes without"),
+        ("replay --plan missing", "missing"),
+        ("shrink worlds --seed 1 --lock-mode fenced", "seed 1 has no violation in fenced mode"),
+        ("explain worlds --seed 1 --lock-mode fenced", "seed 1 has no violation in fenced mode"),
+    ],
+)
+def test_a_wrong_call_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, told: str
+) -> None:
+    """On stderr, with what is wrong; the exit status is 2."""
+    monkeypatch.setattr(sys, "argv", ["lockstep-sim", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert told in err
+    assert len(err.splitlines()) == 1
+    assert out == ""
+
+
+def test_a_state_of_another_experiment_is_refused(tmp_path: Path) -> None:
+    """Seeds of two experiments would be taken for each other."""
+    (tmp_path / "state").write_text('{"experiment": "takeover"}\n', encoding="utf-8")
+    ended = CliRunner().invoke(app, ["sweep", "worlds", "--state", str(tmp_path / "state")])
+    assert ended.exit_code == 2
+    assert "has outcomes of 'takeover', not of 'worlds'" in " ".join(ended.output.replace("│", "").split())
+
+
+def test_ctrl_c_leaves_what_there_is(tmp_path: Path) -> None:
+    """The report has the seeds that were run, the status is 130, no worker is left, and the next call goes on."""
+    words = ["sweep", "worlds", "--seeds", "500", "--jobs", "2", "--lock-mode", "faithful", "--state", "state"]
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stderr is not None
+        assert "of 500 seeds" in process.stderr.readline(), "progress is told once outcomes are written"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130, err
+    assert "of 500 seeds in" in out
+    assert "The same command goes on" in err
+    assert "Traceback" not in err
+    state = tmp_path / "state"
+    kept = len(state.read_text(encoding="utf-8").splitlines()) - 1
+    again = call("sweep", "worlds", "--seeds", str(kept), "--jobs", "1", "--lock-mode", "faithful", "--state", "state",
+                 folder=tmp_path)  # fmt: skip
+    assert f"{kept} of {kept} seeds in" in again.stdout
+
+
+def test_a_plan_is_shrunk_explained_and_replayed(tmp_path: Path) -> None:
+    """The file that shrink writes is what the others read."""
+    run, first, small = CliRunner().invoke, tmp_path / "first", tmp_path / "small"
+    write_plan(first, "worlds", stop_inside_a_call(), "overlap")
+    shrunk = run(app, ["shrink", "--plan", str(first), "--runs", "4", "-o", str(small)])
+    assert shrunk.exit_code == 0, shrunk.output
+    assert "overlap in faithful mode, with 2 faults" in shrunk.output
+    assert "4 plans were tried" in shrunk.output
+    told = run(app, ["replay", "--plan", str(small)])
+    assert told.exit_code == 1, "it has a violation"
+    assert "WRONG  overlap" in told.output
+
+
+def test_a_sweep_in_which_nothing_happened_says_so() -> None:
+    """Without a fault and a takeover it has not shown anything."""
+    summary = Summary("worlds")
+    summary.add(Outcome(1, LockMode.FENCED, ""))
+    assert not summary.good
+    assert any("NOTHING HAPPENED in fenced mode" in line for line in report(summary, [LockMode.FENCED]))
+
+
+def test_failing_seeds_are_kept_in_a_file(tmp_path: Path) -> None:
+    """Beside the state, with the lock mode and what went wrong."""
+    state = tmp_path / "state"
+    outcome = Outcome(7, LockMode.FENCED, "hash", wrong={"overlap": 1}, sometimes={"takeovers": 1})
+    state.write_text(f'{{"experiment": "worlds"}}\n{json.dumps(outcome.to_json())}\n', encoding="utf-8")
+    words = ["sweep", "worlds", "--seeds", "1", "--first-seed", "7", "--lock-mode", "fenced", "--state", str(state)]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 1
+    assert (tmp_path / "state.failing").read_text(encoding="utf-8") == "7 fenced overlap\n"
+    assert "FAILED: lockstep-sim replay worlds --seed 7 --lock-mode fenced" in ended.output
