@@ -103,6 +103,17 @@ def _consume(options: ConsumeOptions) -> Work:
     return consume(options)
 
 
+@app.command("doctor")
+def _doctor(group: Group = None, output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
+    """Look at a live cluster, Lockstep's or Apache's, and say what will break order.
+
+    Exit status: 0: nothing was found, 3: warnings, 4: order will break.
+    """
+    from lockstep.cli.doctor.command import doctor
+
+    return doctor(name_server, group, output)
+
+
 @_TOPIC.command(name="list")
 def _list_topics(
     show_all: Annotated[

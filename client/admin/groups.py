@@ -188,6 +188,17 @@ class GroupAdmin(AdminBase):
             found[address], following[address] = await self._changes_of(address, cursors.get(address), group)
         return found, following
 
+    async def clocks_ahead_ms(self) -> dict[str, int]:
+        """Return how far each broker's clock is ahead of this machine's, by address. Raises NotLockstepError."""
+        ahead_ms = {}
+        runtime = self._started().runtime
+        for address in await self._masters():
+            await self._require_lockstep(address)
+            asked_ms, header = runtime.now_ms(), ListLockChangesRequestHeader(0, None, 1)
+            body = await self._ask_for(LockChangesBody, address, RequestCode.LIST_LOCK_CHANGES, header)
+            ahead_ms[address] = body.now_ms - (asked_ms + runtime.now_ms()) // 2
+        return ahead_ms
+
     async def _changes_of(
         self, address: str, cursor: LockCursor | None, group: str | None
     ) -> tuple[list[LockChange], LockCursor]:

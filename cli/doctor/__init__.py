@@ -1,0 +1,1 @@
+"""`lockstep doctor`: looks at a live cluster and says what will break order."""

@@ -1,0 +1,115 @@
+"""What the doctor knows of a cluster: read once, then rules look at it. Plain data, so that tests can write it down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo
+from lockstep.protocol.bodies.lock_changes import LockChange
+from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.model import MessageQueue
+
+__all__ = ["ClusterFacts", "GroupFacts", "KeySpread", "MemberFacts", "QueueFacts", "TopicFacts"]
+
+
+@dataclass(frozen=True)
+class MemberFacts:
+    """A member of a group.
+
+    Args:
+        properties: Of its running info (307); empty for clients that give none.
+        subscriptions: Topic -> expression.
+        process_queues, statuses: Its queues, and the statistics of its topics.
+        has_info: It answered 307.
+    """
+
+    client_id: str
+    address: str = ""
+    language: str = "JAVA"
+    properties: Mapping[str, str] = field(default_factory=dict)
+    subscriptions: Mapping[str, str] = field(default_factory=dict)
+    process_queues: Mapping[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
+    statuses: Mapping[str, ConsumeStatus] = field(default_factory=dict)
+    has_info: bool = True
+
+    @property
+    def orderly(self) -> bool | None:
+        """None: it does not say."""
+        text = self.properties.get("PROP_CONSUMEORDERLY")
+        return None if text is None else text == "true"
+
+
+class QueueFacts(NamedTuple):
+    """A queue of a topic that a group subscribes to.
+
+    Args:
+        committed: -1: none is stored.
+        consumed_ms: When the last message below `committed` was stored, epoch ms; 0: unknown.
+    """
+
+    committed: int
+    end: int
+    consumed_ms: int = 0
+
+    @property
+    def lag(self) -> int:
+        return max(self.end - max(self.committed, 0), 0)
+
+
+class KeySpread(NamedTuple):
+    """A sharding key of which recent messages are in several queues."""
+
+    topic: str
+    key: str
+    queues: tuple[MessageQueue, ...]
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """A consumer group.
+
+    Args:
+        queues: Of the topics it subscribes to, without retry topics.
+        locks, changes: The lock table, and the last changes of owners; None: the brokers are not Lockstep's.
+        retry_lag: Messages of its retry topic that it has not consumed.
+        dead_letter_ms: When its newest dead letter was stored; 0: there is none.
+    """
+
+    name: str
+    members: tuple[MemberFacts, ...] = ()
+    from_last_offset: bool = False
+    broadcasting: bool = False
+    queues: Mapping[MessageQueue, QueueFacts] = field(default_factory=dict)
+    locks: Mapping[MessageQueue, LockTableRow] | None = None
+    changes: tuple[LockChange, ...] | None = None
+    retry_lag: int = 0
+    dead_letter_ms: int = 0
+    dead_letter_count: int = 0
+    spreads: tuple[KeySpread, ...] = ()
+
+    @property
+    def is_ordered(self) -> bool:
+        """A member consumes in order, or a queue of the group was locked."""
+        return any(member.orderly for member in self.members) or bool(self.locks)
+
+
+class TopicFacts(NamedTuple):
+    """Broker name -> its numbers of queues for reading and for writing."""
+
+    queues: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """
+    Args:
+        now_ms: This machine's clock, epoch ms.
+        lease_ms: The life of a lock: 60,000 by default.
+        clocks: What -> how many ms its clock is ahead of this machine's.
+    """
+
+    now_ms: int
+    lease_ms: int = 60_000
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    groups: tuple[GroupFacts, ...] = ()
+    clocks: Mapping[str, int] = field(default_factory=dict)

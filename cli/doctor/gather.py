@@ -1,0 +1,169 @@
+"""Reads the facts of a cluster: with requests that RocketMQ has, and with ours where the brokers are Lockstep's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from lockstep.cli.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
+from lockstep.cli.lookup import all_groups
+from lockstep.client.admin.client import AdminClient, NotLockstepError
+from lockstep.client.errors import TopicNotFoundError
+from lockstep.protocol.bodies.client import ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from lockstep.protocol.bodies.lock_changes import LockChange
+from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import dead_letter_topic, is_retry_topic, is_system_topic, retry_topic
+from lockstep.protocol.properties import sharding_key_of
+from lockstep.remoting.errors import RemotingError
+from lockstep.remoting.runtime import Runtime
+
+__all__ = ["gather"]
+
+_RECENT: Final = 32  # messages of each queue whose keys are looked at
+_QUEUES_LOOKED_AT: Final = 64  # of a group, for offsets that are not stored and for keys
+_DEFAULT_LEASE_MS: Final = 60_000
+
+
+async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -> ClusterFacts:
+    """Read everything once.
+
+    Args:
+        only_group: None: all groups that are online or have offsets.
+
+    Raises:
+        RemotingError, NoRouteError: No broker answers.
+    """
+    groups = [only_group] if only_group is not None else list(await all_groups(admin))
+    topics = {topic: await _topic(admin, topic) for topic in await admin.topics() if not is_retry_topic(topic)}
+    changes, clocks = await _journal(admin, runtime)
+    facts, lease_ms = [], _DEFAULT_LEASE_MS
+    for name in groups:
+        locks = await _locks(admin, name)
+        if locks:
+            row = next(iter(locks.values()))
+            lease_ms = row.age_ms + row.remaining_ms
+        of_group = None if changes is None else tuple(one for one in changes if one.consumer_group == name)
+        facts.append(await _group(admin, name, locks, of_group))
+    known = {topic: of for topic, of in topics.items() if of is not None}
+    return ClusterFacts(runtime.now_ms(), lease_ms, known, tuple(facts), clocks)
+
+
+async def _topic(admin: AdminClient, topic: str) -> TopicFacts | None:
+    try:
+        route = await admin.route(topic)
+    except TopicNotFoundError:
+        return None
+    return TopicFacts({data.broker_name: (data.read_queue_nums, data.write_queue_nums) for data in route.queue_datas})
+
+
+async def _journal(admin: AdminClient, runtime: Runtime) -> tuple[list[LockChange] | None, dict[str, int]]:
+    """Changes of owners, and how far the brokers' clocks are ahead; None, and no clocks, of Apache's brokers."""
+    try:
+        by_broker, _ = await admin.list_lock_changes({})
+        clocks = {f"broker {address}": ahead_ms for address, ahead_ms in (await admin.clocks_ahead_ms()).items()}
+    except NotLockstepError:
+        return None, {}
+    return [change for changes in by_broker.values() for change in changes], clocks
+
+
+async def _locks(admin: AdminClient, group: str) -> dict[MessageQueue, LockTableRow] | None:
+    try:
+        rows = await admin.list_locks(group)
+    except NotLockstepError:
+        return None
+    return {row.queue: row for row in rows if not is_retry_topic(row.queue.topic)}
+
+
+async def _group(
+    admin: AdminClient,
+    name: str,
+    locks: Mapping[MessageQueue, LockTableRow] | None,
+    changes: tuple[LockChange, ...] | None,
+) -> GroupFacts:
+    connected = await admin.members(name)
+    members = await _members(admin, name, connected)
+    queues, retry_lag = await _queues(admin, name, is_new_last=_begins_last(connected))
+    count, newest_ms = await _dead_letters(admin, name)
+    is_ordered = bool(locks) or any(member.orderly for member in members)
+    return GroupFacts(
+        name,
+        members,
+        from_last_offset=_begins_last(connected),
+        broadcasting=connected is not None and connected.message_model is MessageModel.BROADCASTING,
+        queues=queues,
+        locks=locks,
+        changes=changes,
+        retry_lag=retry_lag,
+        dead_letter_ms=newest_ms,
+        dead_letter_count=count,
+        spreads=await _spreads(admin, list(queues)) if is_ordered else (),
+    )
+
+
+def _begins_last(connected: ConsumerConnection | None) -> bool:
+    where = connected.consume_from_where if connected is not None else None
+    return where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+
+
+async def _members(admin: AdminClient, group: str, connected: ConsumerConnection | None) -> tuple[MemberFacts, ...]:
+    members = []
+    for connection in connected.connection_set if connected is not None else ():
+        facts = MemberFacts(connection.client_id, connection.client_addr, connection.language.name, has_info=False)
+        try:
+            info = await admin.running_info(group, connection.client_id)
+        except (RemotingError, ProtocolError):
+            members.append(facts)  # some clients of other languages cannot answer
+        else:
+            members.append(_with_info(facts, info))
+    return tuple(members)
+
+
+def _with_info(facts: MemberFacts, info: ConsumerRunningInfo) -> MemberFacts:
+    subscribed = {one.topic: one.sub_string for one in info.subscription_set if not is_retry_topic(one.topic)}
+    queues = {queue: of for queue, of in info.mq_table.items() if not is_retry_topic(queue.topic)}
+    return MemberFacts(
+        facts.client_id, facts.address, facts.language, info.properties, subscribed, queues, info.status_table
+    )
+
+
+async def _queues(admin: AdminClient, group: str, *, is_new_last: bool) -> tuple[dict[MessageQueue, QueueFacts], int]:
+    """The queues of the group's topics, and the lag of its retry topic."""
+    progress = (await admin.progress(group)).offsets
+    queues, retry_lag = dict[MessageQueue, QueueFacts](), 0
+    for queue, of in progress.items():
+        facts = QueueFacts(of.consumer_offset, of.broker_offset, of.last_timestamp)
+        if queue.topic == retry_topic(group):
+            retry_lag += facts.lag
+        elif not is_retry_topic(queue.topic) and not is_system_topic(queue.topic):
+            queues[queue] = facts
+    if is_new_last:  # the statistics have 0 where no offset is stored
+        for queue in [queue for queue, facts in queues.items() if facts.committed == 0][:_QUEUES_LOOKED_AT]:
+            stored = await admin.consumer_offset(group, queue)
+            queues[queue] = queues[queue]._replace(committed=-1 if stored is None else stored)
+    return queues, retry_lag
+
+
+async def _dead_letters(admin: AdminClient, group: str) -> tuple[int, int]:
+    """How many there are, and when the newest was stored."""
+    try:
+        stats = await admin.topic_stats(dead_letter_topic(group))
+    except TopicNotFoundError:
+        return 0, 0
+    count = sum(of.max_offset - of.min_offset for of in stats.values())
+    return count, max([of.last_update_timestamp for of in stats.values()], default=0)
+
+
+async def _spreads(admin: AdminClient, queues: Sequence[MessageQueue]) -> tuple[KeySpread, ...]:
+    """Sharding keys of which recent messages are in several queues of one topic."""
+    seen: dict[tuple[str, str], set[MessageQueue]] = {}
+    for queue in queues[:_QUEUES_LOOKED_AT]:
+        end = await admin.max_offset(queue)
+        if not end:
+            continue
+        for message in (await admin.read_queue(queue, max(end - _RECENT, 0), count_max=_RECENT)).messages:
+            key = sharding_key_of(message.properties)
+            if key is not None:
+                seen.setdefault((queue.topic, key), set()).add(queue)
+    spread = [KeySpread(topic, key, tuple(sorted(of))) for (topic, key), of in seen.items() if len(of) > 1]
+    return tuple(sorted(spread))

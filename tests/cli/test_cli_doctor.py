@@ -1,0 +1,56 @@
+"""`lockstep doctor` at a live broker: a healthy group, then troubles that it must see."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.commands import Lockstep, running_broker
+
+
+@pytest.fixture(scope="module")
+def lockstep() -> Iterator[Lockstep]:
+    """The command with a broker."""
+    with running_broker("--topic", "orders:2", "--topic", "single:1") as command:
+        yield command
+
+
+def rules(lockstep: Lockstep, group: str) -> tuple[int, set[str]]:
+    result = lockstep("doctor", "-g", group, "-o", "json")
+    return result.status, {row["rule"] for row in result.rows}
+
+
+def send(lockstep: Lockstep, topic: str, count: int = 20) -> None:
+    lines = "".join(f'{{"order": {number % 5}}}\n' for number in range(count))
+    assert lockstep("produce", topic, "--key-field", "order", stdin=lines).status == 0
+
+
+def test_a_healthy_group_and_one_with_too_many_members(lockstep: Lockstep) -> None:
+    """Nothing is found while two members share two queues; a third member is a warning, with its cure."""
+    send(lockstep, "orders")
+    consume = ("consume", "orders", "-g", "shop", "--from", "first")
+    with lockstep.start(*consume) as first, lockstep.start(*consume):
+        for _ in range(20):
+            first.line()
+            if rules(lockstep, "shop") == (0, set()):
+                break
+        healthy = lockstep("doctor", "-g", "shop")
+        assert (healthy.status, healthy.err) == (0, "")
+        assert healthy.out.startswith("nothing found: ")
+        with lockstep.start(*consume):
+            while rules(lockstep, "shop")[0] == 0:
+                pass
+            told = lockstep("doctor", "-g", "shop")
+    assert told.status == 3
+    assert "warning  group shop: more-members-than-queues" in told.out
+    assert "3 members, and orders has 2 queues" in told.out
+    assert told.err == "lockstep: 0 things will break order, 1 warning\n"
+
+
+def test_a_wrong_group_name_and_no_cluster(lockstep: Lockstep) -> None:
+    """One line each: what is not allowed, and what did not answer."""
+    assert lockstep("doctor", "-g", "a b").status == 2
+    away = Lockstep("127.0.0.1:1")("doctor")
+    assert away.status == 1
+    assert "Traceback" not in away.err
+    assert json.loads(lockstep("doctor", "-g", "nobody", "-o", "json").out) == []
