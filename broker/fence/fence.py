@@ -77,7 +77,9 @@ class Fence:
             self._look_for_silence(group, change.old, queue, change.now_ms)
 
     def _goes_on(self, change: OwnerChange) -> bool:
-        """An unmodified client whose lock ended, and that got it again, may not know that: it commits as before."""
+        """Whether the new owner commits as before: it reclaimed its queue, or does not know that its lock had ended."""
+        if change.cause is Cause.RECLAIMED:
+            return True
         lock = self._locks.entry(change.consumer_group, change.queue.topic, change.queue.queue_id)
         return change.old == change.new and lock is not None and not lock.fenced
 

@@ -136,6 +136,22 @@ def test_an_owner_that_does_not_know_that_its_lock_ended_undoes_no_reset(world: 
     assert refused(world) == {(Act.COMMIT, Reason.RESET): 1}
 
 
+def test_an_owner_that_reclaims_its_queue_undoes_no_reset(world: World) -> None:
+    """The broker had lost its lock table when the offset was reset; the owner goes on where it was."""
+    locks, ours = world.broker.fenced, world.ours("a")
+    assert locks is not None
+    assert world.broker.fence is not None
+    locks.begin_grace(world.now_ms + LEASE_MS)
+    world.broker.offsets.commit("G", "T", 0, 0)
+    world.broker.fence.checks.reset("G", "T", {0: 0}, world.now_ms)
+    assert ours.lock(epoch=locks.epochs.next())
+    assert ours.commit(6).code == C.SYSTEM_ERROR
+    assert committed(world) == 0
+    ours.commit(0)
+    ours.commit(1)
+    assert committed(world) == 1
+
+
 def test_another_owner_ends_a_reset(world: World) -> None:
     """It begins at the stored offset."""
     member(world)
