@@ -38,7 +38,7 @@ def play(section: Section, *, seed: int = _SEED) -> Told:
     story, point = section.story, section.point
 
     async def main(world: World) -> tuple[list[Line], str, str]:
-        stage = Stage(world, SerializeType.JSON, profile=PROFILE, log_debug=True)
+        stage = Stage(world, SerializeType.JSON, profile=PROFILE)
         narrator = Narrator(stage)
         await story(stage)
         narrator.stop()

@@ -55,7 +55,6 @@ class Stage(Cluster):
 
     Args:
         profile: a name of `client.profiles`, whose settings the consumers have.
-        log_debug: brokers also log what happens all the time, such as renewals.
     """
 
     def __init__(
@@ -65,10 +64,9 @@ class Stage(Cluster):
         *,
         profile: str = "rocketmq",
         lock_mode: LockMode = LockMode.FAITHFUL,
-        log_debug: bool = False,
     ) -> None:
         self.heard = Heard(world)
-        setup = Setup(lock_mode=lock_mode, consumer=PROFILES[profile], broker={"log_debug": log_debug})
+        setup = Setup(lock_mode=lock_mode, consumer=PROFILES[profile])
         super().__init__(world, setup, serialize_type=serialize_type, topic=TOPIC, group=GROUP, tap=self.heard.tap)
         self.log = Lines()
         self.on_act: Callable[[str, str], object] = lambda _host, _text: None  # the story itself does something
@@ -131,7 +129,7 @@ class Stage(Cluster):
 
     async def broker(self, name: str = BROKER, *, queues: int = 4, **settings: Any) -> BrokerServer:
         self.on_act(name, f"starts with the topic {TOPIC} of {queues} queue{'s' if queues > 1 else ''}")
-        return await super().broker(name, queues=queues, **{**self.setup.broker, **settings})
+        return await super().broker(name, queues=queues, **settings)
 
     # Members -------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def _process_queues(name: str, consumer: PushConsumer) -> Iterator[tuple[Row, di
 
 def _process_queue(info: ProcessQueueInfo) -> dict[str, str]:
     return {
-        "state": "dropped" if info.dropped else "locked" if info.locked else "not locked",
+        "locked": "yes" if info.locked else "no",
         "cached": _offsets(info.cached_msg_count, info.cached_msg_min_offset, info.cached_msg_max_offset),
         "taken": _offsets(info.transaction_msg_count, info.transaction_msg_min_offset, info.transaction_msg_max_offset),
         "offset": number(info.commit_offset) if info.commit_offset >= 0 else _NONE,

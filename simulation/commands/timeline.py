@@ -1,14 +1,20 @@
-"""`lockstep-sim timeline`: a picture of one seed, as a page or as text."""
+"""`lockstep-sim timeline`: a picture of one seed or plan, as a page or as text."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lockstep.simulation.lab.experiment import Experiment, LockMode
-from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
+from lockstep.simulation.commands.choose import (
+    OptionalName,
+    PlanFile,
+    Seed,
+    chosen_experiment,
+    chosen_modes,
+    chosen_plans,
+)
 from lockstep.simulation.timeline.evidence import Evidence
-from lockstep.simulation.timeline.side_by_side import page_of, runs_of_exhibit, runs_of_modes, text_of
+from lockstep.simulation.timeline.side_by_side import page_of, runs_of_exhibit, runs_of_modes, runs_of_plan, text_of
 
 __all__ = ["app"]
 
@@ -17,31 +23,26 @@ app = typer.Typer()
 
 @app.command("timeline")
 def _timeline(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="an experiment, such as takeover or worlds")],
-    seed: Annotated[
-        int | None, typer.Option(help="of the run; by default 1, of an exhibit the plan that it shows")
-    ] = None,
+    name: OptionalName = "",
+    seed: Seed = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="write a page of HTML; without it, text to the terminal"),
+        typer.Option("--output", "-o", metavar="FILE", help="write a page of HTML; by default text is printed"),
     ] = None,
     lock_mode: Annotated[
-        str | None, typer.Option("--lock-mode", help="faithful, fenced or both; of an exhibit by default its own")
-    ] = None,
+        str, typer.Option("--lock-mode", help="faithful, fenced or both; an exhibit has its own")
+    ] = "both",
+    plan: PlanFile = None,
     text: Annotated[bool, typer.Option("--text", help="with -o: write text and not a page")] = False,
 ) -> None:
-    """Show what happened in the run of one seed: who owned each queue, what each process did, faults and violations.
+    """Show one run: the owners of each queue, what each process did, faults and violations.
 
-    With both lock modes, and of an exhibit of the museum, two runs stand side by side over one time axis. The page is
-    one file below 300 KB that loads nothing.
+    With both lock modes two runs of the seed stand side by side over one time axis; of an exhibit of the museum, the
+    reported bug and the mended product. The page is one file below 300 KB that loads nothing.
     """
-    try:
-        experiment = find_experiment(name)
-    except UnknownExperimentError as error:
-        raise typer.BadParameter(str(error)) from None
-    runs, title = _runs(experiment, seed, lock_mode)
+    title, about, runs = _runs(name, seed, lock_mode, plan)
     is_text = text or output is None
-    content = "\n".join(text_of(title, runs)) + "\n" if is_text else page_of(title, runs, experiment.summary)
+    content = "\n".join(text_of(title, runs)) + "\n" if is_text else page_of(title, runs, about)
     if output is None:
         typer.echo(content, nl=False)
         return
@@ -53,25 +54,29 @@ def _timeline(
     typer.echo(f"{output}: {len(content.encode()):,} bytes; violations: {found}")
 
 
-def _runs(experiment: Experiment[Any], seed: int | None, lock_mode: str | None) -> tuple[list[Evidence], str]:
-    mended = getattr(experiment, "mended", None)  # an exhibit of the museum has it
-    if mended is None:
-        number = 1 if seed is None else seed
-        return runs_of_modes(experiment, number, _modes(lock_mode or "both")), f"{experiment.name}, seed {number}"
-    exhibit: Any = experiment
-    mode = exhibit.mode if lock_mode is None else _one_mode(lock_mode)
-    if seed is not None or exhibit.found is None or lock_mode is not None:
-        plan, shown = exhibit.draw(1 if seed is None else seed, mode), f"seed {1 if seed is None else seed}"
-    else:
-        plan, shown = exhibit.found.plan, f"the smallest plan of seed {exhibit.found.seed}"
-    return runs_of_exhibit(exhibit, mended(), plan), f"{experiment.name}, {shown}"
+def _runs(name: str, seed: int | None, lock_mode: str, plan: Path | None) -> tuple[str, str, list[Evidence]]:
+    """(title, a sentence about it, runs)."""
+    if plan is not None:
+        (shown,) = chosen_plans(name, seed, lock_mode, plan)
+        title = f"{shown.name}, {plan.name} of seed {shown.plan.seed}"
+        return title, shown.experiment.summary, _of_plan(shown.experiment, shown.plan)
+    modes = chosen_modes(lock_mode)
+    experiment: Any = chosen_experiment(name) if name else None
+    found = getattr(experiment, "found", None)  # an exhibit of the museum has it: its seed and its smallest plan
+    if experiment is not None and seed is None and found is not None:
+        title = f"{experiment.name}, the smallest plan of seed {found.seed}"
+        return title, experiment.summary, _of_plan(experiment, found.plan)
+    if experiment is None or seed is None:
+        raise typer.BadParameter("give NAME and --seed, or --plan FILE")
+    title = f"{experiment.name}, seed {seed}"
+    if hasattr(experiment, "mended"):
+        mode = experiment.mode if len(modes) > 1 else modes[0]
+        return title, experiment.summary, _of_plan(experiment, experiment.draw(seed, mode))
+    return title, experiment.summary, runs_of_modes(experiment, seed, modes)
 
 
-def _modes(text: str) -> list[LockMode]:
-    return list(LockMode) if text == "both" else [_one_mode(text)]
-
-
-def _one_mode(text: str) -> LockMode:
-    if text not in set(LockMode):
-        raise typer.BadParameter(f"{text!r} is not allowed; use faithful, fenced or both")
-    return LockMode(text)
+def _of_plan(experiment: Any, plan: Any) -> list[Evidence]:
+    """A plan; of an exhibit also without its bug."""
+    if hasattr(experiment, "mended"):
+        return runs_of_exhibit(experiment, experiment.mended(), plan)
+    return runs_of_plan(experiment, plan)

@@ -10,6 +10,7 @@ __all__ = ["UnknownExperimentError", "experiment_names", "find_experiment"]
 
 # Name -> where it is. Their modules stand above this one, so they are imported by name when they are asked for.
 _EXPERIMENTS: Final = {
+    "stopped-owner": "lockstep.simulation.stories.stopped_owner:stopped_owner",
     "takeover": "lockstep.simulation.stories.takeover:takeover",
     "worlds": "lockstep.simulation.worlds.experiment:WORLDS",
 }

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from lockstep.order import Record
 from lockstep.protocol.epochs import boot_of
 from lockstep.simulation.timeline.evidence import Evidence, Role
 from lockstep.simulation.timeline.model import Kind, Lane, LaneKind, Moment, Timeline, numbered, seconds
@@ -39,10 +38,9 @@ def timeline_of(evidence: Evidence, moments_max: int = MOMENTS_MAX) -> Timeline:
     ]
     named = named_records(evidence)
     moments += record_moments(named, moments, lanes, evidence)
-    kept, thinned = thin(
-        moments, {ref for one in named for ref in map(_ref, one.records)}, moments_max, evidence.elapsed_ms
-    )
-    ordered = numbered(kept, lanes)
+    refs = {record_ref(record) for one in named for record in one.records}
+    thinned = thin(moments, refs, moments_max, evidence.elapsed_ms)
+    ordered = numbered(thinned.moments, lanes)
     return Timeline(
         evidence.label,
         max(float(evidence.elapsed_ms), 1.0),
@@ -52,12 +50,9 @@ def timeline_of(evidence: Evidence, moments_max: int = MOMENTS_MAX) -> Timeline:
         [lane.key for lane in lanes if lane.kind in (LaneKind.PROCESS, LaneKind.BROKER)],
         [(key, str(value)) for key, value in evidence.settings.items()],
         _notes(evidence),
-        thinned,
+        thinned.drawn,
+        thinned.notes,
     )
-
-
-def _ref(record: Record) -> object:
-    return record_ref(record)
 
 
 def _hosts(evidence: Evidence) -> list[str]:

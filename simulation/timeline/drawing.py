@@ -16,6 +16,8 @@ _SLIM: Final = 12  # with many queues
 _MANY: Final = 24
 _LETTER_PX: Final = 6.4
 _THINNEST: Final = 0.1  # percent of the width
+_WIDTH: Final = 1000  # of a path that page.js zooms
+_STROKE: Final = 4
 _LABELLED: Final = 0.3  # a narrower bar has no label, also when a reader zooms
 _CALLS: Final = (Kind.CALL, Kind.FAILED)
 _GLYPHS: Final = {Kind.CRASH: "✗", Kind.LEAVE: "○", Kind.ERROR: "✗"}
@@ -89,6 +91,8 @@ class _Drawing:
         moments = self._by_lane.get(lane.key, [])
         draw = {LaneKind.FAULTS: self._faults, LaneKind.QUEUE: self._queue}.get(lane.kind, self._process)
         shapes, height = draw(moments)
+        if lane.kind is LaneKind.QUEUE:
+            shapes += self._without_step(lane.key, height)
         marks = [self.mark(wrong, height / 2) for wrong in self._timeline.wrongs if wrong.lane == lane.key]
         found = " found" if marks else ""
         side = tag(
@@ -100,6 +104,21 @@ class _Drawing:
         field = tag("svg", *shapes, *marks, class_="field", height=height, width="100%", aria_hidden="true")
         colour = f" of {colour_of(self._timeline, lane.key)}" if lane.kind is LaneKind.PROCESS else ""
         return tag("div", side, field, class_=f"lane row {lane.kind}{colour}{found}")
+
+    def _without_step(self, lane: str, height: float) -> list[Html]:
+        """Calls of a queue that have no step: one path for each process."""
+        spans: dict[str, list[tuple[float, float]]] = {}
+        scale = _WIDTH / self._length_ms
+        for call in self._timeline.drawn:
+            if lane in call.lanes:
+                begin, end = call.at_ms * scale, (call.end_ms or call.at_ms) * scale
+                spans.setdefault(call.who, []).append((begin, max(end, begin + _WIDTH * _THINNEST / 100)))
+        paths = [tag("path", class_=f"zoomed strokes {colour_of(self._timeline, who)}", d=_path(found))
+                 for who, found in spans.items()]  # fmt: skip
+        if not paths:
+            return []
+        return [tag("svg", *paths, viewBox=f"0 0 {_WIDTH} 1", preserveAspectRatio="none", width="100%",
+                    y=height - _STROKE, height=_STROKE)]  # fmt: skip
 
     def mark(self, wrong: Wrong, y: float) -> Html:
         """A diamond at a violation."""
@@ -166,7 +185,8 @@ class _Drawing:
                 case Kind.OWN:
                     shapes.insert(0, self._shape(moment, 2, bar))
                     _, _, epoch = moment.text.partition("under epoch ")
-                    label = f"{moment.who} · {epoch}" if epoch and bar == _BAR else moment.who
+                    has_room = epoch and bar == _BAR and moment.count == 1
+                    label = f"{moment.who} · {epoch}" if has_room else moment.who
                     over.insert(
                         0, self._label(moment, label, bar - 3 if bar == _BAR else bar, self._colours[moment.who])
                     )
@@ -186,6 +206,17 @@ class _Drawing:
                 case _:
                     pass
         return shapes + over, height
+
+
+def _path(spans: Iterable[tuple[float, float]]) -> str:
+    """Spans as strokes; what touches is one stroke."""
+    strokes: list[list[float]] = []
+    for begin, end in sorted(spans):
+        if strokes and begin <= strokes[-1][1]:
+            strokes[-1][1] = max(strokes[-1][1], end)
+        else:
+            strokes.append([begin, end])
+    return "".join(f"M{begin:.4g} .5h{end - begin:.3g}" for begin, end in strokes)
 
 
 def _class(kind: Kind) -> str:

@@ -97,6 +97,7 @@ class Timeline:
     Args:
         processes: names of hosts that have a colour, in the order of their lanes.
         notes: sentences about the run: its error, what is not shown.
+        drawn: calls without a step.
         thinned: how many moments of a kind are not shown one by one, as sentences.
     """
 
@@ -108,6 +109,7 @@ class Timeline:
     processes: Sequence[str] = ()
     settings: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
+    drawn: Sequence[Moment] = ()
     thinned: Sequence[str] = field(default=())
 
 

@@ -164,7 +164,7 @@ def _violation(wrong: Wrong, timeline: Timeline, number: int, place: int, severa
         "h3",
         tag("span", timeline.label, class_="badge") if several else None,
         tag("span", wrong.kind, class_="bad-text"),
-        tag("span", seconds(wrong.at_ms), class_="badge"),
+        tag("span", seconds(wrong.at_ms), class_="badge at-time"),
     )
     by_number = {moment.number: moment for moment in timeline.moments}
     linked = [by_number[step] for step in wrong.steps]

@@ -11,7 +11,7 @@ from lockstep.simulation.timeline.text import timeline_text
 from lockstep.simulation.timeline.thin import MOMENTS_MAX
 from lockstep.simulation.timeline.watch import watched_run
 
-__all__ = ["page_of", "runs_of_exhibit", "runs_of_modes", "text_of"]
+__all__ = ["page_of", "runs_of_exhibit", "runs_of_modes", "runs_of_plan", "text_of"]
 
 _SMALLER: Final = 0.75
 
@@ -24,6 +24,11 @@ def runs_of_modes(experiment: Experiment[Any], seed: int, modes: Sequence[LockMo
 def runs_of_exhibit(buggy: Experiment[Any], mended: Experiment[Any], plan: Plan) -> list[Evidence]:
     """A plan with the bug of an exhibit, and without it."""
     return [watched_run(buggy, plan, "as reported"), watched_run(mended, plan, "mended")]
+
+
+def runs_of_plan(experiment: Experiment[Any], plan: Plan) -> list[Evidence]:
+    """A plan, such as one that was shrunk."""
+    return [watched_run(experiment, plan, str(plan.lock_mode))]
 
 
 def page_of(title: str, runs: Sequence[Evidence], about: str = "") -> str:

@@ -3,29 +3,40 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from lockstep.simulation.timeline.model import Kind, Moment, seconds
 
-__all__ = ["MOMENTS_MAX", "thin"]
+__all__ = ["MOMENTS_MAX", "Thinned", "thin"]
 
 MOMENTS_MAX: Final = 1200
 _FINEST: Final = 1000  # of the whole length: what happens within it is at one place of any screen
 _COARSEST: Final = 10
 _NAMES: Final = {Kind.CALL: "calls", Kind.FAILED: "failed calls", Kind.SEND: "sends", Kind.REFUSE: "refusals",
                  Kind.LOG: "log events"}  # fmt: skip
+_CALLS: Final = (Kind.CALL, Kind.FAILED)
 _MORE: Final = ", and "
 # What is left out in the end if all else was not enough, the first kind first. Of each kind the latest go first.
 _LEAST: Final = (
-    *(Kind.LOG, Kind.SEND, Kind.CALL, Kind.FAILED, Kind.REFUSE, Kind.DRAIN, Kind.RELEASE, Kind.EXPIRE, Kind.OWN),
+    *(Kind.SEND, Kind.LOG, Kind.REFUSE, Kind.DRAIN, Kind.RELEASE, Kind.EXPIRE, Kind.OWN),
     *(Kind.STOP, Kind.SLEEP, Kind.LEAVE, Kind.CRASH, Kind.LIFE, Kind.FAULT),
 )
 
 
-def thin(
-    moments: Iterable[Moment], evidence: Collection[object], moments_max: int, length_ms: float
-) -> tuple[list[Moment], list[str]]:
-    """At most `moments_max` moments, and sentences that say what is not shown one by one.
+class Thinned(NamedTuple):
+    """Args:
+    moments: those with a step.
+    drawn: calls that are drawn in their queue, without a step.
+    notes: sentences that say what is not shown one by one.
+    """
+
+    moments: list[Moment]
+    drawn: list[Moment]
+    notes: list[str]
+
+
+def thin(moments: Iterable[Moment], evidence: Collection[object], moments_max: int, length_ms: float) -> Thinned:
+    """At most `moments_max` moments.
 
     Args:
         evidence: references to records of violations; their moments stay as they are.
@@ -33,24 +44,35 @@ def thin(
     kept, rest = list[Moment](), list[Moment]()
     for moment in moments:
         (rest if moment.refs.isdisjoint(evidence) else kept).append(moment)
-    room, notes = max(moments_max - len(kept), 0), list[str]()
+    room, notes, drawn = max(moments_max - len(kept), 0), list[str](), list[Moment]()
     if len(rest) > room and (renewals := sum(moment.kind is Kind.RENEW for moment in rest)):
         rest = [moment for moment in rest if moment.kind is not Kind.RENEW]
         notes.append(f"{renewals:,} renewals are counted with their period, and not drawn.")
     if len(rest) > room:
         rest = list(_in_one_step(rest))
-    before, span_ms = Counter(moment.kind for moment in rest), 0.0
-    merged = rest
-    for kinds in (tuple(_NAMES)[:-1], tuple(_NAMES)):  # log events differ in their details: they are the last
-        span_ms = length_ms / _FINEST
-        while len(merged) > room and span_ms <= length_ms / _COARSEST:
-            merged, span_ms = _merged(rest, kinds, span_ms), span_ms * 2
-    after = Counter(moment.kind for moment in merged)
+    merged, span_ms = _fitted(rest, room, length_ms)
+    if len(merged) > room:
+        drawn = [moment for moment in rest if moment.kind in _CALLS]
+        rest = [moment for moment in rest if moment.kind not in _CALLS]
+        notes += [f"{len(drawn):,} calls are drawn in their queues, without a step."] if drawn else []
+        merged, span_ms = _fitted(rest, room, length_ms)
+    before, after = (Counter(moment.kind for moment in some) for some in (rest, merged))
     for kind, name in _NAMES.items():
         if after[kind] < before[kind]:
-            within = f"those alike within {seconds(span_ms / 2)} are one"
+            within = f"those alike within {seconds(span_ms)} are one"
             notes.append(f"{before[kind]:,} {name} are drawn as {after[kind]:,}: {within}.")
-    return kept + _cut(merged, room, notes), notes
+    return Thinned(kept + _cut(merged, room, notes), drawn, notes)
+
+
+def _fitted(moments: list[Moment], room: int, length_ms: float) -> tuple[list[Moment], float]:
+    """The moments with neighbours as one until there is room for them or the neighbours are too far, and how far."""
+    merged, span_ms = moments, 0.0
+    for kinds in (tuple(_NAMES)[:-1], tuple(_NAMES)):  # log events differ in their details: they are the last
+        next_ms = length_ms / _FINEST
+        while len(merged) > room and next_ms <= length_ms / _COARSEST:
+            span_ms, next_ms = next_ms, next_ms * 2
+            merged = _merged(moments, kinds, span_ms)
+    return merged, span_ms
 
 
 def _time(moment: Moment) -> float:
@@ -97,7 +119,7 @@ def _merged(moments: list[Moment], kinds: Collection[Kind], span_ms: float) -> l
 def _is_alike(one: Moment, other: Moment, span_ms: float) -> bool:
     if (one.lanes, one.who) != (other.lanes, other.who) or _end(other) - one.at_ms > span_ms:
         return False
-    return one.kind in (Kind.CALL, Kind.FAILED, Kind.SEND) or _first_text(one) == other.text
+    return one.kind in (*_CALLS, Kind.SEND) or _first_text(one) == other.text
 
 
 def _first_text(moment: Moment) -> str:

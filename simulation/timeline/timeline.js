@@ -58,7 +58,8 @@
     wrongs[wrong].querySelector(".goto").click();
     const link = wrongs[wrong].querySelector("a");
     if (link) chooseId(link.hash.slice(1));
-    told.textContent = wrongs[wrong].innerText.replaceAll("\n", " ");
+    const [kind, time] = [".bad-text", ".at-time"].map((one) => wrongs[wrong].querySelector(one).textContent);
+    told.textContent = `${time}: ${kind}. ${wrongs[wrong].querySelector("p").textContent}`;
   }
 
   plots.addEventListener("shown", (event) => windowed(event.detail));

@@ -85,7 +85,7 @@ def refusal_and_grant(stage: Stage) -> str:
 
 async def cut_off_holder_stops(stage: Stage) -> None:
     """A has work for a minute, and is cut off from the broker for 40 s: it trusts its lock for 30 s, and then stops."""
-    await stage.broker(queues=1)
+    await stage.broker(queues=1, log_debug=True)
     await stage.producer()
     await stage.consumer("A", work_ms=1_000)
     await stage.send(60, queue_id=0)
@@ -120,7 +120,7 @@ def granted_again(stage: Stage) -> str:
 
 async def late_answer_is_ignored(stage: Stage) -> None:
     """The broker's answers reach A 1 500 ms late while A renews its lock, and A waits 1 000 ms for an answer."""
-    await stage.broker(queues=1)
+    await stage.broker(queues=1, log_debug=True)
     await stage.consumer("A")
     await stage.at(20_500)
     stage.hold_answers("A")

@@ -107,7 +107,7 @@ def unlock_after_the_call(stage: Stage) -> str:
 
 async def member_is_missed(stage: Stage) -> None:
     """A's machine vanishes without a word. B and the broker learn of it when A has been silent for 120 s."""
-    await stage.broker(queues=2)
+    await stage.broker(queues=2, log_debug=True)
     await stage.consumer("A")
     await stage.consumer("B")
     await stage.at(35_000)

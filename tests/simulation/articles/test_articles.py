@@ -1,8 +1,6 @@
 """The articles live: each story plays as its section says, with exact times, and the text is made from it."""
 
-import os
 import re
-import subprocess
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +10,6 @@ from lockstep.simulation.articles.play import play, told_text
 from lockstep.simulation.articles.registry import SECTIONS, UnknownSection, find_section
 from lockstep.simulation.articles.told import Focus, Line, text_of
 from lockstep.simulation.commands.app import app
-from tests.commands import SCRIPTS, TIMEOUT_S
 from tests.rules.table import parts
 from tests.simulation.articles.page import PAGE, page
 from tests.tidy.source import ROOT
@@ -164,15 +161,6 @@ def test_a_story_is_told_alike_each_time() -> None:
     section = find_section("2/summary")
     assert list(told_text(section)) == list(told_text(section))
     assert play(section).trace_hash == play(section).trace_hash
-
-
-@pytest.mark.parametrize("hash_seed", ["1", "77"])
-def test_a_story_is_told_alike_in_other_processes(hash_seed: str) -> None:
-    """The order of hashes, which each process has its own of, does not show."""
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    command = [str(SCRIPTS / "lockstep-sim"), "article", "2/summary"]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S, env=environment, text=True)
-    assert done.stdout.splitlines() == list(told_text(find_section("2/summary")))
 
 
 def test_another_seed_moves_no_time() -> None:

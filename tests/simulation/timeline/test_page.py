@@ -9,11 +9,14 @@ from typer.testing import CliRunner
 
 from lockstep.simulation.commands.app import app
 from lockstep.simulation.lab.cluster_log import LogLine
+from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.findings import Finding
+from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.timeline.build import timeline_of
 from lockstep.simulation.timeline.evidence import Evidence, HostEvent
 from lockstep.simulation.timeline.page import BYTES_MAX
 from lockstep.simulation.timeline.side_by_side import page_of, text_of
+from lockstep.simulation.worlds.experiment import WORLDS
 from tests.order.test_page import Elements
 from tests.simulation.timeline.runs import host, takeover, wide
 
@@ -135,13 +138,28 @@ def test_the_command_writes_a_page_and_text(tmp_path: Path) -> None:
     assert (done.exit_code, "under epoch" in done.output, "== faithful" in done.output) == (0, True, False)
 
 
+def test_the_command_shows_a_plan_of_a_file(tmp_path: Path) -> None:
+    """A plan that was shrunk has one run, in the mode of the plan."""
+    path = tmp_path / "small.plan"
+    write_plan(path, "worlds", WORLDS.draw(5, LockMode.FAITHFUL), "stale-pull")
+    done = CliRunner().invoke(app, ["timeline", "--plan", str(path)])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("worlds, small.plan of seed 5\n")
+    assert "stale-pull" in done.output.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["wrlds"], "no experiment is named 'wrlds'"),
-        (["worlds", "--lock-mode", "fence"], "'fence' is not allowed; use faithful, fenced or both"),
+        (["worlds", "--seed", "1", "--lock-mode", "fence"], "'fence' is not allowed; use faithful, fenced or both"),
+        (["worlds"], "give NAME and --seed, or --plan FILE"),
+        (["worlds", "--plan", "x.plan"], "--plan goes without NAME and --seed"),
         (["worlds", "--seed", "x"], "Input should be a valid integer"),
-        (["worlds", "--lock-mode", "fenced", "-o", "/no/such/folder/t.html"], "cannot write /no/such/folder/t.html"),
+        (
+            ["worlds", "--seed", "5", "--lock-mode", "fenced", "-o", "/no/such/folder/t.html"],
+            "cannot write /no/such/folder/t.html",
+        ),
     ],
 )
 def test_a_wrong_call_is_one_clear_error(arguments: list[str], said: str) -> None:
