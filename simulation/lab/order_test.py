@@ -17,7 +17,7 @@ from lockstep.simulation.lab.user_file import user_modules
 
 __all__ = ["SeedFailedError", "order_test"]
 
-_SMALL: Final = {"consumers": 2, "queues": 2, "rate": 0.5, "life": "2m"}
+_SMALL: Final = {"consumers": 2, "queues": 2, "rate": 0.5, "life": "2m", "store": "sync"}
 _FOUND_SHOWN: Final = 3
 
 
@@ -46,7 +46,8 @@ def order_test(
         seeds: how many; the test ends with the first one that fails.
         swarm, faults, events: as of `experiment`.
         message: makes a message of its number; None: the number as text, with keys in turn.
-        setup: arguments of Setup; by default two consumers, two queues, a message in two seconds, two minutes.
+        setup: arguments of Setup; by default two consumers, two queues, a message in two seconds, two
+            minutes, a broker that syncs.
 
     Raises:
         SeedFailedError: raised by the test, for a violation of order, a message that is not handled, or an exception.

@@ -12,6 +12,12 @@ __all__ = ["UnknownExperimentError", "experiment_names", "find_experiment"]
 _EXPERIMENTS: Final = {
     "stopped-owner": "lockstep.simulation.stories.stopped_owner:stopped_owner",
     "takeover": "lockstep.simulation.stories.takeover:takeover",
+    "zombie": "lockstep.simulation.stories.takeover:zombie",
+    "rolling-restart": "lockstep.simulation.stories.takeover:rolling_restart",
+    "broker-crash": "lockstep.simulation.stories.broken:broker_crash",
+    "bad-network": "lockstep.simulation.stories.broken:bad_network",
+    "bad-machines": "lockstep.simulation.stories.broken:bad_machines",
+    "anything": "lockstep.simulation.stories.broken:anything",
     "worlds": "lockstep.simulation.worlds.experiment:WORLDS",
 }
 

@@ -1,9 +1,9 @@
-"""The owner of a queue is gone, and another member goes on."""
+"""The owner of a queue is gone, or seems to be, and another member goes on."""
 
 from lockstep.simulation.lab.story import experiment
 from lockstep.simulation.lab.story_cluster import StoryCluster
 
-__all__ = ["takeover"]
+__all__ = ["rolling_restart", "takeover", "zombie"]
 
 _WAYS = ("kill", "power-off", "leave", "stall", "sleep", "cut", "partition")
 
@@ -12,3 +12,18 @@ _WAYS = ("kill", "power-off", "leave", "stall", "sleep", "cut", "partition")
 async def takeover(cluster: StoryCluster) -> None:
     """A member dies, stops or is cut off. Another one takes its queues over, and goes on where it was."""
     await cluster.start()
+
+
+@experiment(consumers=2, queues=2, rate=3, work="1s", life="3m", events=("stall c1@20s+150s",))
+async def zombie(cluster: StoryCluster) -> None:
+    """A member stops inside a call until another one owns its queue, and then goes on with the call."""
+    await cluster.start()
+
+
+@experiment(name="rolling-restart", consumers=3, queues=6, rate=2, work="100ms", life="3m")
+async def rolling_restart(cluster: StoryCluster) -> None:
+    """The members are deployed anew, one after the other, while messages come."""
+    await cluster.start()
+    for name in cluster.setup.members:
+        await cluster.run_for("20s")
+        await cluster.fault(f"leave {name}+5s")

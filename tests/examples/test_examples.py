@@ -5,6 +5,8 @@ import json
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -263,6 +265,13 @@ def test_the_plugins_example_passes(tmp_path: Path) -> None:
     """As a file of tests that pytest is given."""
     report = Project(tmp_path).run(str(EXAMPLES / "test_orders.py"))
     assert report.counts() == {"passed": 2}, report.text
+
+
+def test_a_listener_is_tested_with_many_seeds() -> None:
+    """Under plain pytest, without the plugin."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:lockstep", str(EXAMPLES / "test_simulated.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout
 
 
 def test_every_example_has_its_test() -> None:

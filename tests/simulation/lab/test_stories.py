@@ -1,18 +1,21 @@
 """Stories with a name: they run with every seed, are found by name, and equal plans make equal runs."""
 
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
 from lockstep.simulation.lab.runner import run_plan, run_seed
+from lockstep.simulation.stories.broken import anything
 from lockstep.simulation.stories.takeover import takeover
 
 
 def test_a_story_is_found_by_its_name() -> None:
     """And an error names what there is."""
     assert find_experiment("takeover") is takeover
+    assert find_experiment("anything") is anything
     with pytest.raises(UnknownExperimentError, match="'takeove'; there are takeover, "):
         find_experiment("takeove")
 
@@ -46,3 +49,18 @@ def test_many_seeds_of_a_takeover(mode: LockMode) -> None:
     outcomes = [run_seed(takeover, seed, mode) for seed in range(1, 101)]
     assert [outcome for outcome in outcomes if takeover.fails(outcome)] == []
     assert sum("takeovers" in outcome.sometimes for outcome in outcomes) > 50
+
+
+NAMES: Final = ("zombie", "rolling-restart", "broker-crash", "bad-network", "bad-machines", "anything")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_story_keeps_order_with_fenced_locks(name: str) -> None:
+    """Of ten seeds each; RocketMQ's locks let two owners work at once in `zombie`."""
+    story = find_experiment(name)
+    outcomes = [run_seed(story, seed, LockMode.FENCED) for seed in range(1, 11)]
+    assert [outcome for outcome in outcomes if story.fails(outcome)] == []
+    if name == "zombie":
+        assert "overlap" in run_seed(story, 1, LockMode.FAITHFUL).wrong
