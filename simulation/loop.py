@@ -179,7 +179,9 @@ class VirtualLoop(ForbiddenCalls):
         return task
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
-        del self.tasks[hash(task)]
+        waiter = self.tasks.pop(hash(task)).waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def get_task_factory(self) -> None:
         return None

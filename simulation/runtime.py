@@ -24,6 +24,7 @@ from lockstep.simulation.host import HOST, Host, host_context
 from lockstep.simulation.loop import START_NS, VirtualLoop
 from lockstep.simulation.network import Network
 from lockstep.simulation.storage import SimStorage
+from lockstep.simulation.tasks import SequencedTask
 
 __all__ = ["SimRuntime"]
 
@@ -109,11 +110,6 @@ class _SimWorkerPool:
         self._closed = True
 
 
-def _wake(waiter: "asyncio.Future[None]", _: object) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
-
-
 class SimRuntime:
     """The Runtime of one host; everything created through it belongs to that host. `World.host` creates it."""
 
@@ -170,6 +166,9 @@ class SimRuntime:
         return self._loop.call_at_ns(self._loop.now_ns + delay_ns, callback, *args, context=self._context())
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
+        return self._create_task(coroutine, name)
+
+    def _create_task(self, coroutine: Coroutine[Any, Any, T], name: str) -> SequencedTask[T]:
         if not self.host.alive:
             coroutine.close()
         return self._loop.create_task(coroutine, name=name, context=self._context())
@@ -208,11 +207,10 @@ class SimRuntime:
 
         Raises HostCrashedError as soon as the host crashes.
         """
-        task = self.create_task(coroutine, name=name)
+        task = self._create_task(coroutine, name)
         key = hash(task)
         while not task.done():
-            waiter = self.host.waiters[key] = self._loop.create_future()
-            task.add_done_callback(partial(_wake, waiter), context=self._loop.ground)
+            waiter = task.waiter = self.host.waiters[key] = self._loop.create_future()
             try:
                 await waiter
             except asyncio.CancelledError:

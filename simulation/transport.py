@@ -143,7 +143,12 @@ class Endpoint(asyncio.Transport):
             self._take(len(data))
         else:
             self._received += data
-            if not self._read_scheduled:
+            if self._read_scheduled:
+                return
+            # At once, not with call_soon: a quarter of all callbacks less.
+            if self._loop.shuffle is None and self._made and self.host.running:
+                self.context.run(self.on_readable)
+            else:
                 self._schedule_read()
 
     def on_ending(self, ending: Ending) -> None:

@@ -68,7 +68,7 @@ class ProcessQueue:
         self.message_accumulation = 0  # msgAccCnt: messages on the broker behind the last pulled one
         self.queue_offset_max = 0  # of all messages that were put
         self._messages: SortedDict[int, MessageExt] = SortedDict()
-        self._in_hand: SortedDict[int, MessageExt] = SortedDict()  # taken by the listener and not committed yet
+        self._in_hand: dict[int, MessageExt] = {}  # taken by the listener and not committed yet
         self._idle: asyncio.Future[None] | None = None
         self._below: asyncio.Future[None] | None = None
         self._wanted_count = 0
@@ -110,7 +110,7 @@ class ProcessQueue:
         in_hand = self._in_hand
         if not in_hand:
             return -1
-        offset: int = in_hand.peekitem(-1)[0] + 1
+        offset = max(in_hand) + 1
         self.message_count -= len(in_hand)
         self.message_bytes -= sum(len(message.body) for message in in_hand.values())
         in_hand.clear()
@@ -163,11 +163,10 @@ class ProcessQueue:
     @property
     def position(self) -> int:
         """The first offset that is not handled; -1 before the first offset is known."""
-        for held in (self._in_hand, self._messages):
-            if held:
-                first: int = held.peekitem(0)[0]
-                return first
-        return self.next_offset
+        if self._in_hand:
+            return min(self._in_hand)
+        first: int = self._messages.peekitem(0)[0] if self._messages else self.next_offset
+        return first
 
     @property
     def is_empty(self) -> bool:
@@ -187,8 +186,8 @@ class ProcessQueue:
             cached_msg_max_offset=cached.peekitem(-1)[0] if cached else 0,
             cached_msg_count=len(cached),
             cached_msg_size_mib=self.message_bytes // (1024 * 1024),
-            transaction_msg_min_offset=in_hand.peekitem(0)[0] if in_hand else 0,
-            transaction_msg_max_offset=in_hand.peekitem(-1)[0] if in_hand else 0,
+            transaction_msg_min_offset=min(in_hand, default=0),
+            transaction_msg_max_offset=max(in_hand, default=0),
             transaction_msg_count=len(in_hand),
             locked=self.locked,
             try_unlock_times=self.try_unlock_times,

@@ -306,7 +306,7 @@ async def test_parked_bytes_stop_the_queue_too(cluster: Cluster) -> None:
     await cluster.producer()
     await cluster.consumer("c1", ordering="key", answer=answer, pull_threshold_bytes_for_queue=2000, pull_batch_size=5)
     for _ in range(60):
-        await cluster.world.host("producer").run(cluster.send_one(3, 0, padding_bytes=100))
+        await cluster.world.host("producer").run(cluster.send_one(3, 0, padding_bytes=150))
     await cluster.world.sleep_ms(3000)
     [stopped] = cluster.events("queue_blocked_by_key")
     assert stopped.fields["key"] == "key0"
