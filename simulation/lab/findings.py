@@ -25,10 +25,12 @@ class Wrong(StrEnum):
     EPOCH_BACK = "epoch-back"
     EPOCH_OF_RENEWAL = "epoch-of-renewal"  # a renewal in time began a new epoch
     GRANTED_EARLY = "granted-early"  # before the last period was over, by lease, unlock or lock delay
+    LOCK_FORGOTTEN = "lock-forgotten"  # the same, after a restart: RocketMQ keeps no locks
     UNLOCKED_UNDER_CALL = "unlocked-under-call"  # a planned handover while a call ran
     NOT_DRAINED = "not-drained"  # a planned handover before all that was handled was committed
     RESET_UNDONE = "reset-undone"  # a commit was stored over an administrator's reset
     LATE_CALL = "late-call"  # a call began after its lease had ended
+    TWO_CALLS = "two-calls"  # one process ran two calls at once on one queue; by key: of one key
     OVERLAP = "overlap"  # calls of two processes ran at once on one queue
     EFFECT_OUT_OF_ORDER = "effect-out-of-order"
     EFFECT_AGAIN = "effect-again"  # twice in one period, although it had succeeded

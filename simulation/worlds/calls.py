@@ -95,13 +95,20 @@ class Calls:
             text = f"{call.process} {queue} {_about(call)}: {late_ms} ms after its lease"
             self.findings.add(Wrong.LATE_CALL, text, queue=place_of(queue))
         for other in self.running:
-            if other.queue == queue and other.process != call.process:
+            if other.queue == queue and other.process == call.process and self._in_one_order(other, call):
+                text = f"{queue}: {call.process} began {_about(call)} while it handled {_about(other)}"
+                self.findings.add(Wrong.TWO_CALLS, text, queue=place_of(queue))
+            elif other.queue == queue and other.process != call.process:
                 self.findings.saw("overlaps")
                 if not self.fenced:
                     text = f"{queue}: {call.process} began {_about(call)} while {other.process} handled {_about(other)}"
                     self.findings.add(Wrong.OVERLAP, text, queue=place_of(queue))
         self.running.append(call)
         return call
+
+    def _in_one_order(self, one: _Call, two: _Call) -> bool:
+        """Whether a consumer must never run both calls at once: its queue is handled in order, or both have one key."""
+        return not self.plan.by_key or one.message.sharding_key == two.message.sharding_key
 
     def _work(self, call: _Call, messages: list[MessageExt]) -> bool:
         """The effects of a call that ends. Returns whether the messages are done."""

@@ -140,9 +140,9 @@ class Observer:
     def _unlocks(self, asked: Asked, body: LockBatchBody) -> None:
         epochs = body.epochs or (None,) * len(body.mq_set)
         for queue, epoch in zip(body.mq_set, epochs, strict=True):
-            if queue.topic == self._topic and self._owners.unlocked(asked, queue, epoch) and epoch:
-                self._findings.saw("unlocks under an epoch")
-                self.on_unlock(asked.address, queue, epoch)
+            if queue.topic == self._topic and self._owners.unlocked(asked, queue, epoch):
+                self._findings.saw("unlocks under an epoch" if epoch else "unlocks without an epoch")
+                self.on_unlock(asked.address, queue, epoch or 0)
 
     @property
     def resetting(self) -> bool:

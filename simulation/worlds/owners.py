@@ -30,6 +30,7 @@ class _Queue:
     connection: Endpoint | None = None  # of the last grant or renewal
     granted_ms: int = 0
     free_ms: int = 0
+    forgotten: bool = False  # a faithful broker started again since the last grant
     released: str = ""  # how the last period ended before its lease did
 
     def follows(self, asked: Asked) -> Grant | None:
@@ -79,7 +80,7 @@ class Owners:
         if grant != last:
             of.grants.append(grant)
         of.client_id = asked.lock.client_id if asked.lock is not None else of.client_id
-        of.connection, of.granted_ms, of.released = asked.endpoint, asked.handled_ms, ""
+        of.connection, of.granted_ms, of.released, of.forgotten = asked.endpoint, asked.handled_ms, "", False
         of.free_ms = asked.handled_ms + lease_ms
         key = (grant.address, grant.epoch)
         of.leases[key] = max(of.free_ms, of.leases.get(key, 0))
@@ -95,9 +96,9 @@ class Owners:
             self._findings.add(Wrong.SHARED_EPOCH, f"{queue}: granted to {grant} and to {last}", queue=place_of(queue))
         elif grant != last and presented is not None and early_ms > 0:
             anew = presented == last.epoch and grant.address == last.address
-            wrong = Wrong.EPOCH_OF_RENEWAL if anew else Wrong.GRANTED_EARLY
+            early = Wrong.LOCK_FORGOTTEN if of.forgotten else Wrong.GRANTED_EARLY
             text = f"{queue}: granted to {grant} {early_ms} ms before the time of {last} was over"
-            self._findings.add(wrong, text, queue=place_of(queue))
+            self._findings.add(Wrong.EPOCH_OF_RENEWAL if anew else early, text, queue=place_of(queue))
 
     # Ends ----------------------------------------------------------------------------------------------------
 
@@ -135,5 +136,6 @@ class Owners:
         self._kept = {queue: of.grants[-1] for queue, of in self._queues.items() if of.grants}
         for of in self._queues.values():
             of.connection = None
+            of.forgotten = not self._fenced
             if self._plan.store is Store.MEMORY:
                 of.free_ms = 0
