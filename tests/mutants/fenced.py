@@ -1,4 +1,4 @@
-"""Protections of the fenced lock, broker and client. The sweep of random worlds finds all of them missing but two."""
+"""Protections of the fenced lock, broker and client. docs/testing.md says which of them random worlds find missing."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ FENCED: Final = (
         CHECKS,
         "denial = self._of_owner(connection, claim, now_ms) if alone else None",
         "denial: Denial | None = None",
-        WORLDS,
+        ("tests/broker/test_fence_epochs.py",),
     ),
     Protection(
         "fence-pull-epoch",
@@ -154,7 +154,7 @@ FENCED: Final = (
         "broker/processors/kept_answer.py",
         "    if keeper is None or keeper.is_kept:\n",
         "    if True:\n",
-        WORLDS,
+        ("tests/broker/test_lock_keeper.py",),
     ),
     # The client
     Protection(
@@ -187,6 +187,6 @@ FENCED: Final = (
         "client/consumer/ownership/period_end.py",
         "    EndCause.HANDOVER: PeriodEnd(cancels=False, stores=True, unlocks=True, asks=True),\n",
         "    EndCause.HANDOVER: PeriodEnd(cancels=False, stores=False, unlocks=True, asks=True),\n",
-        WORLDS,
+        ("tests/scenarios/test_fenced.py",),
     ),
 )

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from tests.mutants.beyond_worlds import BEYOND_WORLDS
+from tests.mutants.beyond_worlds import BEYOND_WORLDS, RARE
 from tests.mutants.protections import PROTECTIONS, ROOT
 
 __all__ = ["PAGE", "Found", "read_found", "table", "table_in", "write_found"]
@@ -57,8 +57,8 @@ def table(found: Mapping[str, Found]) -> str:
         known = found.get(one.name)
         worlds = known.text if known is not None and known.is_found else ""
         if not worlds:
-            tried = f"no seed of {known.seeds} in either mode: " if known is not None else ""
-            worlds = tried + BEYOND_WORLDS.get(one.name, "not searched yet")
+            tried = f"no seed of {known.seeds} so far: " if known is not None else ""
+            worlds = tried + (BEYOND_WORLDS | RARE).get(one.name, "not searched yet")
         tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in one.tests)
         lines.append(f"| `{one.name}` | {one.without} | {worlds} | {tests} |")
     return "\n".join(lines) + "\n"
