@@ -4,7 +4,7 @@ import typer
 
 from lockstep.cli.options import command, pairs
 from lockstep.cli.output import UsageError, print_rows
-from lockstep.pipeline.cli.options import AuditOptions, LagOptions, PublishOptions
+from lockstep.pipeline.cli.options import AuditOptions, LagOptions, PublishOptions, SweepOptions
 from lockstep.pipeline.client.blocking import Addresses
 from lockstep.pipeline.jobs.publish import EventColumns
 from lockstep.protocol.names import check_group, check_topic
@@ -16,7 +16,7 @@ _STATUS = {"in order": 0, "not in order": 3, "undecided": 4}
 
 app = typer.Typer(
     name="lockstep-pipeline",
-    help="Topics and Spark: publish a table, audit the order of what was consumed, watch a group's lag.",
+    help="Spark: publish a table, audit the order of what was consumed, watch a group's lag, sweep simulated seeds.",
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -73,3 +73,21 @@ def _lag(options: LagOptions) -> None:
     watched = Watched(servers, options.group, tuple(options.topic))
     with options.session("lag") as spark:
         run_lag(spark, watched, options)
+
+
+@command(app, "sweep")
+def _sweep(options: SweepOptions) -> None:
+    """Run an experiment of the simulator with many seeds, on all executors; lockstep-sim sweep does it on one machine.
+
+    Exit status 1: a seed failed, or what the sweep is about happened in fewer than 5 % of the seeds.
+    """
+    from lockstep.pipeline.cli.sweep import run_sweep
+    from lockstep.simulation.lab.registry import UnknownExperimentError, find_experiment
+
+    try:
+        find_experiment(options.name)
+    except UnknownExperimentError as error:
+        raise UsageError(str(error)) from None
+    with options.session("sweep") as spark:
+        good = run_sweep(spark, options)
+    raise typer.Exit(0 if good else 1)

@@ -20,10 +20,10 @@ from lockstep.pipeline.jobs.publish import InputFormat
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["AuditOptions", "LagFormat", "LagOptions", "PublishOptions"]
+__all__ = ["AuditOptions", "LagOptions", "OutputFiles", "PublishOptions", "SweepOptions"]
 
 
-class LagFormat(StrEnum):
+class OutputFiles(StrEnum):
     PARQUET = "parquet"
     JSON = "json"
 
@@ -151,4 +151,18 @@ class LagOptions(_SparkOptions):
     ] = None
     once: Annotated[bool, Option("--once", help="Look once, and print that.")] = False
     to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the looks there instead of printing them.")] = None
-    kind: Annotated[LagFormat, Option("--format", help="What is written with --to.")] = LagFormat.PARQUET
+    kind: Annotated[OutputFiles, Option("--format", help="What is written with --to.")] = OutputFiles.PARQUET
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions(_SparkOptions):
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An experiment: worlds, a story, or FILE.py:NAME.")]
+    seeds: Annotated[int, Option(min=1, help="How many seeds.")] = 1000
+    first_seed: Annotated[int, Option(min=0, help="The first of them.")] = 1
+    lock_mode: Annotated[str, Option(help="faithful, fenced or both.")] = "both"
+    to: Annotated[Path | None, Option(metavar="FOLDER", help="Write the outcomes there, a row a seed.")] = None
+    kind: Annotated[OutputFiles, Option("--format", help="What is written with --to.")] = OutputFiles.PARQUET
+
+    def __post_init__(self) -> None:
+        if self.lock_mode not in ("faithful", "fenced", "both"):
+            raise UsageError(f"--lock-mode {self.lock_mode!r} is not allowed; use faithful, fenced or both")
