@@ -9,7 +9,7 @@ from lockstep.order.page.axis import Axis, length_text
 from lockstep.order.page.frame import document, plots_over
 from lockstep.order.page.markup import Html, join, tag
 from lockstep.simulation.timeline.drawing import colour_of, draw_bands, draw_lanes
-from lockstep.simulation.timeline.model import LaneKind, Moment, Timeline, Wrong, seconds
+from lockstep.simulation.timeline.model import Kind, LaneKind, Moment, Timeline, Wrong, seconds
 
 __all__ = ["BYTES_MAX", "timeline_page"]
 
@@ -78,10 +78,12 @@ def _count(timeline: Timeline) -> str:
 
 
 def _verdict(timeline: Timeline, several: bool) -> Html:
-    good = not timeline.wrongs and not timeline.notes
-    class_ = "good" if good else "bad" if timeline.wrongs else "unsure"
+    cut_short = any(moment.kind is Kind.ERROR for moment in timeline.moments)
+    class_ = "bad" if timeline.wrongs else "unsure" if cut_short else "good"
     kinds = ", ".join(dict.fromkeys(wrong.kind for wrong in timeline.wrongs))
-    facts = f"{length_text(timeline.length_ms)} of virtual time, {len(timeline.moments):,} steps"
+    facts = f"{length_text(timeline.length_ms)} of virtual time"
+    if cut_short:
+        facts += "; the run ended before its end"
     name = f"{timeline.label}: " if several else ""
     words = tag("div", tag("b", f"{name}{_count(timeline)}"), tag("span", f"{kinds}; {facts}" if kinds else facts))
     mark = {"good": "✓", "bad": "✗", "unsure": "?"}[class_]
@@ -196,7 +198,7 @@ def _notes(timelines: Sequence[Timeline]) -> Html | None:
         return None
     return tag(
         "section",
-        tag("h2", "What is not shown, and why"),
+        tag("h2", "Notes"),
         tag("ul", *[tag("li", line) for line in lines]),
         class_="card",
     )
