@@ -10,7 +10,6 @@ __all__ = ["UnknownExperimentError", "experiment_names", "find_experiment"]
 
 # Name -> where it is. Their modules stand above this one, so they are imported by name when they are asked for.
 _EXPERIMENTS: Final = {
-    "stopped-owner": "lockstep.simulation.stories.stopped_owner:stopped_owner",
     "takeover": "lockstep.simulation.stories.takeover:takeover",
     "zombie": "lockstep.simulation.stories.takeover:zombie",
     "rolling-restart": "lockstep.simulation.stories.takeover:rolling_restart",

@@ -6,7 +6,7 @@ from lockstep.simulation.lab.cluster_log import LogLine
 from lockstep.simulation.lab.experiment import LockMode
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import run_seed
-from lockstep.simulation.stories.stopped_owner import stopped_owner
+from lockstep.simulation.stories.takeover import zombie
 from lockstep.simulation.timeline.build import timeline_of
 from lockstep.simulation.timeline.evidence import Evidence, HostEvent, LockChange, LockEvent
 from lockstep.simulation.timeline.model import Kind, LaneKind, Moment, Timeline
@@ -239,15 +239,15 @@ def test_calls_of_two_processes_never_become_one() -> None:
     assert [(call.who, call.count) for call in calls] == [("c1", 5), ("c2", 5)] * 4
 
 
-def test_a_stopped_owner_side_by_side() -> None:
+def test_a_zombie_in_both_modes() -> None:
     """In faithful mode two members' calls overlap, and the violation is linked to both; a fence prevents it."""
-    faithful, fenced = map(timeline_of, runs_of_modes(stopped_owner, 2, list(LockMode)))
+    faithful, fenced = map(timeline_of, runs_of_modes(zombie, 2, list(LockMode)))
     wrong = next(wrong for wrong in faithful.wrongs if wrong.kind == "overlap")
     linked = [moment for moment in faithful.moments if moment.number in wrong.steps]
     assert {(moment.kind, moment.who) for moment in linked} == {(Kind.CALL, "c1"), (Kind.CALL, "c2")}
     assert linked[0].at_ms <= linked[1].at_ms < (linked[0].end_ms or 0)
     (band,) = of(faithful, Kind.FAULT)
-    assert (band.at_ms, band.end_ms, band.lanes) == (33_000, 198_000, ("*", "c1"))
+    assert (band.at_ms, band.end_ms, band.lanes) == (20_000, 170_000, ("*", "c1"))
     assert not fenced.wrongs
     epochs = [moment.text for moment in of(fenced, Kind.OWN) if "retry" not in moment.text]
     assert all("under epoch" in text for text in epochs)
