@@ -246,3 +246,11 @@ def test_a_wrong_section_names_the_nearest(name: str, near: str) -> None:
 def test_the_page_is_written() -> None:
     """docs/articles.md is what `make articles-page` writes."""
     assert PAGE.read_text(encoding="utf-8") == page(), "run `make articles-page`"
+
+
+def test_the_guide_quotes_a_story() -> None:
+    """The lines of 1/2.2.2 in docs/simulator.md are those of the command."""
+    guide = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8").partition("## The articles live")[2]
+    quoted = guide.split("```text\n")[1].split("```")[0].splitlines()
+    assert len(quoted) > 5
+    assert [line for line in quoted if line not in told_text(find_section("1/2.2.2"))] == []
