@@ -51,9 +51,9 @@ nightly: $(VENV)/.dev mutants coverage-rows ## 2,000 power cuts on virtual time,
 	$(BIN)/python -m tests.scenarios.many_power_cuts $(or $(CUTS),2000)
 	CRASHES=$(or $(CRASHES),1000) $(BIN)/python -m pytest tests/integration/test_crash.py $(ARGS)
 
-mutants: $(VENV)/.dev ## take each protection of order out, one at a time: tests and random worlds must notice (ARGS="client-lock-expiry")
+mutants: $(VENV)/.dev ## take each protection of order out, one at a time: tests and random worlds must notice (ARGS="client-lock-expiry", SEEDS=5000)
 	$(BIN)/python -m tests.mutants $(ARGS)
-	$(BIN)/python -m tests.mutants.worlds --seeds $(or $(SEEDS),5000) $(ARGS)
+	$(BIN)/python -m tests.mutants.worlds --fresh --seeds $(or $(SEEDS),200) $(ARGS)
 
 coverage-page: $(VENV)/.dev ## write docs/COVERAGE.md from tests/rules/articles.toml and the markers of tests
 	$(BIN)/python -m tests.rules.page

@@ -177,13 +177,12 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="keep the result in found.json and docs/testing.md")
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.fresh:
+        shutil.rmtree(STATE, ignore_errors=True)
     STATE.mkdir(parents=True, exist_ok=True)
     if options.child:
         child(options.child, options.seeds, options.seconds)
         return 0
-    if options.fresh:
-        shutil.rmtree(STATE)
-        STATE.mkdir()
     names = options.names or [one.name for one in PROTECTIONS if one.name not in BEYOND_WORLDS]
     while max((seed for _, seed in state_of(HEALTHY)), default=0) < options.healthy:
         run(HEALTHY, argparse.Namespace(seeds=options.healthy, seconds=options.seconds))
