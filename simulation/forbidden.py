@@ -11,8 +11,8 @@ from lockstep.simulation.errors import NondeterminismError
 
 __all__ = ["ForbiddenCalls"]
 
-_THREADS = "use Runtime.new_worker_pool()"
-_NETWORK = "use Runtime.create_connection() and create_server()"
+_THREADS = "use Runtime.new_worker_pool(); a listener calls the function itself"
+_NETWORK = "use Runtime.create_connection() and create_server(); give a listener an object with its data in memory"
 _DNS = "hosts of the simulation have names; give one to Runtime.create_connection()"
 _DRIVE = "simulate() runs the loop"
 

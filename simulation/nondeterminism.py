@@ -13,6 +13,7 @@ import os
 import random
 import secrets
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -28,9 +29,10 @@ __all__ = ["NondeterminismGuard"]
 _CLOCK = "ask Runtime.now_ms() or monotonic_ns(); an async listener asyncio.get_running_loop().time()"
 _SLEEP = "await asyncio.sleep(), which takes virtual time only; a plain listener leaves it out and gets --work 500ms"
 _RANDOM = "use Runtime.rng, or a random.Random with a seed"
-_IDENTITY = "use Runtime.new_identity()"
-_THREADS = "use Runtime.new_worker_pool()"
-_NETWORK = "use Runtime.create_connection() and create_server()"
+_IDENTITY = "use Runtime.new_identity(); a listener has message.msg_id"
+_THREADS = "use Runtime.new_worker_pool(); a listener calls the function itself"
+_PROCESSES = "a process is a host of the simulation; give a listener an object that does the work in memory"
+_NETWORK = "use Runtime.create_connection() and create_server(); give a listener an object with its data in memory"
 _DISK = "use Runtime.storage"
 
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time",
@@ -81,6 +83,8 @@ def _watched() -> list[_Watch]:
         _Watch(os, "getpid", _IDENTITY, _always),
         _Watch(socket, "gethostname", _IDENTITY, _always),
         _Watch(threading.Thread, "start", _THREADS, _always),
+        _Watch(subprocess.Popen, "__init__", _PROCESSES, _always),
+        *(_Watch(os, name, _PROCESSES, _always) for name in ("system", "fork")),
         _Watch(socket.socket, "__init__", _NETWORK, _always),
         *(_Watch(socket, name, _NETWORK, _always) for name in ("getaddrinfo", "gethostbyname", "socketpair")),
     ]
@@ -91,8 +95,9 @@ _WATCHED_DISK = [
     _Watch(owner, name, _DISK, _always) for owner, name in ((builtins, "open"), (io, "open"), (os, "open"))
 ]
 
-_PASSES_ON = {"asyncio", "concurrent", "multiprocessing", "pathlib", "random", "secrets", "selectors", "socket",
-               "socketserver", "subprocess", "tempfile", "threading", "uuid"}  # fmt: skip
+_PASSES_ON = {"asyncio", "concurrent", "ftplib", "http", "multiprocessing", "pathlib", "random", "secrets", "selectors",
+               "smtplib", "socket", "socketserver", "ssl", "subprocess", "tempfile", "threading", "urllib",
+               "uuid"}  # fmt: skip
 _ALLOWED = {"_pytest", "_hypothesis_pytestplugin", "bdb", "coverage", "faulthandler", "hypothesis", "importlib",
         "inspect", "linecache", "logging", "pdb", "pluggy", "pytest", "pytest_asyncio", "pytest_timeout", "structlog",
         "tokenize", "traceback", "warnings"}  # fmt: skip

@@ -88,6 +88,9 @@ def _run(
         raise typer.Exit(_WRONG_CALL) from None
     run = run_plan(experiment, experiment.draw(seed, mode))
     typer.echo("\n".join([name, *run_lines(run), "", *result_lines(run)]))
+    if run.played is not None and run.played.findings.wrong and not given and not texts:
+        again = f"{name} --seed {seed} --lock-mode {mode}"
+        typer.echo(f"\nWhy:    lockstep-sim explain {again}\nSee it: lockstep-sim timeline {again} -o run.html")
     if trace is not None and run.played is not None:
         _write_trace(trace, run.played)
     if run.error is not None or run.played is None or run.played.findings.wrong:
@@ -147,6 +150,7 @@ Try next:
   lockstep-sim run takeover --kill c1@30s --lock-mode fenced         fenced locks: free after 3 seconds
   lockstep-sim run takeover --stall c1@20s+150s --rate 3 --work 1s   c1 is not dead, it only stops: two owners
   lockstep-sim run takeover --seed 7                                 faults drawn from a seed
+  lockstep-sim timeline zombie --seed 1 --lock-mode both -o t.html   both kinds of locks side by side, as a picture
   lockstep-sim run shop.py:consumer                                  your own listener
   lockstep-sim list                                                  all stories and faults
 The guide is docs/simulator.md."""

@@ -44,7 +44,7 @@ def story_of_file(reference: str) -> Story:
         fresh = _load(path)
         return app_of(_named(fresh, name, path), message=_message_of(fresh))
 
-    @experiment(name=reference, swarm=ALL_FAULTS, queues=4, rate=2, app=app, modules=user_modules(path))
+    @experiment(name=reference, swarm=ALL_FAULTS, queues=4, rate=2, store="sync", app=app, modules=user_modules(path))
     async def story(cluster: StoryCluster) -> None:
         await cluster.start()
 

@@ -37,11 +37,11 @@ def test_without_arguments_it_shows_a_takeover() -> None:
     assert max(map(len, output.splitlines())) <= 120
 
 
-def test_what_it_says_to_try_next_does_what_it_says() -> None:
+def test_what_it_says_to_try_next_does_what_it_says(tmp_path: Path) -> None:
     """Fenced locks are free early, and a stalled owner comes back beside the next one."""
     _, output = call()
     commands = [line.split("  ")[1].split()[1:] for line in output.splitlines() if line.startswith("  lockstep-sim")]
-    fenced, stalled, drawn, own, listed = commands
+    fenced, stalled, drawn, timeline, own, listed = commands
     status, output = call(*fenced)
     assert status == 0
     assert float(output.partition("stood still for ")[2].partition(" s")[0]) < 10
@@ -49,6 +49,9 @@ def test_what_it_says_to_try_next_does_what_it_says() -> None:
     assert status == 1
     assert "WRONG overlap: c1 " in output
     assert call(*drawn)[0] == 0
+    page = tmp_path / "zombie.html"
+    assert call(*timeline[:-1], str(page))[0] == 0
+    assert "</html>" in page.read_text(encoding="utf-8")
     assert own == ["run", "shop.py:consumer"]
     assert call(*listed)[0] == 0
 
@@ -76,7 +79,7 @@ def test_every_fault_is_an_option() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("takeove",), "no experiment is named 'takeove'; there are takeover, "),
+        (("takeove",), "no experiment is named 'takeove'; there are "),
         (("takeover", "--kill", "c9@30s"), "kill c9@30s: no host is named 'c9'; there are broker, producer, c1, c2"),
         (("takeover", "--kill", "c1@5m"), "kill c1@5m: the run ends after 3m"),
         (("takeover", "--stall", "c1@30s"), "it needs a duration (an example: stall c1@30s+70s)"),

@@ -59,6 +59,18 @@ def reads_clock(messages, context):
     clock()
 
 
+def starts_processes(messages, context):
+    import subprocess
+
+    subprocess.run(["true"])
+
+
+def opens_pages(messages, context):
+    import urllib.request
+
+    urllib.request.urlopen("http://localhost")
+
+
 def raises(messages, context):
     raise KeyError("no such dish")
 
@@ -132,6 +144,8 @@ def test_a_plain_listener_takes_virtual_time(shop: Path) -> None:
             "sleeps",
             "time.sleep() at shop.py:43 bypasses the simulation: await asyncio.sleep(), which takes virtual time",
         ),
+        ("starts_processes", "Popen.__init__() at shop.py:53 bypasses the simulation: a process is a host"),
+        ("opens_pages", "socket.getaddrinfo() at shop.py:59 bypasses the simulation: use Runtime.create_connection()"),
         ("reads_clock", "time.time() at shop.py:47 bypasses the simulation: ask Runtime.now_ms()"),
     ],
 )
