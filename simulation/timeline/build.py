@@ -27,7 +27,8 @@ def timeline_of(evidence: Evidence, moments_max: int = MOMENTS_MAX) -> Timeline:
     for records in evidence.records.values():
         names.update({name: None for record in records if record["event"] == "handled" and (name := queue_of(record))})
     queues = queue_lanes(list(names))
-    lanes = _in_order([FAULTS, *hosts.values(), *queues.values()], evidence)
+    faults = [FAULTS] if evidence.bands or evidence.error else []
+    lanes = _in_order([*faults, *hosts.values(), *queues.values()], evidence)
     moments = [
         *_faults(evidence, set(hosts)),
         *lives(evidence, hosts),

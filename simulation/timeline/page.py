@@ -103,7 +103,7 @@ def _legend(timelines: Sequence[Timeline]) -> Html:
     keys = [
         tag("span", _swatch(shape), f" {text}", class_="key") for shape, text in _LEGEND if shape.split()[0] in kinds
     ]
-    return tag("div", *names, *keys, class_="legend", aria_label="Legend")
+    return tag("div", *names, *keys, class_="legend", role="group", aria_label="Legend")
 
 
 def _swatch(shape: str) -> Html | None:

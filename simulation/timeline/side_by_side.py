@@ -13,7 +13,7 @@ from lockstep.simulation.timeline.watch import watched_run
 
 __all__ = ["page_of", "runs_of_exhibit", "runs_of_modes", "runs_of_plan", "text_of"]
 
-_SMALLER: Final = 0.75
+_SMALLER: Final = 0.85
 
 
 def runs_of_modes(experiment: Experiment[Any], seed: int, modes: Sequence[LockMode]) -> list[Evidence]:

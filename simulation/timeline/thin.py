@@ -9,9 +9,10 @@ from lockstep.simulation.timeline.model import Kind, Moment, seconds
 
 __all__ = ["MOMENTS_MAX", "Thinned", "thin"]
 
-MOMENTS_MAX: Final = 1200
+MOMENTS_MAX: Final = 1500
 _FINEST: Final = 1000  # of the whole length: what happens within it is at one place of any screen
 _COARSEST: Final = 10
+_WIDER: Final = 1.5
 _NAMES: Final = {Kind.CALL: "calls", Kind.FAILED: "failed calls", Kind.SEND: "sends", Kind.REFUSE: "refusals",
                  Kind.LOG: "log events"}  # fmt: skip
 _CALLS: Final = (Kind.CALL, Kind.FAILED)
@@ -70,7 +71,7 @@ def _fitted(moments: list[Moment], room: int, length_ms: float) -> tuple[list[Mo
     for kinds in (tuple(_NAMES)[:-1], tuple(_NAMES)):  # log events differ in their details: they are the last
         next_ms = length_ms / _FINEST
         while len(merged) > room and next_ms <= length_ms / _COARSEST:
-            span_ms, next_ms = next_ms, next_ms * 2
+            span_ms, next_ms = next_ms, next_ms * _WIDER
             merged = _merged(moments, kinds, span_ms)
     return merged, span_ms
 

@@ -91,7 +91,7 @@ def record_moments(
 
 def _sentence(host: str, record: Record, queue: Lane | None) -> str:
     offset = f" offset {record['offset']}" if "offset" in record else ""
-    return f"{host} {str(record['event']).replace('_', ' ')}{offset}" + (f" of {queue.name}" if queue else "")
+    return f"{host} recorded: {str(record['event']).replace('_', ' ')}{offset}" + (f", {queue.name}" if queue else "")
 
 
 def wrongs(named: Iterable[Named], moments: Sequence[Moment]) -> list[Wrong]:

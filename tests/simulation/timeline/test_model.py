@@ -165,7 +165,7 @@ def test_a_record_without_a_shape_gets_one() -> None:
     wrong = next(wrong for wrong in timeline.wrongs if wrong.kind == "commit-back")
     (mark,) = of(timeline, Kind.RECORD)
     assert wrong.steps == (mark.number,)
-    assert (mark.at_ms, mark.text) == (71_000, "c2 committed offset 4 of queue 0")
+    assert (mark.at_ms, mark.text) == (71_000, "c2 recorded: committed offset 4, queue 0")
 
 
 def test_a_finding_without_records_shows_what_was_there() -> None:
