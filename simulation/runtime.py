@@ -47,6 +47,7 @@ class _SimWorkerPool:
         assert threads >= 0
         self._name = name
         self._loop = loop
+        self._host = host
         self._context = host_context(host)
         self._disk = disk
         self._pace = pace
@@ -67,7 +68,7 @@ class _SimWorkerPool:
         while self._jobs and self._busy < self._threads:
             self._busy += 1
             if before_ms := self._pace.half_work_ms(self._name):
-                due_ns = self._loop.now_ns + before_ms * 1_000_000
+                due_ns = self._loop.now_ns + self._virtual_ns(before_ms)
                 self._loop.call_at_ns(due_ns, self._jobs.popleft(), context=self._context)
             else:
                 self._loop.call_soon(self._jobs.popleft(), context=self._context)
@@ -84,8 +85,13 @@ class _SimWorkerPool:
         finally:
             asyncio._set_running_loop(self._loop)  # noqa: SLF001
             after_ms = self._pace.take_job_ms() + self._pace.half_work_ms(self._name)
-            due_ns = self._loop.now_ns + self._disk.end_job() + after_ms * 1_000_000
+            due_ns = self._loop.now_ns + self._disk.end_job() + self._virtual_ns(after_ms)
         self._disk.at_end(due_ns, partial(self._finish_at, future, result, error))
+
+    def _virtual_ns(self, duration_ms: int) -> int:
+        """Of a duration by the clock of the host: a thread that sleeps looks at that."""
+        duration_ns = duration_ms * 1_000_000
+        return self._host.clock.virtual_duration_ns(duration_ns) if self._loop.clocks_off else duration_ns
 
     def _finish_at(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None, due_ns: int) -> None:
         self._loop.call_at_ns(due_ns, self._finish, future, result, error, context=self._context)

@@ -214,7 +214,7 @@ class World(NetworkFaults):
         """Let the clocks and timers of a machine run faster than virtual time by `ppm` millionths, or slower.
 
         0 ends that; what the clock has gained or lost until then stays. Later processes on the machine have the same
-        clock. The time of disk operations and of jobs in worker pools does not change.
+        clock. The time of disk operations does not change.
         """
         self.trace.add("drift", f"{name} {ppm:+d} ppm")
         clock, host = self._machine(name).clock, self._runtimes[name].host if name in self._runtimes else None
@@ -229,6 +229,10 @@ class World(NetworkFaults):
     def clock(self, name: str) -> Clock:
         """The clock of a machine, as `Runtime.monotonic_ns` shows it."""
         return self._machine(name).clock
+
+    def clock_ms(self, name: str) -> int:
+        """The wall clock of a machine, if it was never set."""
+        return self.options.epoch_ms + (self.clock(name).read_ns(self.loop.now_ns) - START_NS) // 1_000_000
 
     def slow_cpu(self, name: str, callback_us: int) -> None:
         """Let each callback of a host take virtual time, until it is 0 again; later callbacks wait meanwhile.
@@ -273,7 +277,12 @@ class World(NetworkFaults):
         self.trace.add("heal", "")
         self.healed = True
         for name, runtime in self._runtimes.items():
-            self.disk(name).heal()
+            machine = self._machine(name)
+            machine.disk.heal()
+            machine.disk.slow_sync_ms = machine.disk.slow_read_ms = machine.callback_us = 0
+            self._set_cpu(runtime.host)
+            if machine.clock.ppm:
+                self.set_drift(name, 0)
             if runtime.host.asleep:
                 self.wake(name)
             if runtime.host.paused:

@@ -133,7 +133,7 @@ async def jitter(hosts: Hosts, event: FaultEvent) -> None:
     rng = random.Random(f"{hosts.world.seed}/{event}")
     links = (event.target, event.other), (event.other, event.target)
     end_ms = hosts.world.elapsed_ms + event.duration_ms
-    while (left_ms := end_ms - hosts.world.elapsed_ms) > 0:
+    while (left_ms := end_ms - hosts.world.elapsed_ms) > 0 and not hosts.world.healed:
         for link in links:
             low_us, high_us = sorted((rng.randrange(event.amount + 1), rng.randrange(event.amount + 1)))
             hosts.world.set_latency(*link, low_us, high_us)

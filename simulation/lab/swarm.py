@@ -1,14 +1,14 @@
 """Faults drawn from a seed: a swarm, in which each seed has a random part of the kinds, and so meets long sequences."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lockstep.simulation.lab.faults import FAULTS, Lasts, Of, Role
 from lockstep.simulation.lab.hosts import BROKER
 from lockstep.simulation.lab.setup import FaultEvent, Setup
 
-__all__ = ["draw_faults"]
+__all__ = ["draw_fault", "draw_faults"]
 
 _ON: Final = 0.5  # of the kinds, in a seed
 _LEASE_MS: Final = 60_000
@@ -33,12 +33,20 @@ def draw_faults(rng: random.Random, setup: Setup, names: Sequence[str], count: i
     lease_ms = int(setup.broker.get("lock_max_live_time_ms", _LEASE_MS))
     last_ms = max(setup.life_ms - _FIRST_MS, _FIRST_MS + 1)
     moments = sorted(rng.randrange(_FIRST_MS, last_ms) for _ in range(count))
-    return tuple(_draw(rng, setup, rng.choice(on), at_ms, lease_ms) for at_ms in moments)
+    hosts = {
+        Role.MEMBER: setup.members,
+        Role.BROKER: (BROKER,),
+        Role.NAME_SERVER: tuple(f"names{number}" for number in range(1, setup.name_servers + 1)) or (BROKER,),
+    }
+    return tuple(draw_fault(rng, rng.choice(on), at_ms, lease_ms, hosts) for at_ms in moments)
 
 
-def _draw(rng: random.Random, setup: Setup, name: str, at_ms: int, lease_ms: int) -> FaultEvent:
+def draw_fault(
+    rng: random.Random, name: str, at_ms: int, lease_ms: int, hosts: Mapping[Role, Sequence[str]]
+) -> FaultEvent:
+    """Draw the hosts, the duration and the amount of a fault."""
     fault = FAULTS[name]
-    target, other = fault.target or rng.choice(_hosts(setup, rng.choice(fault.drawn))), ""
+    target, other = fault.target or rng.choice(hosts[rng.choice(fault.drawn)]), ""
     if fault.of is Of.LINK:
         target, other = (target, BROKER) if rng.random() < 0.5 else (BROKER, target)
     low, high = rng.choice(_SHARES)
@@ -46,11 +54,3 @@ def _draw(rng: random.Random, setup: Setup, name: str, at_ms: int, lease_ms: int
     duration_ms = {Lasts.NEVER: 0, Lasts.PERHAPS: rng.choice((0, lasts_ms)), Lasts.ALWAYS: lasts_ms}[fault.lasts]
     amount = fault.amount.draw(rng) if fault.amount is not None else 0
     return FaultEvent(at_ms, name, target, duration_ms, other, amount)
-
-
-def _hosts(setup: Setup, role: Role) -> tuple[str, ...]:
-    """The first broker carries the name server where there is no other."""
-    if role is Role.MEMBER:
-        return setup.members
-    names = tuple(f"names{number}" for number in range(1, setup.name_servers + 1))
-    return names if role is Role.NAME_SERVER and names else (BROKER,)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.client import ConsumeOrderlyStatus, MessageExt, MessageQueue
+from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.worlds.database import Database
@@ -72,7 +73,7 @@ class Calls:
                 self._work(call, messages)
                 self._end(call)
 
-            runtime.call_later_ms(work_ms, end)
+            runtime.call_later_ms(work_ms - 1, end)  # before the call returns, whatever the order of one instant
             return _SUSPEND if self._fails(messages) else None
 
         return listen
@@ -90,7 +91,7 @@ class Calls:
     def _begin(self, runtime: SimRuntime, messages: list[MessageExt], context: Any) -> _Call:
         queue, epoch = context.message_queue, context.lock_epoch
         call = _Call(str(runtime.host), runtime.address, queue, messages[0], epoch)
-        late_ms = self.findings.world.now_ms - self.lease_end_ms(call.address, queue, epoch)
+        late_ms = self.findings.world.clock_ms(BROKER) - self.lease_end_ms(call.address, queue, epoch)
         if late_ms > 0:
             text = f"{call.process} {queue} {_about(call)}: {late_ms} ms after its lease"
             self.findings.add(Wrong.LATE_CALL, text, queue=place_of(queue))
@@ -124,7 +125,7 @@ class Calls:
     def _end(self, call: _Call) -> None:
         if call in self.running:
             self.running.remove(call)
-            if self.findings.world.now_ms > self.lease_end_ms(call.address, call.queue, call.epoch):
+            if self.findings.world.clock_ms(BROKER) > self.lease_end_ms(call.address, call.queue, call.epoch):
                 self.findings.saw("calls outlived")
 
 

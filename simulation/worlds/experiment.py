@@ -4,7 +4,7 @@ from typing import Final
 
 from lockstep.simulation.lab.experiment import LockMode, Outcome
 from lockstep.simulation.world import World
-from lockstep.simulation.worlds.plan import Plan, draw_plan
+from lockstep.simulation.worlds.plan import MORE_FAULTS, Plan, draw_plan
 from lockstep.simulation.worlds.random_world import RandomWorld
 
 __all__ = ["WORLDS", "Worlds"]
@@ -12,7 +12,7 @@ __all__ = ["WORLDS", "Worlds"]
 _IN_BOTH: Final = (
     "takeovers", "broker restarts", "one-sided ends", "reset", "join", "leave", "crash", "power off", "restart",
     "stall", "sleep", "cut", "partition", "hold to the broker", "hold to the member", "clock", "broker kill",
-    "broker stall",
+    "broker stall", *MORE_FAULTS,
 )  # fmt: skip
 _FENCED: Final = (
     "answers FENCED", "answers NOT_HELD", "answers STALE", "reclaims", "lock delays", "handovers", "held pulls ended",

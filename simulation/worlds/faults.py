@@ -10,6 +10,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
+from lockstep.simulation.lab.faults import FAULTS
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
 from lockstep.simulation.worlds.calls import Calls
@@ -35,32 +36,39 @@ class Faults:
     fenced: bool
     on_broker_started: Callable[[bool], None]  # whether its log may have lost messages
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(MEMBERS, "down"))
+    ends: dict[int, int] = field(default_factory=dict)  # of the queues, when the broker ended last
     _broker_changes: bool = False
     _clock_max_ms: int = 0  # how far a clock was ahead
-    _deaf: bool = False  # some connection has ended at one side alone
 
     async def play(self, event: FaultEvent) -> None:
         """Do what the event says, if its member or the broker is in a state for it."""
-        state = self.states[event.target]
-        if event.fault == Fault.JOIN:
-            possible = state == "down"
-        elif event.fault in _OF_BROKER:
-            possible = not self._broker_changes and self.cluster.world.host(BROKER).host.can_run
-        else:
-            possible = state == "up" or event.fault == Fault.RESET
-        if not possible:
+        if not self._is_possible(event):
             return
         self.findings.saw(str(event.fault))
-        world, fault = self.cluster.world, Fault(event.fault)
-        band = self.findings.begin(event.fault, *_hosts(event))
+        world, row = self.cluster.world, _row_of(event)
+        band = self.findings.begin(event.fault, *((row.target, row.other) if row is not None else _hosts(event)))
         try:
-            await _ACTIONS[fault](self, event)
+            if row is not None:
+                await FAULTS[row.fault].action(self.cluster, row)
+            else:
+                await _ACTIONS[Fault(event.fault)](self, event)
         except HostCrashedError:
             pass  # another event ended the host meanwhile
-        if fault in _ONE_MOMENT:
-            return
-        lasts_ms = _stop_ms(event) if fault in _STOPS else world.elapsed_ms - band.at_ms
-        band.end_ms = band.at_ms + lasts_ms
+        if event.fault not in _ONE_MOMENT and world.elapsed_ms > band.at_ms:
+            band.end_ms = world.elapsed_ms
+
+    def _is_possible(self, event: FaultEvent) -> bool:
+        of_broker = event.fault in _OF_BROKER or BROKER in (event.target, event.other)
+        if of_broker and (self._broker_changes or not self.cluster.world.host(BROKER).host.can_run):
+            return False
+        if event.fault == Fault.JOIN:
+            return self.states[event.target] == "down"
+        members = [name for name in (event.target, event.other) if name in self.states]
+        return (
+            event.fault == Fault.RESET
+            or event.fault in _OF_BROKER
+            or all(self.states[name] == "up" for name in members)
+        )
 
     # Members -------------------------------------------------------------------------------------------------
 
@@ -115,37 +123,6 @@ class Faults:
         self.cluster.world.set_clock(host, offset_ms)
         self._clock_max_ms = max(self._clock_max_ms, offset_ms)
 
-    async def stop_for_a_while(self, event: FaultEvent) -> None:
-        target, _ = _hosts(event)
-        if event.fault == Fault.SLEEP:
-            self.cluster.world.suspend_for(target, _stop_ms(event))
-        else:
-            self.cluster.world.stall(target, _stop_ms(event))
-
-    # Connections ---------------------------------------------------------------------------------------------
-
-    async def cut(self, event: FaultEvent) -> None:
-        world, member = self.cluster.world, event.target
-        if event.fault == Fault.CUT:
-            world.cut(member, BROKER)
-            return
-        one, other = (member, BROKER) if event.fault == Fault.MEMBER_HEARS else (BROKER, member)
-        if world.cut_one_side(one, other):
-            self._deaf = True
-            self.findings.saw("one-sided ends")
-
-    async def block(self, event: FaultEvent) -> None:
-        world, member = self.cluster.world, event.target
-        if event.fault == Fault.PARTITION:
-            world.partition(member, BROKER)
-            await world.sleep_ms(event.duration_ms)
-            world.repair(member, BROKER)
-        else:
-            source, target = (member, BROKER) if event.fault == Fault.TO_BROKER_HELD else (BROKER, member)
-            world.hold(source, target)
-            await world.sleep_ms(event.duration_ms)
-            world.release(source, target)
-
     async def slow_answers(self, event: FaultEvent) -> None:
         """Renewals are just answered in time; then no answer comes for a lease."""
         world, member, plan = self.cluster.world, event.target, self.plan
@@ -162,6 +139,8 @@ class Faults:
 
     async def restart_broker(self, event: FaultEvent) -> None:
         self._broker_changes = True
+        store = self.cluster.store()
+        self.ends = {queue_id: store.max_offset(TOPIC, queue_id) for queue_id in range(self.plan.queues)}
         shrinks = self.plan.store is Store.MEMORY
         if event.fault == Fault.BROKER_STOP:
             await self.cluster.stop_broker()
@@ -218,37 +197,50 @@ class Faults:
                 world.wake(name)
             if member.paused:
                 world.resume(name)
-            if self._deaf:
-                world.cut(name, BROKER)  # as TCP gives up an end whose bytes nobody acknowledges
         if world.host(BROKER).host.paused:
             world.resume(BROKER)
+        for one, other in sorted(self.cluster.deaf_links):
+            world.cut(one, other)  # as TCP gives up an end whose bytes nobody acknowledges
         if all(state == "down" for state in self.states.values()):
             await self.start_member(MEMBERS[0])
+
+
+def _row_of(event: FaultEvent) -> FaultEvent | None:
+    """The event as one of the lab's table of faults; None: a world plays it in its own way."""
+    if event.fault in _ACTIONS:
+        return None
+    if event.fault not in _ROWS:
+        return event
+    name, *hosts = _ROWS[Fault(event.fault)]
+    target, other = (event.target if host == _ITS else host for host in hosts)
+    duration_ms = event.duration_ms // 2 if event.fault == Fault.BROKER_STALL else event.duration_ms
+    return event._replace(fault=name, target=target, duration_ms=duration_ms, other=other)
 
 
 def _hosts(event: FaultEvent) -> tuple[str, str]:
     if event.fault in _OF_BROKER:
         return BROKER, ""
-    return event.target, BROKER if event.fault in _OF_LINK else ""
+    return event.target, BROKER if event.fault == Fault.SLOW_ANSWERS else ""
 
 
-def _stop_ms(event: FaultEvent) -> int:
-    return event.duration_ms // 2 if event.fault == Fault.BROKER_STALL else event.duration_ms
-
-
-_STOPS: Final = (Fault.STALL, Fault.SLEEP, Fault.BROKER_STALL)
-_CUTS: Final = (Fault.CUT, Fault.MEMBER_HEARS, Fault.BROKER_HEARS)
-_ONE_MOMENT: Final = (*_CUTS, Fault.JOIN, Fault.LEAVE, Fault.CRASH, Fault.POWER_OFF, Fault.RESET)
-_BLOCKS: Final = (Fault.PARTITION, Fault.TO_BROKER_HELD, Fault.TO_MEMBER_HELD)
-_OF_LINK: Final = (*_CUTS, *_BLOCKS, Fault.SLOW_ANSWERS)
+_ITS: Final = "*"  # the member of the event
+_ROWS: Final[dict[Fault, tuple[str, str, str]]] = {  # the name in the table, the first host and the second one
+    Fault.STALL: ("stall", _ITS, ""),
+    Fault.SLEEP: ("sleep", _ITS, ""),
+    Fault.BROKER_STALL: ("stall", BROKER, ""),
+    Fault.CUT: ("cut", _ITS, BROKER),
+    Fault.MEMBER_HEARS: ("cut-one-side", _ITS, BROKER),
+    Fault.BROKER_HEARS: ("cut-one-side", BROKER, _ITS),
+    Fault.PARTITION: ("partition", _ITS, BROKER),
+    Fault.TO_BROKER_HELD: ("hold", _ITS, BROKER),
+    Fault.TO_MEMBER_HELD: ("hold", BROKER, _ITS),
+}
+_ONE_MOMENT: Final = (Fault.JOIN, Fault.LEAVE, Fault.CRASH, Fault.POWER_OFF, Fault.RESET)
 _OF_BROKER: Final = frozenset(fault for fault in Fault if fault.startswith("broker "))
 _ACTIONS: Final[dict[Fault, Callable[[Faults, FaultEvent], Awaitable[None]]]] = {
     Fault.JOIN: Faults.join,
     Fault.LEAVE: Faults.leave,
     **dict.fromkeys((Fault.CRASH, Fault.POWER_OFF, Fault.RESTART, Fault.CLOCK), Faults.crash),
-    **dict.fromkeys(_STOPS, Faults.stop_for_a_while),
-    **dict.fromkeys(_CUTS, Faults.cut),
-    **dict.fromkeys(_BLOCKS, Faults.block),
     **dict.fromkeys(
         (Fault.BROKER_STOP, Fault.BROKER_KILL, Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST),
         Faults.restart_broker,

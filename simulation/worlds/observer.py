@@ -1,6 +1,7 @@
 """What a random world sees at the ports of its broker: grants, and requests that were accepted against the rules.
 
-It trusts none of the broker's tables: owners, epochs and leases are those of the answers that left.
+It trusts none of the broker's tables: owners, epochs and leases are those of the answers that left. Its time is that of
+the broker's clock, by which a lease lasts as long as it was granted for.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import ResetOwnOffsetResponseHeader, UnregisterClientRequestHeader
 from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.worlds.asked import Asked, read_asked
 from lockstep.simulation.worlds.owners import Grant, Owners
@@ -78,7 +80,7 @@ class Observer:
 
     @property
     def _now_ms(self) -> int:
-        return self._findings.world.now_ms
+        return self._findings.world.clock_ms(BROKER)
 
     # Interceptor ---------------------------------------------------------------------------------------------
 

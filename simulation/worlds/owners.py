@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from lockstep.client import MessageQueue
 from lockstep.remoting.endpoint import Endpoint
+from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.findings import Findings, Wrong, place_of
 from lockstep.simulation.worlds.asked import Asked
 from lockstep.simulation.worlds.plan import Plan, Store
@@ -115,10 +116,10 @@ class Owners:
         """UNREGISTER_CLIENT."""
         for of in self._queues.values():
             if of.client_id == client_id:
-                self._released(of, self._findings.world.now_ms, "handovers")
+                self._released(of, self._findings.world.clock_ms(BROKER), "handovers")
 
     def connection_ended(self, connection: Endpoint) -> None:
-        now_ms = self._findings.world.now_ms
+        now_ms = self._findings.world.clock_ms(BROKER)
         for of in self._queues.values():
             if self._fenced and of.connection is connection:
                 delay_ms = self._plan.lock_delay_ms

@@ -11,10 +11,13 @@ from enum import StrEnum
 from typing import Any, Final
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
+from lockstep.simulation.lab.faults import Role
 from lockstep.simulation.lab.fewer import fewer
+from lockstep.simulation.lab.hosts import BROKER
+from lockstep.simulation.lab.swarm import draw_fault
 from lockstep.simulation.options import SimulationOptions
 
-__all__ = ["MEMBERS", "Fault", "Plan", "Store", "draw_plan"]
+__all__ = ["MEMBERS", "MORE_FAULTS", "Fault", "Plan", "Store", "draw_plan"]
 
 MEMBERS: Final = ("c1", "c2", "c3")
 
@@ -87,6 +90,7 @@ class Plan:
     unmodified: tuple[bool, ...]  # in a fenced world: a member as of another make, without epochs, by member
     latency_us_max: int
     sync_ms: int
+    shuffle_us: int
     sends: tuple[tuple[int, int], ...]
     events: tuple[FaultEvent, ...]
 
@@ -120,7 +124,7 @@ class Plan:
 
     @property
     def options(self) -> SimulationOptions:
-        return SimulationOptions(latency_us_max=self.latency_us_max, drain_ms=_DRAIN_MS)
+        return SimulationOptions(latency_us_max=self.latency_us_max, drain_ms=_DRAIN_MS, shuffle_us=self.shuffle_us)
 
     def described(self) -> dict[str, object]:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _LISTS}
@@ -161,8 +165,13 @@ _PLAINEST: Final[dict[str, Any]] = {
     "batch_size": 1,
     "latency_us_max": 2_000,
     "sync_ms": 0,
+    "shuffle_us": 0,
     "store": Store.MEMORY,
 }
+MORE_FAULTS: Final = (
+    "drift", "slow-cpu", "slow-disk", "hang-disk", "slow-link", "late", "jitter", "nat", "nat-reset",
+)  # fmt: skip
+_MORE_ON: Final = 0.25
 _LISTS: Final = ("sends", "events")
 _FILES_ONLY: Final = (Fault.BROKER_POWER_CUT, Fault.BROKER_CLOCK, Fault.BROKER_TABLE_LOST)
 
@@ -175,6 +184,7 @@ def draw_plan(seed: int, lock_mode: LockMode) -> Plan:
     store = rng.choice((Store.MEMORY, Store.ASYNC, Store.SYNC))
     faults = [fault for fault in Fault if store is not Store.MEMORY or fault not in _FILES_ONLY]
     faults = [fault for fault in faults if rng.random() < 0.4] or [rng.choice(faults)]
+    more = random.Random(f"{seed}/more")  # what came later, so that the rest of a seed stays
     return Plan(
         seed=seed,
         lock_mode=lock_mode,
@@ -197,7 +207,8 @@ def draw_plan(seed: int, lock_mode: LockMode) -> Plan:
         latency_us_max=rng.choice((2_000, 2_000, 30_000)),
         sync_ms=rng.choice((0, 3, 25)),
         sends=_draw_sends(rng, life_ms),
-        events=_draw_events(rng, faults, lease_ms, life_ms),
+        events=_with_more(more, _draw_events(rng, faults, lease_ms, life_ms), lease_ms, life_ms),
+        shuffle_us=more.choice((0, 0, 1000)),
     )
 
 
@@ -219,3 +230,14 @@ def _draw_events(rng: random.Random, faults: list[Fault], lease_ms: int, life_ms
         # Often close together: a fault during the recovery from another is what breaks order.
         at_ms += rng.choice((rng.randrange(50, 2000), rng.randrange(500, lease_ms), rng.randrange(500, 2 * lease_ms)))
     return tuple(event for event in events if event.at_ms < life_ms)
+
+
+def _with_more(
+    rng: random.Random, events: tuple[FaultEvent, ...], lease_ms: int, life_ms: int
+) -> tuple[FaultEvent, ...]:
+    """Add faults of machines and links, of which a seed has a random part."""
+    on = [name for name in MORE_FAULTS if rng.random() < _MORE_ON]
+    moments = [rng.randrange(2000, life_ms) for _ in range(rng.randrange(2, 5))] if on else []
+    hosts = {Role.MEMBER: MEMBERS, Role.BROKER: (BROKER,)}
+    more = [draw_fault(rng, rng.choice(on), at_ms, lease_ms, hosts) for at_ms in moments]
+    return tuple(sorted((*events, *more), key=lambda event: event.at_ms))

@@ -42,6 +42,7 @@ class RandomWorld:
         self.findings = Findings(world)
         self.observer = Observer(self.findings, plan, BROKER, TOPIC, fenced=fenced)
         self.cluster = WatchedCluster(world, self.observer)
+        self.cluster.findings = self.findings
         self.database = Database(self.findings)
         self.calls = Calls(plan, self.findings, self.database, self.observer.lease_end_ms, fenced)
         self.faults = Faults(plan, self.cluster, self.findings, self.calls, fenced, self._broker_started)
@@ -50,6 +51,7 @@ class RandomWorld:
         self._acknowledged: dict[str, int] = {}  # text -> queue id
         self._sent = 0
         self._log_cut = False  # a power cut took messages with it that were acknowledged, and handled
+        self._cut: dict[int, list[range]] = {}  # by queue id: the offsets that power cuts took, given to others since
 
     async def run(self) -> None:
         plan, world = self.plan, self.world
@@ -102,6 +104,9 @@ class RandomWorld:
         self.calls.done.clear()  # commits may be gone
         if log_may_shrink:
             self._log_cut = self.plan.store is not Store.MEMORY
+            for queue_id, end in self.faults.ends.items() if self._log_cut else ():
+                left = range(self.cluster.store().max_offset(TOPIC, queue_id), end)
+                self._cut.setdefault(queue_id, []).append(left)
             stored = self.cluster.stored_texts(self.plan.queues)
             self.database.log_lost({str(number) for number in range(1, self._sent + 1)} - stored)
             for text in set(self._acknowledged) - stored:
@@ -133,6 +138,9 @@ class RandomWorld:
             committed = self.cluster.committed(queue_id)
             if self.plan.fenced and queue_id in self.observer.beyond_end:
                 self.findings.saw("messages skipped by unmodified members")  # of a log that was lost with its locks
+                continue
+            if self.plan.fenced and any(offset in offsets for offsets in self._cut.get(queue_id, ())):
+                self.findings.saw("messages skipped of a log that was cut")  # an owner was beyond its new end
                 continue
             wrong = Wrong.LOST if committed > offset else Wrong.STUCK
             text = f"message {text} at offset {offset} of queue {queue_id}, committed {committed}"

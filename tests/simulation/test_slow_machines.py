@@ -34,8 +34,11 @@ def test_clocks_and_timers_of_a_machine_drift(ppm: int) -> None:
         def note() -> None:
             fired.append((world.loop.now_ns - began_ns) / 1e9)
 
+        def work() -> None:
+            host.block_ms(10_000)
+
         async def wait() -> None:
-            await asyncio.sleep(10)
+            await asyncio.gather(asyncio.sleep(10), host.new_worker_pool("listener", 1).submit(work))
             note()
             loop = asyncio.get_running_loop()
             loop.call_at(loop.time() + 10, note)
