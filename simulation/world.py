@@ -270,7 +270,7 @@ class World(NetworkFaults):
         self.disk(name).release()
 
     def heal(self) -> None:
-        """End every fault that lasts: hosts run, disks and links work, and ends that hear nothing are reset.
+        """End every fault that lasts: hosts run, clocks, disks and links work, ends that hear nothing are reset.
 
         A host that crashed stays down until it is started.
         """

@@ -178,7 +178,7 @@ async def stale_routes(hosts: Hosts, event: FaultEvent) -> None:
 
     server.route = route  # type: ignore[method-assign]
     end_ms = world.elapsed_ms + event.duration_ms
-    while (left_ms := end_ms - world.elapsed_ms) > 0:
+    while (left_ms := end_ms - world.elapsed_ms) > 0 and not world.healed:
         copies.append((world.elapsed_ms, {topic: now(topic) for topic in server.topics()}))
         await world.sleep_ms(min(left_ms, _ROUTES_EVERY_MS))
     del server.route

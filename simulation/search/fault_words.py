@@ -7,38 +7,43 @@ from lockstep.simulation.lab.findings import Band
 
 __all__ = ["end_words", "fault_words", "named", "seconds"]
 
-# Fault -> what happened; {a}: its host, {b}: the other host, {for_}: " for 61.2 s" if it lasted.
+# Fault -> what happened. {a}: its host, {b}: the other one, {for_}: " for 61.2 s", {again}: when it started again.
 _WORDS: Final = {
     "join": "{a} joined the group",
-    "leave": "{a} left the group",
+    "leave": "{a} was shut down{again}",
     "crash": "{a}'s process was killed",
-    "kill": "{a}'s process was killed{for_}",
-    "power off": "{a}'s machine lost its power",
-    "restart": "{a}'s process was killed, and started again{after}",
-    "stall": "{a} was stopped{for_} (SIGSTOP)",
+    **dict.fromkeys(("kill", "restart", "broker kill"), "{a}'s process was killed{again}"),
+    **dict.fromkeys(("power off", "power-off", "broker power cut"), "{a}'s machine lost its power{again}"),
+    **dict.fromkeys(("broker stop", "restart-broker"), "{a} was shut down{again}"),
+    **dict.fromkeys(("stall", "broker stall"), "{a} was stopped{for_} (SIGSTOP)"),
+    **dict.fromkeys(("clock", "broker clock"), "{a}'s clock was set, and its process started again"),
+    "broker table lost": "{a}'s process was killed, its file of locks was lost{again}",
     "sleep": "{a}'s machine slept{for_}",
+    "drift": "the clocks of {a} ran at a wrong speed{for_}",
+    "slow-cpu": "each callback of {a} took long{for_}",
+    "slow-disk": "{a}'s disk was slow{for_}",
+    "hang-disk": "no sync of {a}'s disk ended{for_}",
     "cut": "the connections between {a} and {b} were cut",
-    "cut at the member": "the connections of {a} ended at {a}; {b} did not hear of it",
-    "cut at the broker": "the connections of {a} ended at {b}; {a} did not hear of it",
+    "cut-one-side": "the connections between {a} and {b} ended at {a}; {b} did not hear of it",
+    "cut at the member": "the connections between {a} and {b} ended at {a}; {b} did not hear of it",
+    "cut at the broker": "the connections between {a} and {b} ended at {b}; {a} did not hear of it",
     "partition": "no bytes passed between {a} and {b}{for_}",
-    "hold to the broker": "nothing that {a} sent reached {b}{for_}",
+    **dict.fromkeys(("hold", "hold to the broker"), "nothing that {a} sent reached {b}{for_}"),
     "hold to the member": "nothing that {b} sent reached {a}{for_}",
     "slow answers": "the answers of {b} reached {a} late, and then not at all{for_}",
-    "clock": "{a}'s clock was set, and its process started again{after}",
-    "broker stall": "{a} was stopped{for_} (SIGSTOP)",
-    "broker stop": "{a} was shut down, and started again{after}",
-    "broker kill": "{a}'s process was killed, and started again{after}",
-    "broker power cut": "{a}'s machine lost its power, and started again{after}",
-    "broker clock": "{a}'s clock was set, and its process started again{after}",
-    "broker table lost": "{a}'s process was killed, lost its file of locks, and started again{after}",
+    "slow": "all bytes between {a} and {b} were late{for_}",
+    "late": "all bytes from {a} to {b} were late{for_}",
+    "jitter": "the delay between {a} and {b} changed again and again{for_}",
+    "slow-link": "{a} could send few bytes a second to {b}{for_}",
+    "nat": "idle connections between {a} and {b} were forgotten{for_}; neither side heard of it",
+    "nat-reset": "idle connections between {a} and {b} were forgotten{for_}; the next sender got a reset",
+    "stale-routes": "{a} answered old routes{for_}",
     "reset": "an administrator moved the group's offsets back",
 }
-
-
 _END_WORDS: Final = {
     **dict.fromkeys(("stall", "sleep", "broker stall"), "{a} went on"),
-    **dict.fromkeys(("partition", "hold"), "bytes passed between {a} and {b} again"),
-    "hold to the broker": "what {a} had sent went on to {b}",
+    "partition": "bytes passed between {a} and {b} again",
+    **dict.fromkeys(("hold", "hold to the broker"), "what {a} had sent went on to {b}"),
     "hold to the member": "what {b} had sent went on to {a}",
     "slow answers": "the answers of {b} reached {a} again",
 }
@@ -59,7 +64,9 @@ def fault_words(band: Band) -> str:
     lasted = "" if band.end_ms is None else seconds(band.end_ms - band.at_ms)
     a, b = named(band.target), named(band.other)
     words = _WORDS.get(band.fault, f"{band.fault}: {' and '.join(filter(None, (a, b)))}{{for_}}")
-    return words.format(a=a, b=b, for_=f" for {lasted}" if lasted else "", after=f" after {lasted}" if lasted else "")
+    return words.format(
+        a=a, b=b, for_=f" for {lasted}" if lasted else "", again=f", and started again after {lasted}" if lasted else ""
+    )
 
 
 def end_words(band: Band) -> str:
