@@ -12,6 +12,7 @@ from lockstep.simulation.timeline.wrongs import named_records, record_moments, w
 
 __all__ = ["timeline_of"]
 
+_OF_CONSUMER = ("acquired", "handled")
 FAULTS = Lane("*", LaneKind.FAULTS, "faults")  # no host has this name
 
 
@@ -62,8 +63,15 @@ def _hosts(evidence: Evidence) -> list[str]:
     return [host for host in dict.fromkeys(change.host for change in evidence.hosts) if host in active]
 
 
+def _role(host: str, evidence: Evidence) -> Role:
+    """A consumer that an application made itself is known by its records."""
+    if host not in evidence.roles and any(one["event"] in _OF_CONSUMER for one in evidence.records.get(host, ())):
+        return Role.CONSUMER
+    return evidence.roles.get(host, Role.OTHER)
+
+
 def _host_lane(host: str, evidence: Evidence) -> Lane:
-    role = evidence.roles.get(host, Role.OTHER)
+    role = _role(host, evidence)
     kind = LaneKind.BROKER if role in (Role.BROKER, Role.NAME_SERVER) else LaneKind.PROCESS
     return Lane(host, kind, host, "" if role is Role.OTHER or host == str(role) else str(role))
 
@@ -73,7 +81,7 @@ def _in_order(lanes: list[Lane], evidence: Evidence) -> list[Lane]:
     kinds, roles = list(LaneKind), list(Role)
 
     def place(lane: Lane) -> tuple[int, int, str]:
-        role = evidence.roles.get(lane.key, Role.OTHER)
+        role = _role(lane.key, evidence)
         return kinds.index(lane.kind), roles.index(role), "" if lane.kind is LaneKind.QUEUE else lane.key
 
     return sorted(lanes, key=place)
