@@ -158,10 +158,14 @@ def fault_text(event: FaultEvent) -> str:
 async def play(hosts: Hosts, event: FaultEvent) -> bool:
     """Play a fault to its end. Returns False if its hosts are not in a state for it.
 
-    A member that cannot start again stays down.
+    A member that cannot start again stays down. A fault of hosts that have it already is not played: the end of the
+    first one would end both.
     """
-    if not all(hosts.is_up(name) for name in (event.target, event.other) if name):
+    names = [name for name in (event.target, event.other) if name]
+    one = (event.fault, frozenset(names))
+    if one in hosts.under_way or not all(map(hosts.is_up, names)):
         return False
+    hosts.under_way.add(one)
     hosts.findings.saw(event.fault)
     band = hosts.findings.begin(event.fault, event.target, event.other)
     try:
@@ -171,6 +175,7 @@ async def play(hosts: Hosts, event: FaultEvent) -> bool:
     except (ClientError, RemotingError):
         hosts.findings.saw("starts failed")
         hosts.crash(event.target)  # what was half started
+    hosts.under_way.discard(one)
     if hosts.world.elapsed_ms > band.at_ms:
         band.end_ms = hosts.world.elapsed_ms
     return True

@@ -85,6 +85,7 @@ class Hosts:
         self._members: dict[str, None] = {}  # hosts of consumers
         self._states: dict[str, _State] = {}
         self._recipes: dict[str, Callable[[], Awaitable[object]]] = {}  # how a host was started last
+        self.under_way: set[tuple[str, frozenset[str]]] = set()  # faults that last, and their hosts
         self.deaf_links: set[tuple[str, str]] = set()  # a connection of the two has ended at one side alone
 
     def log_of(self, name: str) -> HostLog:

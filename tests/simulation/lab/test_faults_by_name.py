@@ -88,3 +88,22 @@ def test_every_fault_is_played_and_healed(name: str) -> None:
     assert (band.at_ms, band.fault, band.end_ms) == (30_000, name, band.end_ms)
     lasts_ms = read_fault(f"{name} {FAULTS[name].example}").duration_ms
     assert (band.end_ms or band.at_ms) - band.at_ms >= lasts_ms
+
+
+def test_a_fault_that_hosts_have_already_is_not_played() -> None:
+    """The end of the first partition would end both; another fault of the same hosts may happen."""
+    events = [
+        "partition c1-broker@5s+10s",
+        "partition broker-c1@8s+2s",
+        "cut c1-broker@9s",
+        "partition c1-broker@20s+1s",
+    ]
+
+    @experiment(consumers=1, queues=1, rate=1, life="30s", events=events)
+    async def story(cluster: StoryCluster) -> None:
+        await cluster.start()
+
+    run = story.run()
+    assert run.played is not None
+    bands = [(band.fault, band.at_ms, band.end_ms) for band in run.played.findings.bands]
+    assert bands == [("partition", 5000, 15_000), ("cut", 9000, None), ("partition", 20_000, 21_000)]
