@@ -7,6 +7,8 @@ from lockstep.simulation.lab.findings import Band
 
 __all__ = ["end_words", "fault_words", "named", "seconds"]
 
+_ONE_SIDED: Final = ("cut-one-side", "cut at the member", "cut at the broker")  # the first host is the one that hears
+_HOLDS: Final = ("hold", "hold to the broker", "hold to the member")  # the first host is the sender
 # Fault -> what happened. {a}: its host, {b}: the other one, {for_}: " for 61.2 s", {again}: when it started again.
 _WORDS: Final = {
     "join": "{a} joined the group",
@@ -24,12 +26,9 @@ _WORDS: Final = {
     "slow-disk": "{a}'s disk was slow{for_}",
     "hang-disk": "no sync of {a}'s disk ended{for_}",
     "cut": "the connections between {a} and {b} were cut",
-    "cut-one-side": "the connections between {a} and {b} ended at {a}; {b} did not hear of it",
-    "cut at the member": "the connections between {a} and {b} ended at {a}; {b} did not hear of it",
-    "cut at the broker": "the connections between {a} and {b} ended at {b}; {a} did not hear of it",
+    **dict.fromkeys(_ONE_SIDED, "the connections between {a} and {b} ended at {a}; {b} did not hear of it"),
     "partition": "no bytes passed between {a} and {b}{for_}",
-    **dict.fromkeys(("hold", "hold to the broker"), "nothing that {a} sent reached {b}{for_}"),
-    "hold to the member": "nothing that {b} sent reached {a}{for_}",
+    **dict.fromkeys(_HOLDS, "nothing that {a} sent reached {b}{for_}"),
     "slow answers": "the answers of {b} reached {a} late, and then not at all{for_}",
     "slow": "all bytes between {a} and {b} were late{for_}",
     "late": "all bytes from {a} to {b} were late{for_}",
@@ -43,8 +42,7 @@ _WORDS: Final = {
 _END_WORDS: Final = {
     **dict.fromkeys(("stall", "sleep", "broker stall"), "{a} went on"),
     "partition": "bytes passed between {a} and {b} again",
-    **dict.fromkeys(("hold", "hold to the broker"), "what {a} had sent went on to {b}"),
-    "hold to the member": "what {b} had sent went on to {a}",
+    **dict.fromkeys(_HOLDS, "what {a} had sent went on to {b}"),
     "slow answers": "the answers of {b} reached {a} again",
 }
 

@@ -28,14 +28,15 @@ def words_of(explanation: Explanation) -> list[str]:
 def _why(explanation: Explanation) -> Iterator[str]:
     count, last = len(explanation.needed), explanation.last
     if last is None:
-        yield f"It needs no fault: it happens without the {explanation.faults} of this seed too."
+        yield "It needs no fault: it happens when all goes well, too."
         return
     are = f"fault{'s' if explanation.faults > 1 else ''} {'is' if count == 1 else 'are'}"
     without = "it" if count == 1 else "any one of them"
     yield f"{count} of {explanation.faults} {are} enough. Without {without}, it does not happen."
     played = explanation.run.played
-    for band in played.findings.bands if played is not None else ():
-        mark = "   <- the last decision" if band.at_ms == last.at_ms and count > 1 else ""
+    bands = played.findings.bands if played is not None else []
+    for number, band in enumerate(bands, 1):
+        mark = "   <- the last decision" if number == len(bands) > 1 else ""
         yield f"{at(band.at_ms):>11}  {fault_words(band)}{mark}"
     if explanation.shortest_ms is not None:
         yield (

@@ -7,6 +7,7 @@ import pytest
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
 from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.search.explain import explain
+from lockstep.simulation.search.fault_words import fault_words
 from lockstep.simulation.search.healed import Healed
 from lockstep.simulation.search.violation import violation_of
 from lockstep.simulation.search.words import words_of
@@ -109,3 +110,22 @@ def test_a_stop_inside_a_call_is_told() -> None:
     lines = text.splitlines()
     moments = [float(line.split()[0]) for line in lines[lines.index("What happened") + 1 :]]
     assert moments == sorted(moments)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Fault.BROKER_HEARS, "the connections between the broker and c1 ended at the broker; c1 did not hear of it"),
+        (Fault.MEMBER_HEARS, "the connections between c1 and the broker ended at c1; the broker did not hear of it"),
+        (Fault.TO_MEMBER_HELD, "nothing that the broker sent reached c1 for 500 ms"),
+        (Fault.TO_BROKER_HELD, "nothing that c1 sent reached the broker for 500 ms"),
+        (Fault.SLOW_ANSWERS, "the answers of the broker reached c1 late, and then not at all"),
+    ],
+)
+def test_the_hosts_of_a_fault_are_not_swapped(fault: Fault, told: str) -> None:
+    """Who hears of an end, and whose bytes are held, as the fault was played."""
+    plan = replace(stop_inside_a_call(), life_ms=10_000, events=(FaultEvent(5_000, fault, "c1", 500),))
+    run = run_plan(WORLDS, plan)
+    assert run.played is not None
+    (band,) = run.played.findings.bands
+    assert fault_words(band).startswith(told)
