@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from lockstep.simulation.commands import articles, run, search, timeline
+from lockstep.simulation.commands import articles, museum, run, search, timeline
 
 __all__ = ["app", "main"]
 
@@ -20,7 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (run.app, search.app, timeline.app, articles.app):  # each part of the lab has a file of its commands
+# Each part of the lab has a file of its commands.
+for commands in (run.app, search.app, timeline.app, museum.app, articles.app):
     app.add_typer(commands)
 
 

@@ -1,5 +1,6 @@
 """Experiments by their names."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ _EXPERIMENTS: Final = {
     "anything": "lockstep.simulation.stories.broken:anything",
     "worlds": "lockstep.simulation.worlds.experiment:WORLDS",
 }
+_MUSEUM: Final = "museum/"  # and the key of an exhibit
 
 
 class UnknownExperimentError(LookupError):
@@ -37,9 +39,18 @@ def find_experiment(name: str) -> Experiment[Any]:
             return story_of_file(name)
         except UserFileError as error:
             raise UnknownExperimentError(str(error)) from error
+    if name.startswith(_MUSEUM):
+        return _exhibit(name.removeprefix(_MUSEUM))
     if name not in _EXPERIMENTS:
-        there = ", ".join([*experiment_names(), "FILE.py:NAME"])
+        there = ", ".join([*experiment_names(), "museum/EXHIBIT", "FILE.py:NAME"])
         raise UnknownExperimentError(f"no experiment is named {name!r}; there are {there}")
     module, _, attribute = _EXPERIMENTS[name].partition(":")
     found: Experiment[Any] = getattr(import_module(module), attribute)
     return found
+
+
+def _exhibit(key: str) -> Experiment[Any]:
+    exhibits: Mapping[str, Experiment[Any]] = import_module("lockstep.simulation.museum.registry").EXHIBITS
+    if key not in exhibits:
+        raise UnknownExperimentError(f"the museum has no exhibit {key!r}; it has {', '.join(exhibits)}")
+    return exhibits[key]

@@ -1,0 +1,1 @@
+"""Real bugs of ordered consumption, as variants of our client and broker that the sweep finds again."""

@@ -1,0 +1,79 @@
+"""An exhibit: a real report, the variant that has its bug, and the swarm whose sweep finds it again."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from lockstep.simulation.lab.experiment import LockMode, Outcome
+from lockstep.simulation.museum.found import Found, kept_of
+from lockstep.simulation.museum.house import House
+from lockstep.simulation.museum.plan import MuseumPlan, Swarm, draw_plan
+from lockstep.simulation.museum.variant import Variant
+from lockstep.simulation.world import World
+
+__all__ = ["Exhibit"]
+
+_NOTHING: Final[Mapping[LockMode, tuple[str, ...]]] = dict.fromkeys(LockMode, ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """An Experiment. Its texts are our own words.
+
+    Args:
+        key: its name in the museum.
+        report: project and number.
+        title: what goes wrong, in a few words.
+        told: what was reported.
+        translated: what was changed to show it in our client or broker.
+        rule: what prevents it in the product, and where that is written.
+        kind: the violation that the sweep looks for.
+        mode: the lock mode that it is shown in.
+    """
+
+    key: str
+    report: str
+    title: str
+    told: str
+    translated: str
+    rule: str
+    kind: str
+    variant: Variant
+    swarm: Swarm = field(default_factory=Swarm)
+    mode: LockMode = LockMode.FAITHFUL
+    sometimes: Mapping[LockMode, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
+
+    @property
+    def name(self) -> str:
+        return f"museum/{self.key}"
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def summary(self) -> str:
+        return f"{self.report}: {self.title}."
+
+    @property
+    def found(self) -> Found | None:
+        """Where a sweep from seed 1 on found it."""
+        kept = kept_of(self.key)
+        if kept is None:
+            return None
+        seed, shrunk = kept
+        return Found(seed, replace(self.draw(seed, self.mode), **shrunk))
+
+    def draw(self, seed: int, mode: LockMode) -> MuseumPlan:
+        return draw_plan(self.swarm, self.key, seed, mode)
+
+    def build(self, world: World, plan: MuseumPlan) -> House:
+        return House(world, plan, self.variant)
+
+    def fails(self, outcome: Outcome) -> bool:
+        return bool(outcome.error) or self.kind in outcome.wrong
+
+    def mended(self) -> "Exhibit":
+        """The same swarm for the product as it is."""
+        return replace(self, variant=nullcontext)

@@ -1,0 +1,25 @@
+"""The exhibits by their names."""
+
+from typing import Final
+
+from lockstep.simulation.museum import answers, commits, first_offsets, owners, waiting
+
+__all__ = ["EXHIBITS"]
+
+_ALL: Final = (
+    first_offsets.FIRST_OFFSET_TWICE,
+    waiting.GRANT_NOT_NOTICED,
+    waiting.NO_UNLOCK_AT_SHUTDOWN,
+    waiting.RENEWAL_NOT_NOTICED,
+    waiting.EVERYBODY_TIMED_OUT,
+    waiting.LOST_BUT_OWNED,
+    waiting.COUNT_LEAK,
+    answers.FAILED_MESSAGE,
+    commits.COMMIT_BEFORE_CALL,
+    commits.UNLOCK_BEFORE_COMMIT,
+    commits.OLD_COMMIT_AGAIN,
+    owners.EVICTED_MEMBER,
+    owners.READ_UNDER_WAY,
+    owners.LAST_TO_ASK_WINS,
+)
+EXHIBITS: Final = {exhibit.key: exhibit for exhibit in _ALL}

@@ -1,0 +1,43 @@
+"""A variant: methods of the product that are replaced while an exhibit runs, and put back after it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+__all__ = ["Make", "Variant", "replaced", "variant"]
+
+Make = Callable[[Callable[..., Any]], Callable[..., Any]]
+Variant = Callable[[], AbstractContextManager[None]]
+_replaced: dict[tuple[type, str], tuple[Any, object]] = {}  # the original, and whose replacement it is
+
+
+@contextmanager
+def replaced(owner: type, name: str, make: Make) -> Iterator[None]:
+    """Replace the method `name` of a class by `make(original)`.
+
+    A run that was abandoned may leave its replacement behind, and end later: the next one starts from the original, and
+    only its own end puts that back.
+    """
+    key, mine = (owner, name), object()
+    original = _replaced[key][0] if key in _replaced else vars(owner)[name]
+    _replaced[key] = original, mine
+    setattr(owner, name, make(original))
+    try:
+        yield
+    finally:
+        if key in _replaced and _replaced[key][1] is mine:
+            del _replaced[key]
+            setattr(owner, name, original)
+
+
+def variant(*parts: tuple[type, str, Make]) -> Variant:
+    """Return a function that begins the variant; its parts are the class, the method, and `make`."""
+
+    @contextmanager
+    def begin() -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, make in parts:
+                stack.enter_context(replaced(owner, name, make))
+            yield
+
+    return begin

@@ -1,0 +1,92 @@
+"""Finds the exhibits of the museum again: `python -m tests.simulation.museum.find [KEY ...]`.
+
+For each exhibit it sweeps from seed 1 on, until a run has its kind of violation and the mended product passes the same
+plan; then it shrinks the plan and writes both down, and docs/museum.md. Needed when the simulator or an exhibit changes
+what a seed means. Without names it does all of them; `--page` writes the page alone.
+"""
+
+import json
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from lockstep.simulation.lab.runner import outcome_of, run_plan
+from lockstep.simulation.museum.exhibit import Exhibit
+from lockstep.simulation.museum.found import FOUND
+from lockstep.simulation.museum.pages import document
+from lockstep.simulation.museum.plan import MuseumPlan
+from lockstep.simulation.museum.registry import EXHIBITS
+
+__all__ = ["SEEDS_MAX", "first_seed", "passes"]
+
+SEEDS_MAX = 5_000
+_FILE = Path(__file__).parents[3] / "simulation" / "museum" / FOUND
+_PAGE = _FILE.parents[2] / "docs" / "museum.md"
+_RUNS_MAX = 80
+
+
+def passes(exhibit: Exhibit, plan: MuseumPlan) -> bool:
+    """Whether the mended product runs the plan without any violation."""
+    outcome = outcome_of(run_plan(exhibit.mended(), plan))
+    return not outcome.wrong and not outcome.error
+
+
+def shows(exhibit: Exhibit, plan: MuseumPlan) -> bool:
+    """Whether the variant has its violation in the plan."""
+    outcome = outcome_of(run_plan(exhibit, plan))
+    assert not outcome.error, outcome.error  # a variant that breaks the client shows nothing
+    return exhibit.kind in outcome.wrong
+
+
+def first_seed(exhibit: Exhibit) -> int:
+    """The first seed that shows the bug, and nothing without it; 0: none up to SEEDS_MAX."""
+    for seed in range(1, SEEDS_MAX + 1):
+        plan = exhibit.draw(seed, exhibit.mode)
+        if shows(exhibit, plan) and passes(exhibit, plan):
+            return seed
+    return 0
+
+
+def _smallest(exhibit: Exhibit, plan: MuseumPlan) -> MuseumPlan:
+    """The first simpler plan that still shows the bug is the next one, until none does."""
+    tried = {repr(plan)}
+    candidates = list(plan.smaller())
+    while candidates and len(tried) <= _RUNS_MAX:
+        candidate = candidates.pop(0)
+        if repr(candidate) in tried:
+            continue
+        tried.add(repr(candidate))
+        if shows(exhibit, candidate) and passes(exhibit, candidate):
+            plan, candidates = candidate, list(candidate.smaller())
+    return plan
+
+
+def shrunk_fields(exhibit: Exhibit, seed: int) -> dict[str, Any]:
+    """The fields in which the smallest plan differs from that of the seed."""
+    drawn = exhibit.draw(seed, exhibit.mode)
+    plan = _smallest(exhibit, drawn)
+    changed = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    return {name: value for name, value in changed.items() if value != getattr(drawn, name)}
+
+
+def _write(key: str, seed: int, shrunk: dict[str, Any]) -> None:
+    known = json.loads(_FILE.read_text(encoding="utf-8")) | {key: [seed, shrunk]}
+    ordered = {name: known[name] for name in EXHIBITS if name in known and known[name][0]}
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in ordered.items())
+    _FILE.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+
+
+def _main() -> None:
+    names = sys.argv[1:] or list(EXHIBITS)
+    for key in names if names != ["--page"] else ():
+        began, exhibit = time.monotonic(), EXHIBITS[key]
+        seed = first_seed(exhibit)
+        _write(key, seed, shrunk_fields(exhibit, seed) if seed else {})
+        print(f"{key}: seed {seed}, {time.monotonic() - began:.0f} s", flush=True)
+    _PAGE.write_text(document(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _main()

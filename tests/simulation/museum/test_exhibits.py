@@ -1,0 +1,119 @@
+"""Each exhibit of the museum still shows its bug, the product does not, and the texts are those of the registry."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+from typer.testing import CliRunner
+
+from lockstep.client.consumer.process_queue import ProcessQueue
+from lockstep.simulation.commands.app import app
+from lockstep.simulation.lab.registry import find_experiment
+from lockstep.simulation.lab.runner import outcome_of, run_plan
+from lockstep.simulation.museum.pages import Visit, document
+from lockstep.simulation.museum.registry import EXHIBITS
+from tests.simulation.museum.find import SEEDS_MAX, first_seed
+
+ROOT: Final = Path(__file__).parents[3]
+AGAIN: Final = "python -m tests.simulation.museum.find"
+
+
+@pytest.mark.parametrize("key", EXHIBITS)
+def test_it_replays(key: str) -> None:
+    """The smallest plan shows the violation under the variant; the product runs the same plan without any."""
+    seen = Visit(EXHIBITS[key])
+    assert seen.run.error is None
+    assert EXHIBITS[key].kind in outcome_of(seen.run).wrong, f"a seed has another meaning now? Then {AGAIN} {key}"
+    assert outcome_of(seen.mended).wrong == {}
+    assert seen.mended.error is None
+    assert seen.replays
+
+
+@pytest.mark.parametrize("key", EXHIBITS)
+def test_the_seed_of_the_sweep_shows_it(key: str) -> None:
+    """The plan that was drawn from the seed has the violation too."""
+    exhibit = EXHIBITS[key]
+    assert exhibit.found is not None
+    assert exhibit.found.seed <= SEEDS_MAX
+    drawn = exhibit.draw(exhibit.found.seed, exhibit.mode)
+    assert exhibit.kind in outcome_of(run_plan(exhibit, drawn)).wrong
+    assert outcome_of(run_plan(exhibit.mended(), drawn)).wrong == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("key", EXHIBITS)
+def test_the_sweep_finds_it(key: str) -> None:
+    """No earlier seed has it."""
+    exhibit = EXHIBITS[key]
+    assert exhibit.found is not None
+    assert first_seed(exhibit) == exhibit.found.seed
+
+
+def test_a_variant_is_put_back() -> None:
+    """After an exhibit the product is as it was, also when its run was abandoned."""
+    before = vars(ProcessQueue)["make_messages_to_consume_again"]
+    exhibit = EXHIBITS["failed-message"]
+    abandoned = exhibit.variant()
+    abandoned.__enter__()
+    assert vars(ProcessQueue)["make_messages_to_consume_again"] is not before
+    Visit(exhibit)
+    assert vars(ProcessQueue)["make_messages_to_consume_again"] is before
+
+
+def test_there_are_the_exhibits_that_were_asked_for() -> None:
+    """Of RocketMQ and its clients, Kafka, Pulsar and RabbitMQ."""
+    reports = {exhibit.report for exhibit in EXHIBITS.values()}
+    assert reports >= {
+        "apache/rocketmq #10955", "apache/rocketmq #2621", "apache/rocketmq #4086",
+        "kafka4beam/brod #649", "spring-projects/spring-kafka #3186", "rabbitmq/rabbitmq-server #17317",
+        "apache/pulsar #15189", "confluentinc/parallel-consumer #857",
+        "apache/rocketmq-client-go #618", "apache/rocketmq-client-go #994", "apache/rocketmq-client-go #1080",
+        "PostHog/posthog #76100",
+    }  # fmt: skip
+
+
+def test_the_page_is_that_of_the_registry() -> None:
+    """docs/museum.md is what the registry says."""
+    page = (ROOT / "docs" / "museum.md").read_text(encoding="utf-8")
+    assert page == document(), f"write it: {AGAIN} --page"
+
+
+def test_the_rules_name_documents_that_exist() -> None:
+    """Each rule that prevents a bug is written somewhere."""
+    for exhibit in EXHIBITS.values():
+        named = [word.strip("(),.;") for word in exhibit.rule.split() if ".md" in word]
+        assert named, exhibit.key
+        for name in named:
+            assert (ROOT / name).exists() or (ROOT / "docs" / name).exists(), (exhibit.key, name)
+
+
+def test_an_exhibit_is_an_experiment() -> None:
+    """It is found by its name, so sweep, replay and timeline take it."""
+    assert find_experiment("museum/failed-message") is EXHIBITS["failed-message"]
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_lists_the_exhibits() -> None:
+    """Without a name it is a table."""
+    shown = CliRunner().invoke(app, ["museum"])
+    assert shown.exit_code == 0
+    assert all(key in shown.output for key in EXHIBITS)
+
+
+def test_the_command_tells_an_exhibit() -> None:
+    """What was reported, what prevents it, and both runs."""
+    shown = CliRunner().invoke(app, ["museum", "failed-message"])
+    assert shown.exit_code == 0
+    assert "apache/rocketmq-client-go #618" in shown.output
+    assert "lost-write: " in shown.output
+    assert "no violation" in shown.output
+
+
+def test_the_command_refuses_an_unknown_name() -> None:
+    """One clear line, and status 2."""
+    shown = CliRunner().invoke(app, ["museum", "dodo"])
+    assert shown.exit_code == 2
+    assert "no exhibit is named" in shown.output
