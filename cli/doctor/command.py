@@ -41,11 +41,13 @@ async def doctor(name_server: str, group: str | None, output: OutputFormat) -> N
         write_out("".join(map(_text, findings)).encode("utf-8", "replace"))
     if findings:
         raise FoundProblems(findings)
-    looked_at = counted(len(facts.groups), "group")
+    known = [one for one in facts.groups if one.members or one.queues]
+    looked_at = counted(len(known), "group")
     if output is OutputFormat.TABLE:
         write_out(f"nothing found: {len(RULES)} rules, {looked_at}\n".encode())
-    if not facts.groups:
-        note("no consumer group is online or has offsets, so there was little to look at")
+    if not known:
+        what = "no consumer group is online or has" if group is None else f"group {group} has no members and no"
+        note(f"{what} offsets, so there was little to look at")
 
 
 def _text(finding: Finding) -> str:

@@ -40,9 +40,8 @@ async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -
     facts, lease_ms = [], _DEFAULT_LEASE_MS
     for name in groups:
         locks = await _locks(admin, name)
-        if locks:
-            row = next(iter(locks.values()))
-            lease_ms = row.age_ms + row.remaining_ms
+        lives_ms = [row.age_ms + row.remaining_ms for row in (locks or {}).values() if not row.draining]
+        lease_ms = max(lives_ms, default=lease_ms)  # a draining lock ends earlier
         of_group = None if changes is None else tuple(one for one in changes if one.consumer_group == name)
         facts.append(await _group(admin, name, locks, of_group))
     known = {topic: of for topic, of in topics.items() if of is not None}

@@ -347,7 +347,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "dead-letters": Rule(
         _W, _each_group(_dead_letters),
         "Messages behind a dead letter were consumed without it.",
-        "lockstep message tail '%DLQ%GROUP' shows them.",
+        "`lockstep message tail -t '%DLQ%GROUP'` shows them.",
     ),
     "retry-without-members": Rule(
         _W, _each_group(_retry_without_members),
@@ -362,6 +362,6 @@ RULES: Final[Mapping[str, Rule]] = {
     "trace-topic-missing": Rule(
         _W, _each_group(_no_trace_topic),
         "Message traces are lost.",
-        f"lockstep topic create {TRACE_TOPIC} --queues 1.",
+        "Start the brokers with `-D traceTopicEnable=true`.",
     ),
 }  # fmt: skip
