@@ -20,7 +20,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.logs import printable
 from lockstep.remoting.runtime import AsyncioRuntime
 
-__all__ = ["list_locks", "watch_locks"]
+__all__ = ["LockLooks", "Look", "list_locks", "watch_locks"]
 
 # lock list ---------------------------------------------------------------------------------------------------
 
@@ -78,14 +78,14 @@ def _as_texts(row: LockTableRow) -> dict[str, str]:
 Show = Callable[[list[LockTableRow], list[Change], int], None]
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """The lock tables, and the changes of owners since the last look."""
 
     rows: list[LockTableRow]
     changes: list[LockChange]
 
 
-class _Locks:
+class LockLooks:
     """Reads the locks again and again."""
 
     def __init__(self, admin: AdminClient, group: str | None) -> None:
@@ -94,24 +94,24 @@ class _Locks:
         self._cursors: dict[str, LockCursor] | None = None
         self._is_silent = False
 
-    async def first(self) -> _Look:
+    async def first(self) -> Look:
         """Raises NotLockstepError, NoRouteError, RemotingError."""
         _, self._cursors = await self._admin.list_lock_changes({}, self._group)
-        return _Look(await self._admin.list_locks(self._group), [])
+        return Look(await self._admin.list_locks(self._group), [])
 
-    async def again(self) -> _Look | None:
+    async def again(self) -> Look | None:
         """None while no broker answers; only the first failure is noted."""
         try:
-            by_broker, self._cursors = await self._admin.list_lock_changes(self._cursors or {}, self._group)
+            by_broker, cursors = await self._admin.list_lock_changes(self._cursors or {}, self._group)
             rows = await self._admin.list_locks(self._group)
         except (RemotingError, NoRouteError) as error:
             if not self._is_silent:
                 note(f"{error}; asking again")
             self._is_silent = True
             return None
-        self._is_silent = False
+        self._is_silent, self._cursors = False, cursors
         changes = [change for of_broker in by_broker.values() for change in of_broker]
-        return _Look(rows, sorted(changes, key=lambda change: change.at_ms))
+        return Look(rows, sorted(changes, key=lambda change: change.at_ms))
 
 
 async def watch_locks(options: WatchOptions) -> None:
@@ -129,8 +129,8 @@ async def watch_locks(options: WatchOptions) -> None:
     seen = 0
     view, show = _view(options)
     async with AdminClient(name_server=options.name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin:
-        locks = _Locks(admin, options.group)
-        look: _Look | None = await locks.first()
+        locks = LockLooks(admin, options.group)
+        look: Look | None = await locks.first()
         with view:
             while True:
                 if look is not None:

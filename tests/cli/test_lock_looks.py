@@ -1,0 +1,36 @@
+"""`lockstep lock watch` at a broker that answers only half of what it is asked."""
+
+from lockstep.cli.lock.command import LockLooks
+from lockstep.client import AdminClient
+from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
+from lockstep.protocol.bodies.locks import LockTableBody
+from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.headers.messaging import ListLockChangesRequestHeader
+from tests.client.stage import Stage, on_stage, queue_at
+
+CHANGES, LOCKS = RequestCode.LIST_LOCK_CHANGES, RequestCode.LIST_LOCKS
+
+
+@on_stage
+async def test_changes_of_a_look_that_failed_come_with_the_next_one(stage: Stage) -> None:
+    """The changes were read and the lock table was not: they are read again."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    change = LockChange(0, 1, "g", queue_at(0), None, "c1", None, "granted")
+    broker.answers(
+        CHANGES,
+        LockChangesBody(5, 9, 0, 0, ()),
+        LockChangesBody(5, 9, 0, 1, (change,)),
+        LockChangesBody(5, 9, 0, 1, ()),
+    )
+    broker.answers(LOCKS, LockTableBody(()), ResponseCode.SYSTEM_ERROR, LockTableBody(()))
+    async with AdminClient(name_server=broker.name_server, runtime=stage.client, log=stage.log) as admin:
+        looks = LockLooks(admin, None)
+        assert (await looks.first()).changes == []
+        assert await looks.again() is None
+        broker.answers(CHANGES, LockChangesBody(5, 9, 0, 1, (change,)), LockChangesBody(5, 9, 0, 1, ()))
+        again = await looks.again()
+    assert again is not None
+    assert again.changes == [change]
+    asked = [command.decode_header(ListLockChangesRequestHeader).cursor for command in broker.requests(CHANGES)]
+    assert asked == [0, 0, 1, 0, 1]
