@@ -26,7 +26,7 @@ class Group(NamedTuple):
     """What is known of a group.
 
     Args:
-        members: sorted client ids.
+        members: sorted client ids; two connections with one id are two members for the strategy.
         infos: running info of the members that gave it.
         queues: by topic, sorted.
         locks: of Lockstep's brokers; empty for others.
@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
 def why_rows(group: Group) -> list[dict[str, Any]]:
     """One row for each queue and member that has something to say about it, sorted by queue."""
-    rows = [row for client_id in group.members for row in _rows_of(group, client_id)]
+    rows = [row for client_id in dict.fromkeys(group.members) for row in _rows_of(group, client_id)]
     return sorted(rows, key=lambda row: (row["topic"], row["broker"], row["queue_id"], row["client_id"]))
 
 
@@ -102,7 +102,7 @@ def _reckoned(group: Group, client_id: str) -> Iterator[dict[str, Any]]:
             holder = lock.client_id if lock is not None and lock.remaining_ms >= 0 else ""
             if not mine and holder != client_id:
                 continue
-            to = client_id if mine else next(one for one, share in shares.items() if queue in share)
+            to = client_id if mine else next((one for one, share in shares.items() if queue in share), "no member")
             did, end = "allocated", "no lock of it is known"
             if holder == client_id:
                 did, end = "locked", "this member holds the lock"

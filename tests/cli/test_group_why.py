@@ -53,6 +53,18 @@ def test_a_member_of_another_make_is_reckoned() -> None:
     ]
 
 
+def test_two_connections_with_one_id_are_reckoned() -> None:
+    """The strategy then gives some queues to no member; each member is shown once."""
+    rows = why_rows(group(("c1", ""), locks={2: "c1"}, members=("c1", "c1", "c2")))
+    gives = "reckoned: AVG of 3 members gives it to"
+    assert shown(rows) == [
+        (0, "c1", "allocated", True, f"{gives} c1; no lock of it is known"),
+        (1, "c1", "allocated", True, f"{gives} c1; no lock of it is known"),
+        (2, "c1", "locked", True, f"{gives} no member; this member holds the lock"),
+        (3, "c2", "allocated", True, f"{gives} c2; no lock of it is known"),
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
