@@ -74,3 +74,40 @@ async def test_a_refusal_that_goes_on_is_no_event(stage: Stage) -> None:
     await it.run()
     assert told(it)[-1]["locked"] == "broker-a:0 (its lock is free now)"
     assert told(it)[-1]["topic"] == TOPIC
+
+
+@on_stage
+async def test_a_round_reckons_a_strategy_once_for_each_member(stage: Stage) -> None:
+    """Not once more for each queue that moves: a strategy may take milliseconds, and hundreds of queues may move."""
+    calls = []
+
+    def strategy(
+        group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        calls.append(client_id)
+        return allocate_averagely(group, client_id, queues, client_ids)
+
+    it = await rebalancing(stage, queues=20, strategy=strategy)
+    await it.run()
+    it.members = [it.me, LAST]
+    calls.clear()
+    await it.run()
+    assert len(it.owned) == 10
+    assert sorted(calls) == sorted([it.me, it.me, LAST])
+    assert told(it)[-1]["dropped"].endswith(f"(allocated to {LAST}: {LAST} joined)")
+
+
+@on_stage
+async def test_a_queue_released_after_its_topic_was_left_waits_for_the_next_round(stage: Stage) -> None:
+    """The topic is subscribed again, but no round has begun: nothing is known of its members yet."""
+    it = await rebalancing(stage, queues=1)
+    it.taken = [queue_at(0)]
+    await it.run()
+    it.subscribed = []
+    await it.run()
+    it.subscribed = [TOPIC]
+    await it.rebalance.take_released([queue_at(0)])
+    assert len(it.asked(LOCK)) == 1
+    it.taken = []
+    await it.run()
+    assert it.owned == [0]

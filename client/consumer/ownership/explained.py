@@ -76,6 +76,7 @@ class _Topic:
     results: dict[MessageQueue, _Result] = field(default_factory=dict)
     round: dict[MessageQueue, _Result] = field(default_factory=dict)
     ended: dict[MessageQueue, str] = field(default_factory=dict)  # periods that ended since: the reasons
+    shares: dict[tuple[str, ...], dict[MessageQueue, list[str]]] = field(default_factory=dict)  # reckoned in this round
 
 
 class Explanations:
@@ -97,6 +98,7 @@ class Explanations:
         of.left = () if before is None else tuple(one for one in before if one not in members)
         of.cause = _cause(of, queues)
         of.members, of.queues = tuple(members), tuple(queues)
+        of.shares.clear()  # of a round that had an error
 
     def period_ended(self, queue: MessageQueue, why: str) -> None:
         """A period of this member ended, in a round or between two."""
@@ -160,6 +162,7 @@ class Explanations:
             self._write(topic, of, before)
         of.joined, of.left, of.cause = (), (), ""
         of.round.clear()
+        of.shares.clear()
 
     def _complete(self, of: _Topic) -> None:
         """Add the queues that no part of the round noted."""
@@ -196,14 +199,23 @@ class Explanations:
         """The one member that the strategy gives the queue; "" if it cannot be told."""
         if self._strategy is None or len(members) > _MEMBERS_MAX:
             return ""
-        queues, owners = self._topics[queue.topic].queues, []
-        for client_id in members:
-            try:
-                if queue in self._strategy(self._member.group, client_id, queues, members):
-                    owners.append(client_id)
-            except Exception:  # of the user's strategy; the round itself reports it
-                return ""
+        of, key = self._topics[queue.topic], tuple(members)
+        if key not in of.shares:  # once for all queues of a round: a strategy may take milliseconds
+            of.shares[key] = self._reckon(self._strategy, of.queues, members)
+        owners = of.shares[key].get(queue, [])
         return owners[0] if len(owners) == 1 else ""
+
+    def _reckon(
+        self, strategy: AllocateMessageQueueStrategy, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> dict[MessageQueue, list[str]]:
+        owners: dict[MessageQueue, list[str]] = {}
+        try:
+            for client_id in members:
+                for queue in dict.fromkeys(strategy(self._member.group, client_id, queues, members)):
+                    owners.setdefault(queue, []).append(client_id)
+        except Exception:  # of the user's strategy; the round itself reports it
+            return {}
+        return owners
 
     def _owner_in_last_share(self, queue: MessageQueue) -> str:
         """Which member had the queue before the members changed, by the strategy; "" if it cannot be told."""

@@ -83,6 +83,7 @@ class Rebalance:
         for queue, process_queue in [entry for entry in self._table.items() if entry[0].topic not in topics]:
             # RocketMQ only forgets such a queue: up to 5 s of offsets are lost, and the lock stays for 60 s.
             await self._remove(queue, process_queue, "the topic is not subscribed any more")
+        self._refused = {queue: one for queue, one in self._refused.items() if queue.topic in topics}
         self.explanations.keep(topics)
 
     async def _rebalance(self, topic: str) -> None:
