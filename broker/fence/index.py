@@ -1,6 +1,6 @@
 """The fenced locks of a broker: by group and queue, by the connection of the last renewal, and by age."""
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -55,10 +55,10 @@ class LockIndex:
     def groups(self) -> tuple[str, ...]:
         return tuple(self._of_group)
 
-    def held_by_topic(self, consumer_group: str, now_ms: int) -> dict[str, int]:
-        """How many queues of each topic a client of the group owns now."""
-        locks = self._of_group.get(consumer_group, {})
-        return Counter(lock.queue.topic for lock in locks.values() if lock.is_live(now_ms))
+    def held_topics(self, consumer_group: str, now_ms: int) -> Iterator[str]:
+        """The topic of each queue of this moment that a client of the group owns, one by one."""
+        locks = tuple(self._of_group.get(consumer_group, {}).values())
+        return (lock.queue.topic for lock in locks if lock.is_live(now_ms))
 
     def of_connection(self, connection: Connection) -> list[FencedLock]:
         return list(self._by_connection.get(connection, ()))

@@ -1,5 +1,6 @@
 """Copies what a broker knows into Samples, in steps of at most about a millisecond on the event loop."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,7 @@ from lockstep.protocol.versions import version_name
 __all__ = ["scrape"]
 
 _ROWS_A_STEP: Final = 64
+_LOCKS_A_STEP: Final = 500
 _OF_TOPICS: Final = {
     "TOPIC_PUT_NUMS": "rocketmq_messages_in_total",
     "TOPIC_PUT_SIZE": "rocketmq_throughput_in_total",
@@ -106,8 +108,13 @@ def _language(ordinal: int) -> str:
 def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
     counts = broker.lock_counts
     for group in broker.locks.groups():
-        for topic, held in broker.locks.held_by_topic(group, now_ms).items():
-            samples.set("lockstep_lock_held", (group, topic), held)
+        held = Counter[str]()
+        for number, topic in enumerate(broker.locks.held_topics(group, now_ms), 1):
+            held[topic] += 1
+            if number % _LOCKS_A_STEP == 0:
+                yield None
+        for topic, count in held.items():
+            samples.set("lockstep_lock_held", (group, topic), count)
         yield None
     for outcome, count in counts.outcomes.items():
         samples.set("lockstep_lock_grants_total", (outcome.name.lower(),), count)

@@ -65,7 +65,7 @@ class FencedLocks:
         self._grace_ends_ms: int | None = None
         self._locks = LockIndex()
         self.find, self.was_freed = self._locks.find, self._locks.was_freed  # by (group, topic, queue id)
-        self.groups, self.held_by_topic = self._locks.groups, self._locks.held_by_topic
+        self.groups, self.held_topics = self._locks.groups, self._locks.held_topics
         self.waiters = LockWaiters(settings.entries_max)
         self._due = DueLocks()
 

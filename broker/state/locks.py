@@ -7,7 +7,7 @@ RocketMQ keeps an entry forever. Here the number of entries is limited, and an e
 `KEPT_LIVES` lock lives is removed; its lock has expired long before.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -169,11 +169,11 @@ class RebalanceLockManager:
         """Consumer groups with entries."""
         return tuple(self._table)
 
-    def held_by_topic(self, consumer_group: str, now_ms: int) -> dict[str, int]:
-        """How many queues of each topic a client of the group owns now."""
+    def held_topics(self, consumer_group: str, now_ms: int) -> Iterator[str]:
+        """The topic of each queue of this moment that a client of the group owns, one by one."""
         alive_since_ms = now_ms - self.max_live_time_ms
-        entries = self._table.get(consumer_group, {})
-        return Counter(queue.topic for queue, entry in entries.items() if entry.last_update_ms >= alive_since_ms)
+        entries = tuple(self._table.get(consumer_group, {}).items())
+        return (queue.topic for queue, entry in entries if entry.last_update_ms >= alive_since_ms)
 
     def list(self, now_ms: int, consumer_group: str | None = None) -> tuple[LockTableRow, ...]:
         """All entries, or those of one group, sorted by group and queue; also expired ones."""

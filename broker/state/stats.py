@@ -6,7 +6,7 @@ once a pull. Samples are taken every 10 s for the minute, 10 min for the hour an
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from lockstep.broker.state.sliced_work import Steps
@@ -194,10 +194,10 @@ class BrokerStats:
 
     # Reading -------------------------------------------------------------------------------------------------
 
-    def counters(self) -> list[tuple[str, str, int]]:
-        """(statistic, key, its sum since it was first counted) of all items; a copy."""
+    def counters(self) -> Iterator[tuple[str, str, int]]:
+        """(statistic, key, its sum since it was first counted) of the items of this moment, one by one."""
         self.count()
-        return [(name, key, item.value) for (name, key), item in self._items.items()]
+        return ((name, key, item.value) for (name, key), item in tuple(self._items.items()))
 
     def view(self, name: str, key: str) -> BrokerStatsData | None:
         """One item; None if nothing was ever counted for it."""

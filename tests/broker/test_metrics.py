@@ -94,6 +94,17 @@ def test_locks_takeovers_and_handovers() -> None:
     assert values(peer, "lockstep_lock_handover_seconds_sum") == {(): 60.001}
 
 
+@pytest.mark.parametrize("mode", ["faithful", "fenced"])
+def test_many_locks_of_one_group_are_read_in_steps(mode: str) -> None:
+    """A group may have 20,000; the loop goes on between some hundreds."""
+    few, many = Peer(SerializeType.MSGPACK, lock_mode=mode), Peer(SerializeType.MSGPACK, lock_mode=mode)
+    lock(few, "a", 10)
+    lock(many, "a", 4000)
+    steps = [sum(1 for _ in scrape(peer.broker, peer.now_ms, lambda _: None)) for peer in (few, many)]
+    assert steps[1] - steps[0] >= 7
+    assert values(many, "lockstep_lock_held") == {("G", "T"): 4000}
+
+
 def test_refused_requests_of_fenced_locks() -> None:
     """By request and reason. Renewals that change nothing are counted too."""
     peer = Peer(SerializeType.MSGPACK, lock_mode="fenced")
