@@ -131,9 +131,10 @@ class Hosts:
         return server
 
     async def stop_broker(self, name: str = BROKER) -> None:
-        """A clean shutdown."""
+        """A clean shutdown. Until it is over, the broker still handles what arrives."""
         self._states[name] = _State.CHANGES
-        await self.world.host(name).run(self._servers.pop(name).shutdown())
+        await self.world.host(name).run(self._servers[name].shutdown())
+        self._servers.pop(name, None)  # it may have crashed meanwhile
         self._states[name] = _State.DOWN
 
     @property
