@@ -41,7 +41,13 @@ def _us_text(us: int) -> str:
 
 
 def milliseconds(low: int, high: int) -> Amount:
-    return Amount("ms", duration_ms, duration_text, low, high)
+    return Amount("ms", _more_than_0_ms, duration_text, low, high)
+
+
+def _more_than_0_ms(text: str) -> int:
+    if not (ms := duration_ms(text)):
+        raise ValueError(f"{text!r} is no amount: it is more than 0")
+    return ms
 
 
 def signed_milliseconds(low: int, high: int) -> Amount:

@@ -132,7 +132,7 @@ def read_fault(text: str, *, now_ms: int | None = None) -> FaultEvent:
 
 
 def _why_wrong(fault: Fault, event: FaultEvent, has_amount: bool, has_duration: bool) -> str:
-    if not event.target or (fault.of is Of.LINK) != bool(event.other):
+    if event.target in ("", event.other) or (fault.of is Of.LINK) != bool(event.other):
         return f"it is a fault of {fault.of.value}"
     if has_duration != bool(event.duration_ms):
         return "a duration is more than 0"

@@ -29,6 +29,8 @@ def test_a_fault_is_read_and_written_back(name: str) -> None:
         ("kill @30s", "it is a fault of a host"),
         ("kill c1-c2@30s", "it is a fault of a host"),
         ("cut c1@30s", "it is a fault of a link of two hosts, as c1-broker"),
+        ("partition c1-c1@30s+5s", "it is a fault of a link of two hosts, as c1-broker"),
+        ("nat c1-broker@30s+60s=0s", "'0s' is no amount: it is more than 0"),
         ("stall c1@30s", "it needs a duration (an example: stall c1@30s+70s)"),
         ("cut c1-broker@30s+5s", "it has no duration"),
         ("stall c1@30s+0s", "a duration is more than 0"),

@@ -25,6 +25,26 @@ def test_a_name_server_answers_the_routes_of_some_time_ago() -> None:
     assert seen == {1: 2, 19: 2, 22: 1, 31: 1, 49: 1, 52: 2, 61: 2}
 
 
+def test_the_later_one_of_two_answers_and_both_end() -> None:
+    """At the end the name server answers as before, in whatever order the two end."""
+    ages: list[bool] = []
+
+    @experiment(brokers=1, name_servers=1, consumers=1, queues=1, rate=0, life="90s")
+    async def story(cluster: StoryCluster) -> None:
+        await cluster.start()
+        server = cluster.name_server_at("names1")
+        for first, second in (("30s", "30s"), ("30s", "5s")):
+            faults = [cluster.fault(f"stale-routes names1+{first}=20s")]
+            await cluster.run_for("10s")
+            faults.append(cluster.fault(f"stale-routes names1+{second}=20s"))
+            for fault in faults:
+                await fault
+            ages.append("route" in vars(server))
+
+    assert story.run().error is None
+    assert ages == [False, False]
+
+
 def test_a_host_without_a_name_server_has_no_routes() -> None:
     """The error says so, and ends the run."""
 
