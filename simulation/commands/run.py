@@ -110,7 +110,10 @@ def _write_trace(path: Path, played: Played) -> None:
     records = [record for name in cluster.traced_hosts for record in cluster.records(name)]
     records += cluster.witnessed
     lines = [json.dumps(record) + "\n" for record in sorted(records, key=itemgetter("mono_ns"))]
-    path.write_text("".join(lines), encoding="utf-8")
+    try:
+        path.write_text("".join(lines), encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror}") from None
     typer.echo(f"{len(lines):,} records: lockstep trace check {path}")
 
 

@@ -46,7 +46,7 @@ def run_lines(run: Run) -> list[str]:
     lines += [f"seed {plan.seed}: {settings}", ""]
     if run.played is not None:
         cluster, findings = run.played.cluster, run.played.findings
-        moments = _log_moments(cluster) + [moment for band in findings.bands for moment in _fault_moments(band)]
+        moments = [moment for band in findings.bands for moment in _fault_moments(band)] + _log_moments(cluster)
         lines += [f"{clock(one.at_ms):>8}  {one.mark:<5}  {one.text}" for one in sorted(moments, key=lambda m: m.at_ms)]
     return lines
 
