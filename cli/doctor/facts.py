@@ -17,6 +17,8 @@ class MemberFacts:
     """A member of a group.
 
     Args:
+        address: Of its connection.
+        others: Addresses of other connections to the same broker with this client id.
         properties: Of its running info (307); empty for clients that give none.
         subscriptions: Topic -> expression.
         process_queues, statuses: Its queues, and the statistics of its topics.
@@ -31,6 +33,7 @@ class MemberFacts:
     process_queues: Mapping[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
     statuses: Mapping[str, ConsumeStatus] = field(default_factory=dict)
     has_info: bool = True
+    others: tuple[str, ...] = ()
 
     @property
     def orderly(self) -> bool | None:

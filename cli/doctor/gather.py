@@ -1,6 +1,7 @@
 """Reads the facts of a cluster: with requests that RocketMQ has, and with ours where the brokers are Lockstep's."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from lockstep.cli.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
@@ -107,8 +108,11 @@ def _begins_last(connected: ConsumerConnection | None) -> bool:
 
 async def _members(admin: AdminClient, group: str, connected: ConsumerConnection | None) -> tuple[MemberFacts, ...]:
     members = []
+    shared = await _shared_ids(admin, group)
     for connection in connected.connection_set if connected is not None else ():
-        facts = MemberFacts(connection.client_id, connection.client_addr, connection.language.name, has_info=False)
+        client_id, address = connection.client_id, connection.client_addr
+        others = tuple(one for one in shared.get(client_id, ()) if one != address)
+        facts = MemberFacts(client_id, address, connection.language.name, has_info=False, others=others)
         try:
             info = await admin.running_info(group, connection.client_id)
         except (RemotingError, ProtocolError):
@@ -118,11 +122,27 @@ async def _members(admin: AdminClient, group: str, connected: ConsumerConnection
     return tuple(members)
 
 
+async def _shared_ids(admin: AdminClient, group: str) -> dict[str, list[str]]:
+    """Client ids that several connections to one broker have, and the addresses of these."""
+    shared: dict[str, list[str]] = {}
+    for body in (await admin.connections(group)).values():
+        at_broker: dict[str, list[str]] = {}
+        for connection in body.connection_set:
+            at_broker.setdefault(connection.client_id, []).append(connection.client_addr)
+        shared |= {client_id: addresses for client_id, addresses in at_broker.items() if len(addresses) > 1}
+    return shared
+
+
 def _with_info(facts: MemberFacts, info: ConsumerRunningInfo) -> MemberFacts:
     subscribed = {one.topic: one.sub_string for one in info.subscription_set if not is_retry_topic(one.topic)}
     queues = {queue: of for queue, of in info.mq_table.items() if not is_retry_topic(queue.topic)}
-    return MemberFacts(
-        facts.client_id, facts.address, facts.language, info.properties, subscribed, queues, info.status_table
+    return replace(
+        facts,
+        properties=info.properties,
+        subscriptions=subscribed,
+        process_queues=queues,
+        statuses=info.status_table,
+        has_info=True,
     )
 
 

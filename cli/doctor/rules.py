@@ -113,12 +113,9 @@ def _unequal_settings(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
 
 
 def _same_id(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
-    addresses: dict[str, set[str]] = {}
     for member in group.members:
-        addresses.setdefault(member.client_id, set()).add(member.address)
-    for client_id, of in sorted(addresses.items()):
-        if len(of) > 1:
-            yield f"{client_id} is connected from {_some(sorted(of))}"
+        if member.others:
+            yield f"{member.client_id} is connected from {_some(sorted({member.address, *member.others}))}"
 
 
 def _too_many_members(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:

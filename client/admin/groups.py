@@ -94,15 +94,7 @@ class GroupAdmin(AdminBase):
 
     async def members(self, group: str) -> ConsumerConnection | None:
         """Return the members of the group on all brokers, and how they consume; None when no member is online."""
-        found: list[ConsumerConnection] = []
-        for address in await self._masters():
-            header = ConsumerGroupRequestHeader(group)
-            code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-            try:
-                found.append(await self._ask_for(ConsumerConnection, address, code, header))
-            except RequestRefused as error:
-                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-                    raise
+        found = list((await self.connections(group)).values())
         if not found:
             return None
         by_id = {connection.client_id: connection for body in found for connection in body.connection_set}
@@ -110,6 +102,22 @@ class GroupAdmin(AdminBase):
         return found[0]._replace(
             connection_set=tuple(by_id[client_id] for client_id in sorted(by_id)), subscription_table=subscriptions
         )
+
+    async def connections(self, group: str) -> dict[str, ConsumerConnection]:
+        """Return the connections of the group's members to each broker, by its address, without brokers that have none.
+
+        A client id may be there several times at one broker: then several processes have it.
+        """
+        found: dict[str, ConsumerConnection] = {}
+        for address in await self._masters():
+            header = ConsumerGroupRequestHeader(group)
+            code = RequestCode.GET_CONSUMER_CONNECTION_LIST
+            try:
+                found[address] = await self._ask_for(ConsumerConnection, address, code, header)
+            except RequestRefused as error:
+                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    raise
+        return found
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> ConsumerRunningInfo:
         """Ask a member for its running info, through a broker that it is connected to. Raises RequestRefused."""

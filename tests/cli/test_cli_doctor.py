@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -30,20 +31,32 @@ def test_a_healthy_group_and_one_with_too_many_members(lockstep: Lockstep) -> No
     """Nothing is found while two members share two queues; a third member is a warning, with its cure."""
     send(lockstep, "orders")
     consume = ("consume", "orders", "-g", "shop", "--from", "first")
-    with lockstep.start(*consume) as first, lockstep.start(*consume):
+    with lockstep.start(*consume) as first, ExitStack() as others:
         first.line()
+        others.enter_context(lockstep.start(*consume))
         while (healthy := lockstep("doctor", "-g", "shop")).status:  # a queue on its way to the second has no owner
             pass
         assert healthy.err == ""
         assert healthy.out.startswith("nothing found: ")
-        with lockstep.start(*consume):
-            while rules(lockstep, "shop")[0] == 0:
-                pass
-            told = lockstep("doctor", "-g", "shop")
-    assert told.status == 3
+        others.enter_context(lockstep.start(*consume))
+        while (told := lockstep("doctor", "-g", "shop")).status != 3:
+            pass
     assert "warning  group shop: more-members-than-queues" in told.out
     assert "3 members, and orders has 2 queues" in told.out
     assert told.err == "lockstep: 0 things will break order, 1 warning\n"
+
+
+def test_two_processes_with_one_client_id(lockstep: Lockstep) -> None:
+    """The broker lists both connections under one id; the doctor names the addresses."""
+    send(lockstep, "single")
+    consume = ("consume", "single", "-g", "twins", "-D", "instanceName=same")
+    with lockstep.start(*consume), lockstep.start(*consume):
+        while "same-client-id" not in rules(lockstep, "twins")[1]:
+            pass
+        told = lockstep("doctor", "-g", "twins")
+    assert told.status == 4
+    assert "BREAKS ORDER  group twins: same-client-id" in told.out
+    assert "@same is connected from 127.0.0.1:" in told.out
 
 
 def test_a_wrong_group_name_and_no_cluster(lockstep: Lockstep) -> None:

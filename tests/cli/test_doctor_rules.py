@@ -73,7 +73,7 @@ FREE = {queue: of for queue, of in LOCKS.items() if queue != QUEUES[0]}
 IDLE = ProcessQueueInfo(locked=True, last_lock_timestamp=NOW_MS, last_consume_timestamp=NOW_MS - 300_000)
 BAD: dict[str, ClusterFacts] = {
     "mixed-order": with_a(properties=CONCURRENT),
-    "same-client-id": cluster(members=(A, replace(A, address="127.0.0.1:50009"), B)),
+    "same-client-id": with_a(others=("127.0.0.1:50009",)),
     "unequal-subscriptions": with_a(subscriptions={TOPIC: "paid"}),
     "no-owner": cluster(locks=FREE),
     "key-in-several-queues": cluster(spreads=(KeySpread(TOPIC, "1001", (QUEUES[0], QUEUES[2])),)),
