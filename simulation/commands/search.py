@@ -23,6 +23,7 @@ from lockstep.simulation.lab.experiment import LockMode, Plan
 from lockstep.simulation.lab.findings import Finding
 from lockstep.simulation.lab.runner import run_plan
 from lockstep.simulation.search.explain import explain
+from lockstep.simulation.search.fault_words import event_words
 from lockstep.simulation.search.plan_file import write_plan
 from lockstep.simulation.search.shrink import RUNS_MAX, shrink
 from lockstep.simulation.search.story import story_of
@@ -197,7 +198,7 @@ def _show_plan(shown: Shown, plan: Plan, kind: str, output: Path | None) -> None
         raise typer.BadParameter(f"the plan cannot be written to {path}: {error.strerror}") from None
     typer.echo(f"{kind} in {plan.lock_mode} mode, with {_size(plan)}:")
     for event in plan.events:
-        typer.echo(f"  {event.at_ms / 1000:10.3f} s  {event.fault} {event.target} {event.duration_ms} ms".rstrip())
+        typer.echo(f"  {event.at_ms / 1000:10.3f} s  {event_words(event)}")
     for name, value in plan.described().items():
         typer.echo(f"  {name}: {value}")
     typer.echo(f"{path}: lockstep-sim replay --plan {path}, lockstep-sim explain --plan {path}")

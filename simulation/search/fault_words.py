@@ -3,9 +3,11 @@
 from typing import Final
 
 from lockstep.simulation.lab.cluster import BROKER
+from lockstep.simulation.lab.experiment import FaultEvent
+from lockstep.simulation.lab.faults import FAULTS
 from lockstep.simulation.lab.findings import Band
 
-__all__ = ["end_words", "fault_words", "named", "seconds"]
+__all__ = ["end_words", "event_words", "fault_words", "named", "seconds"]
 
 _ONE_SIDED: Final = ("cut-one-side", "cut at the member", "cut at the broker")  # the first host is the one that hears
 _HOLDS: Final = ("hold", "hold to the broker", "hold to the member")  # the first host is the sender
@@ -55,6 +57,14 @@ def named(host: str) -> str:
 def seconds(duration_ms: int) -> str:
     """A duration as people say it."""
     return f"{duration_ms} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
+
+
+def event_words(event: FaultEvent) -> str:
+    """A fault as it was planned: its name, its hosts, how long, how much."""
+    hosts = f"{event.target}-{event.other}" if event.other else event.target
+    kind = FAULTS[event.fault].amount if event.fault in FAULTS else None
+    amount = f" {kind.text(event.amount)}" if kind is not None and event.amount else ""
+    return f"{event.fault} {hosts} {event.duration_ms} ms{amount}"
 
 
 def fault_words(band: Band) -> str:

@@ -1,6 +1,7 @@
 """The story of one seed, for people: its settings, then faults, log events and violations in the order of time."""
 
 from lockstep.simulation.lab.runner import Run
+from lockstep.simulation.search.fault_words import event_words
 
 __all__ = ["story_of"]
 
@@ -15,9 +16,7 @@ def story_of(run: Run, *, everything: bool = False) -> list[str]:
     lines = [f"seed {plan.seed} in {plan.lock_mode} mode, hash {run.trace_hash[:16]}"]
     lines += [f"  {name}: {value}" for name, value in plan.described().items()]
     if played is not None:
-        moments = [
-            (event.at_ms, 0, f"FAULT  {event.fault} {event.target} {event.duration_ms} ms") for event in plan.events
-        ]
+        moments = [(event.at_ms, 0, f"FAULT  {event_words(event)}") for event in plan.events]
         moments += [
             (line.at_ms, 1, f"    {line.host}: {line.event} {' '.join(f'{k}={v}' for k, v in line.fields.items())}")
             for line in played.cluster.log

@@ -6,9 +6,12 @@ import pytest
 
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode
 from lockstep.simulation.lab.runner import run_plan
+from lockstep.simulation.lab.story import experiment
+from lockstep.simulation.lab.story_cluster import StoryCluster
 from lockstep.simulation.search.explain import explain
 from lockstep.simulation.search.fault_words import fault_words
 from lockstep.simulation.search.healed import Healed
+from lockstep.simulation.search.story import story_of
 from lockstep.simulation.search.violation import violation_of
 from lockstep.simulation.search.words import words_of
 from lockstep.simulation.worlds.experiment import WORLDS
@@ -129,3 +132,22 @@ def test_the_hosts_of_a_fault_are_not_swapped(fault: Fault, told: str) -> None:
     assert run.played is not None
     (band,) = run.played.findings.bands
     assert fault_words(band).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("hold broker-c1@5s+2s", "FAULT  hold broker-c1 2000 ms"),
+        ("slow c1-broker@5s+2s=250ms", "FAULT  slow c1-broker 2000 ms 250ms"),
+        ("leave c1@5s", "FAULT  leave c1 0 ms"),
+    ],
+)
+def test_a_replay_names_both_hosts_and_the_amount(text: str, told: str) -> None:
+    """Of a fault of a story."""
+    story = experiment(consumers=1, queues=1, rate=0, life="10s", events=[text])(_nothing)
+    lines = story_of(story.run())
+    assert [line.partition(" s  ")[2] for line in lines if "FAULT" in line] == [told]
+
+
+async def _nothing(_: StoryCluster) -> None:
+    """The story does nothing of its own."""
