@@ -46,7 +46,7 @@ class Faults:
             return
         self.findings.saw(str(event.fault))
         world, row = self.cluster.world, _row_of(event)
-        band = self.findings.begin(event.fault, *_hosts(event))
+        band = self.findings.begin(event.fault, *((row.target, row.other) if row is not None else _hosts(event)))
         try:
             if row is not None:
                 await FAULTS[row.fault].action(self.cluster, row)
@@ -218,12 +218,10 @@ def _row_of(event: FaultEvent) -> FaultEvent | None:
 
 
 def _hosts(event: FaultEvent) -> tuple[str, str]:
-    """Of the band: the member first, also where the broker is the one that acts."""
+    """Of the band of a fault that a world plays in its own way."""
     if event.fault in _OF_BROKER:
         return BROKER, ""
-    if event.fault == Fault.SLOW_ANSWERS or (event.fault in _ROWS and BROKER in _ROWS[Fault(event.fault)]):
-        return event.target, BROKER
-    return event.target, event.other
+    return event.target, BROKER if event.fault == Fault.SLOW_ANSWERS else ""
 
 
 _ITS: Final = "*"  # the member of the event
