@@ -142,7 +142,7 @@ class BrokerConfig:
     lock_queues_per_request_max: int = 4096
     lock_entries_per_group_max: int = 20_000
     lock_entries_max: int = 100_000
-    lock_changes_max: int = 10_000  # the last changes of owners, for `lockstep lock watch` and the console
+    lock_changes_max: int = 10_000  # the last changes of owners, for `lockstep lock watch`
     heartbeat_groups_max: int = setting(1000, live=True)  # consumer and producer groups
     heartbeat_subscriptions_max: int = setting(5000, live=True)  # of all its groups, and their tags
     groups_per_connection_max: int = setting(2000, live=True)  # of which a connection is a member

@@ -182,7 +182,8 @@ def _no_owner(group: GroupFacts, facts: ClusterFacts) -> Iterator[str]:
     if not group.members or not group.is_ordered or group.broadcasting:
         return
     behind = [queue for queue, known in group.queues.items() if known.lag]
-    free = [str(queue) for queue in behind if not _owned(queue, group, facts)]
+    moving = {one.queue for one in group.changes or () if facts.now_ms - one.at_ms <= facts.lease_ms}
+    free = [str(queue) for queue in behind if queue not in moving and not _owned(queue, group, facts)]
     if free:
         yield f"messages wait in {_some(free)}, and none of {counted(len(group.members), 'member')} has the lock"
 

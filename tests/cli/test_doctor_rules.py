@@ -125,6 +125,13 @@ def test_what_was_seen_is_named() -> None:
     assert seen["clocks-apart"] == "its clock is 4.0 s behind this machine's"
 
 
+def test_a_queue_that_is_handed_over_has_no_owner_for_a_while() -> None:
+    """A change of owners within the life of a lock is no finding yet."""
+    freed = LockChange(0, NOW_MS - 5000, GROUP, QUEUES[0], "a", None, None, "unlocked")
+    assert examine(cluster(locks=FREE, changes=(freed,))) == []
+    assert examine(cluster(locks=FREE, changes=(freed._replace(at_ms=NOW_MS - 61_000),))) != []
+
+
 def test_apaches_members_say_which_locks_they_have() -> None:
     """Without a lock table a queue that no member believes to have locked has no owner."""
     believed = {queue: info._replace(locked=False) for queue, info in A.process_queues.items()}

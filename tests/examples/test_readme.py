@@ -16,7 +16,7 @@ CHINESE = (ROOT / "README.zh.md").read_text(encoding="utf-8")
 TOURS = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md")}
 QUICKSTART = "<!-- quickstart"
 STEPS = re.compile(r"^(\d+)  queue (\d)  offset (\d)  (.*)$", re.MULTILINE)
-MOVED = re.compile(r"^\S+  moved +shop  orders@broker-a:\d  (\S+) -> (\S+)$", re.MULTILINE)
+MOVED = re.compile(r"^\S+  moved +shop  orders@broker-a:\d  (\S+) -> (\S+)  \(rested \d+\.\d s\)$", re.MULTILINE)
 # A busy machine needs longer than a reader's: the test waits for what the reader sleeps for.
 WAITS = {
     "sleep 9\n": "until [ $(lockstep lock list -g shop -o json | grep -o '#[0-9]*' | sort -u | wc -l) = 2 ]\n"
