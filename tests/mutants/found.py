@@ -59,7 +59,7 @@ def table(found: Mapping[str, Found]) -> str:
         if not worlds:
             tried = f"no seed of {known.seeds} so far: " if known is not None else ""
             worlds = tried + (BEYOND_WORLDS | RARE).get(one.name, "not searched yet")
-        tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in one.tests)
+        tests = ", ".join(f"`{test}`" for test in one.tests)
         lines.append(f"| `{one.name}` | {one.without} | {worlds} | {tests} |")
     return "\n".join(lines) + "\n"
 
