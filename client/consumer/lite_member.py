@@ -133,7 +133,7 @@ class LiteMember(GroupMember):
     def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
         self.lite_queues.nothing_until(self.lite_queues.of(process_queue), result.next_begin_offset)
 
-    async def offset_illegal(self, process_queue: ProcessQueue) -> None:
+    async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:
         """The next pull begins where the broker proposes."""
 
     # Messages ------------------------------------------------------------------------------------------------

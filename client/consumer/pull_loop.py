@@ -162,7 +162,7 @@ class PullOwner(Protocol):
     def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:
         """No message of the answer is left after the filters, or it had none."""
 
-    async def offset_illegal(self, process_queue: ProcessQueue) -> None:
+    async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:
         """The queue has no such offset; `next_offset` is the one that the broker proposes."""
 
 
@@ -333,7 +333,7 @@ class PullLoop:
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,
             )
-            await self._owner.offset_illegal(process_queue)
+            await self._owner.offset_illegal(process_queue, result)
         else:
             self._owner.nothing_found(process_queue, result)
 

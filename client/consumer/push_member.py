@@ -251,7 +251,13 @@ class PushMember(GroupMember):
         if result.status is not PullStatus.FOUND and process_queue.is_empty:
             self.offsets.update(process_queue.queue, result.next_begin_offset, increase_only=True)
 
-    async def offset_illegal(self, process_queue: ProcessQueue) -> None:
-        """10 s later the broker's offset is stored, and the queue may be acquired again (wire.md 12.6)."""
+    async def offset_illegal(self, process_queue: ProcessQueue, result: PullResult) -> None:
+        """10 s later the broker's offset is stored, and the queue may be acquired again (wire.md 12.6).
+
+        If the broker's log lost its newest messages, those before them may be cached here and not handled yet. The
+        queue begins there then; RocketMQ begins at the end, and skips them.
+        """
+        if result.min_offset <= process_queue.position < result.next_begin_offset:
+            process_queue.next_offset = process_queue.position
         process_queue.dropped = True
         await self._reset.correct(process_queue, self.config.offset_illegal_delay_ms)

@@ -23,7 +23,7 @@ class Grant(NamedTuple):
 
 @dataclass
 class _Queue:
-    """`free_ms`: before it no new period may begin, by lease, unlock and lock delay."""
+    """`free_ms`: before it no new period may begin, by lease, unlock and lock delay. `ended_ms`: of the last unlock."""
 
     grants: list[Grant] = field(default_factory=list)
     leases: dict[tuple[str, int], int] = field(default_factory=dict)  # (address, epoch) -> its end, in ms
@@ -31,6 +31,7 @@ class _Queue:
     connection: Endpoint | None = None  # of the last grant or renewal
     granted_ms: int = 0
     free_ms: int = 0
+    ended_ms: int = 0
     forgotten: bool = False  # a faithful broker started again since the last grant
     released: str = ""  # how the last period ended before its lease did
 
@@ -80,6 +81,8 @@ class Owners:
                 self._findings.saw(of.released)
         if grant != last:
             of.grants.append(grant)
+        elif asked.handled_ms < of.ended_ms:  # the answer to a renewal left late, and the owner had unlocked meanwhile
+            return begins
         of.client_id = asked.lock.client_id if asked.lock is not None else of.client_id
         of.connection, of.granted_ms, of.released, of.forgotten = asked.endpoint, asked.handled_ms, "", False
         of.free_ms = asked.handled_ms + lease_ms
@@ -109,6 +112,7 @@ class Owners:
         if not of.grants or Grant(epoch or 0, asked.address) != of.grants[-1]:
             return False
         live = asked.handled_ms < of.free_ms
+        of.ended_ms = asked.handled_ms
         self._released(of, asked.handled_ms, "handovers")
         return live
 

@@ -30,3 +30,27 @@ async def test_a_send_that_may_not_be_on_the_disk_has_an_unknown_outcome(cluster
     failed = [record["outcome"] for record in cluster.records(PRODUCER) if record["event"] == "send_failed"]
     assert failed == ["unknown", "unknown"]
     await cluster.end(judge=False)  # nobody consumes here
+
+
+@scenario(INSTANT, also_fenced=True)
+async def test_messages_that_a_cut_log_still_has_are_handled(cluster: Cluster) -> None:
+    """A consumer has cached messages, and the broker loses the last of them with its power. The consumer's position is
+    beyond the end then. It begins at the first message that it has not handled, not at the end, as RocketMQ does."""
+    await cluster.broker(queues=1, data_dir="store")
+    await cluster.producer()
+    await cluster.consumer("c1", work_ms=8_000)
+    await cluster.send(4)
+    await cluster.world.sleep_ms(5_000)
+    cluster.world.disk(BROKER).sync_ms = 60_000  # what comes now is not on the disk
+    await cluster.send(3)
+    await cluster.world.sleep_ms(100)
+    cluster.power_cut()
+    cluster.world.disk(BROKER).sync_ms = 0
+    await cluster.world.sleep_ms(1_000)
+    await cluster.broker(queues=1, data_dir="store")
+    assert len(cluster.stored(0)) < 7
+    await cluster.world.until(lambda: cluster.events("offset_illegal", host="c1"))
+    kept = {message.body.decode() for message in cluster.stored(0)}
+    assert len(kept) >= 4
+    await cluster.world.until(lambda: kept <= {call.text for call in cluster.seen.all if call.good}, timeout_ms=200_000)
+    await cluster.end(judge=False)
