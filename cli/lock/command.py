@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from lockstep.cli.lock.changes import Change, ChangeKind, LockKey, journal_changes, left_text, table_changes
 from lockstep.cli.options import WatchOptions
@@ -74,6 +74,8 @@ def _as_texts(row: LockTableRow) -> dict[str, str]:
 
 # lock watch --------------------------------------------------------------------------------------------------
 
+_FIRST_LOOKS_MAX: Final = 5
+
 
 Show = Callable[[list[LockTableRow], list[Change], int], None]
 
@@ -96,8 +98,13 @@ class LockLooks:
 
     async def first(self) -> Look:
         """Raises NotLockstepError, NoRouteError, RemotingError."""
-        _, self._cursors = await self._admin.list_lock_changes({}, self._group)
-        return Look(await self._admin.list_locks(self._group), [])
+        _, cursors = await self._admin.list_lock_changes({}, self._group)
+        for _ in range(_FIRST_LOOKS_MAX):
+            self._cursors, rows = cursors, await self._admin.list_locks(self._group)
+            changes, cursors = await self._admin.list_lock_changes(self._cursors, self._group)
+            if not any(changes.values()):
+                break  # the table is that of the cursors: no change would be told twice
+        return Look(rows, [])
 
     async def again(self) -> Look | None:
         """None while no broker answers; only the first failure is noted."""
