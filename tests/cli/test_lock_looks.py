@@ -3,7 +3,7 @@
 from lockstep.cli.lock.command import LockLooks
 from lockstep.client import AdminClient
 from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
-from lockstep.protocol.bodies.locks import LockTableBody
+from lockstep.protocol.bodies.locks import LockTableBody, LockTableRow
 from lockstep.protocol.codes import RequestCode, ResponseCode
 from lockstep.protocol.headers.messaging import ListLockChangesRequestHeader
 from tests.client.stage import Stage, on_stage, queue_at
@@ -20,6 +20,7 @@ async def test_changes_of_a_look_that_failed_come_with_the_next_one(stage: Stage
     broker.answers(
         CHANGES,
         LockChangesBody(5, 9, 0, 0, ()),
+        LockChangesBody(5, 9, 0, 0, ()),  # nothing changed while the table was read
         LockChangesBody(5, 9, 0, 1, (change,)),
         LockChangesBody(5, 9, 0, 1, ()),
     )
@@ -33,4 +34,27 @@ async def test_changes_of_a_look_that_failed_come_with_the_next_one(stage: Stage
     assert again is not None
     assert again.changes == [change]
     asked = [command.decode_header(ListLockChangesRequestHeader).cursor for command in broker.requests(CHANGES)]
-    assert asked == [0, 0, 1, 0, 1]
+    assert asked == [0, 0, 0, 1, 0, 1]
+
+
+@on_stage
+async def test_the_first_look_tells_no_change_twice(stage: Stage) -> None:
+    """A lock that was granted between the first two requests is in the table, and not among the next changes."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    change = LockChange(0, 1, "g", queue_at(0), None, "c1", None, "granted")
+    held = LockTableRow("g", queue_at(0), "c1", 1, 2, 3)
+    broker.answers(
+        CHANGES,
+        LockChangesBody(5, 9, 0, 0, ()),
+        LockChangesBody(5, 9, 0, 1, (change,)),
+        LockChangesBody(5, 9, 0, 1, ()),
+    )
+    broker.answers(LOCKS, LockTableBody((held,)))
+    async with AdminClient(name_server=broker.name_server, runtime=stage.client, log=stage.log) as admin:
+        looks = LockLooks(admin, None)
+        assert (await looks.first()).rows == [held]
+        again = await looks.again()
+    assert again is not None
+    assert again.changes == []
+    assert len(broker.requests(LOCKS)) == 3
