@@ -274,7 +274,8 @@ class VirtualLoop(ForbiddenCalls):
 
     def call_exception_handler(self, context: ErrorContext) -> None:
         source = context.get("task") or context.get("future")
-        if self._closed or (isinstance(source, SequencedTask) and source.host and not source.host.alive):
+        host = getattr(source, "host", None)
+        if self._closed or (host is not None and not host.alive):  # what would have read it does not run any more
             return
         if self._error_handler is not None:
             self._error_handler(self, context)

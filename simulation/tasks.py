@@ -68,8 +68,13 @@ class VirtualHandle(asyncio.TimerHandle):
 class SequencedFuture(asyncio.Future[T]):
     """Hashes by its number, so that a set of futures has the same order in every run."""
 
-    __slots__ = ("sequence",)
+    __slots__ = ("host", "sequence")
+    host: Host | None  # that failed it
     sequence: int
+
+    def set_exception(self, exception: type | BaseException, /) -> None:
+        self.host = HOST.get(None)
+        super().set_exception(exception)
 
     def __hash__(self) -> int:
         try:

@@ -1,6 +1,7 @@
 """The virtual loop: time that jumps, an order that is always the same, and ends that say why."""
 
 import asyncio
+import functools
 import itertools
 import time
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from lockstep.simulation import (
     World,
     simulate,
 )
+from lockstep.simulation.host import host_context
 
 
 def test_time_jumps_to_the_next_timer() -> None:
@@ -293,6 +295,28 @@ def test_an_exception_nobody_looks_at_fails_the_run() -> None:
     with pytest.raises(UnhandledError, match="never retrieved"):
         simulate(with_task)
     simulate(with_callback, errors_allowed=True)
+
+
+def test_a_future_failed_by_a_host_that_then_crashed_is_no_fault() -> None:
+    """The callback that would have read the exception is dropped with its host; on a live host it counts."""
+
+    read: list[object] = []
+
+    def fail() -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda failed: read.append(failed.exception()))
+        future.set_exception(ConnectionResetError("closed"))
+
+    async def scenario(world: World, *, crashed: bool) -> None:
+        host_context(world.host("c1").host).run(fail)
+        if crashed:
+            world.crash("c1")
+        await asyncio.sleep(1)
+
+    simulate(functools.partial(scenario, crashed=True))
+    assert read == []
+    simulate(functools.partial(scenario, crashed=False))
+    assert [str(error) for error in read] == ["closed"]
 
 
 def test_an_exception_handler_of_the_code_is_obeyed() -> None:
