@@ -1,5 +1,7 @@
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.TreeSet;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -61,12 +63,17 @@ public final class LitePullConsumer {
         Events.print("time", "queueId", first.getQueueId(), "offset", consumer.offsetForTimestamp(first, 0L));
     }
 
+    /**
+     * Polls until {@code count} different messages were seen. A seek that meets a pull under way hands some of them out
+     * twice: Java's client then reads the queue again, and the answer of the earlier pull arrives too.
+     */
     private static void poll(DefaultLitePullConsumer consumer, String event, int count) {
         long deadline = System.nanoTime() + 20_000_000_000L;
-        for (int seen = 0; seen < count && System.nanoTime() < deadline; ) {
+        Set<String> seen = new HashSet<>();
+        while (seen.size() < count && System.nanoTime() < deadline) {
             for (MessageExt message : consumer.poll(500)) {
                 Events.print(event, Events.message(message));
-                seen++;
+                seen.add(message.getQueueId() + ":" + message.getQueueOffset());
             }
         }
     }
