@@ -83,7 +83,7 @@ async def _serve(options: "Options", log: "StartLog") -> int:
         if control is not None:
             await control.start(options.control_port or 0)
         if metrics is not None:
-            metrics.start(options.metrics_port or 0)
+            await metrics.start(options.metrics_port or 0)
         sys.stdout.write(_listening_line(options, server, control, metrics))
         sys.stdout.flush()
         gc.freeze()  # objects made at start-up stay; the collector need not visit them again

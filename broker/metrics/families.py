@@ -77,14 +77,14 @@ Rows = dict[tuple[str, ...], float]
 class Samples:
     """One scrape: the value of each series, by family and label values after those of the node.
 
-    `handovers`: counts by bucket, not cumulative, and the sum in seconds.
+    `handovers`: counts by bucket, not cumulative, and the sum in seconds. `dropped`: the series that found no room.
     """
 
     node: tuple[str, str, str]
     rows: dict[str, Rows] = field(default_factory=lambda: {name: {} for name in FAMILIES})
     handovers: tuple[list[int], float] = ((), 0.0)  # type: ignore[assignment]
-    dropped_count: int = 0
     series_max: int = 0
+    dropped: dict[tuple[str, tuple[str, ...]], None] = field(default_factory=dict)
 
     def set(self, name: str, labels: tuple[str, ...], value: float) -> None:
         """Set a series. A family has at most `series_max` of them."""
@@ -92,7 +92,7 @@ class Samples:
         if len(rows) < self.series_max or labels in rows:
             rows[labels] = value
         else:
-            self.dropped_count += 1
+            self.dropped[name, labels] = None
 
     def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
         self.set(name, labels, self.rows[name].get(labels, 0) + value)

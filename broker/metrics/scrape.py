@@ -133,5 +133,5 @@ def _locks(broker: Broker, samples: Samples, now_ms: int) -> Steps:
 def _broker(broker: Broker, samples: Samples, _now_ms: int) -> Steps:
     samples.set("rocketmq_half_messages", (), len(broker.halves))
     samples.set("lockstep_held_pulls", (), len(broker.hold))
-    samples.set("lockstep_series_dropped", (), samples.dropped_count)
+    samples.set("lockstep_series_dropped", (), len(samples.dropped))
     yield None

@@ -1,13 +1,10 @@
-"""The port for Prometheus. Its thread asks the event loop for a copy of the values, and writes the text itself."""
+"""The port for Prometheus. Values are copied on the event loop in steps, and the text is made on a thread."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
-from typing import Final
-from wsgiref.simple_server import WSGIServer
+from typing import Any, Final, cast
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -17,11 +14,14 @@ from lockstep.broker.metrics.lock_counts import HANDOVER_BUCKETS_S
 from lockstep.broker.metrics.scrape import scrape
 from lockstep.broker.server import CannotListen
 from lockstep.broker.state.broker import Broker
-from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.runtime import Listening, Runtime
 
-__all__ = ["MetricsServer", "metrics_of"]
+__all__ = ["CONNECTIONS_MAX", "CONNECTION_LIFE_MS", "MetricsServer", "metrics_of"]
 
-_COPY_TIMEOUT_S: Final = 10.0
+CONNECTIONS_MAX: Final = 32
+CONNECTION_LIFE_MS: Final = 10_000  # for the request, the copy and the answer: Prometheus waits no longer by default
+_HEAD_BYTES_MAX: Final = 16 * 1024
+_HEAD_END: Final = b"\r\n\r\n"
 
 
 def metrics_of(samples: Samples) -> Iterator[Metric]:
@@ -47,55 +47,143 @@ def _histogram(name: str, text: str, labels: tuple[str, ...], samples: Samples) 
     return metric
 
 
-class _BrokerCollector(Collector):
-    """Runs in the server's threads, one scrape at a time."""
-
-    def __init__(self, broker: Broker, runtime: Runtime, loop: asyncio.AbstractEventLoop) -> None:
-        self._broker = broker
-        self._runtime = runtime
-        self._loop = loop
-        self._one_at_a_time = threading.Lock()
-
-    def describe(self) -> list[Metric]:
-        return []  # the broker is not asked when this is registered
+class _Copied(Collector):
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
 
     def collect(self) -> Iterator[Metric]:
-        with self._one_at_a_time:
-            copied: Future[Samples] = Future()
-            self._loop.call_soon_threadsafe(self._start, copied)
-            samples = copied.result(_COPY_TIMEOUT_S)
-        return metrics_of(samples)
+        return metrics_of(self._samples)
 
-    def _start(self, copied: "Future[Samples]") -> None:
-        self._broker.work.start(self, scrape(self._broker, self._runtime.now_ms(), copied.set_result))
+
+def _environ(head: bytes) -> dict[str, Any]:
+    """The request as WSGI has it. Raises ValueError."""
+    request, *lines = head.decode("latin-1").split("\r\n")
+    method, target, _version = request.split(" ")
+    path, _, query = target.partition("?")
+    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {
+        "REQUEST_METHOD": method,
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "HTTP_ACCEPT": fields.get("accept", ""),
+        "HTTP_ACCEPT_ENCODING": fields.get("accept-encoding", ""),
+    }
+
+
+def _answer(environ: dict[str, Any], samples: Samples) -> bytes:
+    """The whole answer: prometheus_client chooses the format and packs it."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(_Copied(samples))
+    head: list[str] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]]) -> None:
+        head.extend([f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)])
+
+    body = b"".join(make_wsgi_app(registry)(environ, start_response))
+    head += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
+    return "\r\n".join(head).encode("latin-1") + body
+
+
+class _Connection(asyncio.Protocol):
+    """One request and its answer. A peer that says nothing, or reads nothing, is cut."""
+
+    def __init__(self, server: "MetricsServer", runtime: Runtime) -> None:
+        self._server = server
+        self._runtime = runtime
+        self._transport: asyncio.Transport | None = None
+        self._head = b""
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._deadline = self._runtime.call_later_ms(CONNECTION_LIFE_MS, self.cut)
+        self._server.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._deadline.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        self._server.ended(self)
+
+    def cut(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._task is not None:
+            return
+        self._head += data
+        if len(self._head) > _HEAD_BYTES_MAX:
+            self.cut()
+        elif _HEAD_END in self._head:
+            try:
+                environ = _environ(self._head.partition(_HEAD_END)[0])
+            except ValueError:
+                self.cut()
+            else:
+                self._task = self._runtime.create_task(self._serve(environ), name="metrics")
+
+    async def _serve(self, environ: dict[str, Any]) -> None:
+        answer = await self._server.answer(environ)
+        if self._transport is not None:
+            self._transport.write(answer)
+            self._transport.close()  # when all is written
 
 
 class MetricsServer:
-    """Serves http://HOST:PORT/metrics."""
+    """Serves http://HOST:PORT/metrics, one connection a request."""
 
     def __init__(self, broker: Broker, runtime: Runtime, host: str) -> None:
         self._broker = broker
         self._runtime = runtime
         self._host = host
-        self._server: WSGIServer | None = None
+        self._pool = runtime.new_worker_pool("metrics", 1)
+        self._connections: dict[_Connection, None] = {}
+        self._listening: Listening | None = None
 
     @property
     def address(self) -> str:
-        assert self._server is not None
-        return f"{self._host}:{self._server.server_port}"
+        assert self._listening is not None
+        return f"{self._host}:{self._listening.port}"
 
-    def start(self, port: int) -> None:
+    async def start(self, port: int) -> None:
         """Raises CannotListen."""
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        registry.register(_BrokerCollector(self._broker, self._runtime, asyncio.get_running_loop()))
+
+        def new_connection() -> _Connection:
+            return _Connection(self, self._runtime)
+
         try:
-            self._server, _ = start_http_server(port, self._host, registry)
+            self._listening = await self._runtime.create_server(new_connection, self._host, port)
         except OSError as error:
             raise CannotListen("metrics", "--metrics-port", self._host, port, error) from None
 
     def close(self) -> None:
-        """Close the port. A scrape that waits for the loop gets no answer."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        """Close the port and its connections at once."""
+        if self._listening is not None:
+            self._listening.close()
+        for connection in list(self._connections):
+            connection.cut()
+        self._pool.close()
+
+    def opened(self, connection: _Connection) -> None:
+        """Above the bound the oldest connection goes: it has had the most time."""
+        self._connections[connection] = None
+        if len(self._connections) > CONNECTIONS_MAX:
+            next(iter(self._connections)).cut()
+
+    def ended(self, connection: _Connection) -> None:
+        self._connections.pop(connection, None)
+
+    async def answer(self, environ: dict[str, Any]) -> bytes:
+        """Copy the values, and make the text."""
+        copied: asyncio.Future[Samples] = asyncio.get_running_loop().create_future()
+
+        def done(samples: Samples) -> None:
+            if not copied.done():  # the peer is gone
+                copied.set_result(samples)
+
+        self._broker.work.start(self, scrape(self._broker, self._runtime.now_ms(), done))
+        samples = await copied
+        return await self._pool.submit(lambda: _answer(environ, samples))

@@ -134,6 +134,17 @@ def test_a_family_has_a_bound() -> None:
     assert samples.rows["lockstep_series_dropped"][()] == 4, "messages and bytes of two topics"
 
 
+def test_a_series_that_is_left_out_counts_once() -> None:
+    """Ten members of a group without room are one series, not ten."""
+    peer = Peer(metrics_series_max=1)
+    peer.heartbeat("kept", consumer("A", SubscriptionData("T")))
+    for number in range(10):
+        peer.beside().heartbeat(f"left{number}", consumer("B", SubscriptionData("T")))
+    samples = samples_of(peer)
+    assert len(samples.rows["rocketmq_consumer_connections"]) == 1
+    assert samples.rows["lockstep_series_dropped"][()] == 1
+
+
 def test_the_documented_table_is_the_code() -> None:
     """docs/metrics.md has a row for each family, with its kind, labels and meaning."""
     text = (DOCS / "metrics.md").read_text(encoding="utf-8")
