@@ -2,13 +2,13 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NamedTuple
 
 from lockstep.cli.lock.changes import Change, ChangeKind, LockKey, journal_changes, left_text, table_changes
 from lockstep.cli.options import WatchOptions
-from lockstep.cli.output import OutputFormat, StderrLog, clock, json_line, note, print_rows, seconds, write_out
+from lockstep.cli.output import OutputFormat, StderrLog, clock, counted, json_line, note, print_rows, seconds, write_out
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.groups import LockCursor
 from lockstep.client.errors import NoRouteError
@@ -116,9 +116,19 @@ class LockLooks:
                 note(f"{error}; asking again")
             self._is_silent = True
             return None
+        self._note_lost(cursors)
         self._is_silent, self._cursors = False, cursors
         changes = [change for of_broker in by_broker.values() for change in of_broker]
         return Look(rows, sorted(changes, key=lambda change: change.at_ms))
+
+    def _note_lost(self, cursors: Mapping[str, LockCursor]) -> None:
+        for address, cursor in cursors.items():
+            before = (self._cursors or {}).get(address)
+            if before is not None and before.started_ms != cursor.started_ms:
+                note(f"{address} started anew: changes since the last look may be lost")
+            if cursor.lost:
+                lost = counted(cursor.lost, "change")
+                note(f"lost {lost} at {address}, which keeps the last ones only: look more often (--interval)")
 
 
 async def watch_locks(options: WatchOptions) -> None:

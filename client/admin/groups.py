@@ -31,6 +31,7 @@ from lockstep.remoting.errors import RequestRefused
 __all__ = ["GroupAdmin", "GroupProgress", "LockCursor"]
 
 _FORWARDED_TIMEOUT_MS: Final = 12_000  # the broker waits 10 s for the consumer's answer
+_CHANGE_READS_MAX: Final = 64  # of one broker in a call; each brings 1,000 changes at most
 
 
 class GroupProgress(NamedTuple):
@@ -41,10 +42,17 @@ class GroupProgress(NamedTuple):
 
 
 class LockCursor(NamedTuple):
-    """How far the changes of one broker were read. `started_ms`: of the broker's start to which `number` belongs."""
+    """How far the changes of one broker were read.
+
+    Args:
+        started_ms: of the broker's start to which `number` belongs.
+        lost: changes before the last call that the broker had forgotten by then. After a restart it is 0, although
+            changes of the time before may be lost.
+    """
 
     started_ms: int
     number: int
+    lost: int = 0
 
 
 class GroupAdmin(AdminBase):
@@ -184,6 +192,7 @@ class GroupAdmin(AdminBase):
 
         Args:
             cursors: Of the last call; empty at first: each broker tells what it keeps, its last 10,000 changes.
+                A call reads 64,000 at most; the next one goes on there.
             group: None: of all groups.
 
         Raises:
@@ -211,14 +220,18 @@ class GroupAdmin(AdminBase):
         self, address: str, cursor: LockCursor | None, group: str | None
     ) -> tuple[list[LockChange], LockCursor]:
         changes: list[LockChange] = []
-        while True:
+        lost = 0
+        for _ in range(_CHANGE_READS_MAX):
             header = ListLockChangesRequestHeader(cursor.number if cursor is not None else 0, group)
             body = await self._ask_for(LockChangesBody, address, RequestCode.LIST_LOCK_CHANGES, header)
             if cursor is not None and body.started_ms != cursor.started_ms:  # it has started anew
                 cursor = None
                 if header.cursor:
                     continue
+            if cursor is not None:
+                lost += max(body.first - cursor.number, 0)
             changes += body.changes
-            cursor = LockCursor(body.started_ms, body.next_cursor)
+            cursor = LockCursor(body.started_ms, body.next_cursor, lost)
             if not body.changes:
-                return changes, cursor
+                break
+        return changes, cursor or LockCursor(body.started_ms, 0)

@@ -1,5 +1,8 @@
 """`lockstep lock watch` at a broker that answers only half of what it is asked."""
 
+import io
+from contextlib import redirect_stderr
+
 from lockstep.cli.lock.command import LockLooks
 from lockstep.client import AdminClient
 from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
@@ -58,3 +61,34 @@ async def test_the_first_look_tells_no_change_twice(stage: Stage) -> None:
     assert again is not None
     assert again.changes == []
     assert len(broker.requests(LOCKS)) == 3
+
+
+@on_stage
+async def test_lost_changes_are_told(stage: Stage) -> None:
+    """When the broker kept fewer than there were since the last look, and when it started anew."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    broker.answers(
+        CHANGES,
+        LockChangesBody(5, 9, 0, 2, ()),
+        LockChangesBody(5, 9, 0, 2, ()),
+        LockChangesBody(5, 9, 1500, 1502, ()),  # another look found nothing lost
+        LockChangesBody(7, 9, 0, 0, ()),
+        LockChangesBody(7, 9, 0, 0, ()),
+        LockChangesBody(7, 9, 0, 0, ()),
+    )
+    broker.answers(LOCKS, LockTableBody(()))
+    async with AdminClient(name_server=broker.name_server, runtime=stage.client, log=stage.log) as admin:
+        looks = LockLooks(admin, None)
+        await looks.first()
+        told = []
+        for _ in range(3):
+            with redirect_stderr(io.StringIO()) as stderr:
+                await looks.again()
+            told.append(stderr.getvalue())
+    address = broker.address
+    assert told == [
+        f"lockstep: lost 1,498 changes at {address}, which keeps the last ones only: look more often (--interval)\n",
+        f"lockstep: {address} started anew: changes since the last look may be lost\n",
+        "",
+    ]

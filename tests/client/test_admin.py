@@ -160,6 +160,45 @@ async def test_lock_changes_are_read_on(stage: Stage) -> None:
 
 
 @on_stage
+async def test_changes_that_come_faster_than_they_are_read(stage: Stage) -> None:
+    """A call ends all the same; the next one goes on behind what was read."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    code = RequestCode.LIST_LOCK_CHANGES
+    changes = [LockChange(number, 1, "g", queue_at(0), None, "c1", None, "granted") for number in range(1000)]
+    broker.answers(code, *(LockChangesBody(5, 9, 0, change.number + 1, (change,)) for change in changes))
+    async with admin_for(stage) as admin:
+        found, cursors = await admin.list_lock_changes({})
+        (read,) = found.values()
+        assert 10 <= len(read) <= 100
+        found, _ = await admin.list_lock_changes(cursors)
+        assert next(iter(found.values()))[0].number == len(read)
+
+
+@on_stage
+async def test_changes_that_the_broker_forgot(stage: Stage) -> None:
+    """A cursor says how many changes were gone before they were read; the first read of a broker misses none."""
+    broker = await stage.broker()
+    stage.route_to({"broker-a": 1})
+    code = RequestCode.LIST_LOCK_CHANGES
+    late = LockChange(8, 1, "g", queue_at(0), None, "c1", None, "granted")
+    broker.answers(
+        code,
+        LockChangesBody(5, 9, 3, 5, ()),
+        LockChangesBody(5, 9, 8, 9, (late,)),
+        LockChangesBody(5, 9, 8, 9, ()),
+    )
+    async with admin_for(stage) as admin:
+        _, cursors = await admin.list_lock_changes({})
+        assert [cursor.lost for cursor in cursors.values()] == [0]
+        found, cursors = await admin.list_lock_changes(cursors)
+        assert list(found.values()) == [[late]]
+        assert [cursor.lost for cursor in cursors.values()] == [3], "numbers 5 to 7"
+        _, cursors = await admin.list_lock_changes(cursors)
+        assert [cursor.lost for cursor in cursors.values()] == [0]
+
+
+@on_stage
 async def test_a_broker_that_is_not_ours(stage: Stage) -> None:
     """It gets no request that it does not know; the error says in one line that it has no such call."""
     stranger = await stage.broker(agrees=False)
