@@ -2,6 +2,7 @@
 
 import traceback
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -43,8 +44,10 @@ def run_plan(experiment: Experiment[Any], plan: Plan, *, lines_kept: int = 200) 
     error: BaseException | None = None
     options = replace(plan.options, trace_lines_max=lines_kept)
     modules = getattr(experiment, "modules", ())  # of a user's experiment
+    variant = getattr(experiment, "variant", nullcontext)  # of an exhibit of the museum
     try:
-        simulate(main, seed=plan.seed, limit_ms=plan.limit_ms, options=options, modules=modules)
+        with variant():
+            simulate(main, seed=plan.seed, limit_ms=plan.limit_ms, options=options, modules=modules)
     except Exception as failure:
         error = failure
     world = worlds[0]

@@ -29,6 +29,7 @@ class Exhibit:
         translated: what was changed to show it in our client or broker.
         rule: what prevents it in the product, and where that is written.
         kind: the violation that the sweep looks for.
+        variant: begins it; `run_plan` does, around the whole run.
         mode: the lock mode that it is shown in.
     """
 
@@ -69,7 +70,7 @@ class Exhibit:
         return draw_plan(self.swarm, self.key, seed, mode)
 
     def build(self, world: World, plan: MuseumPlan) -> House:
-        return House(world, plan, self.variant)
+        return House(world, plan)
 
     def fails(self, outcome: Outcome) -> bool:
         return bool(outcome.error) or self.kind in outcome.wrong

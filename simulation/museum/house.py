@@ -1,4 +1,4 @@
-"""The house of an exhibit: a cluster of the lab, under the variant, and what took too long in it."""
+"""The house of an exhibit: a cluster of the lab, and what took too long in it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,6 @@ from lockstep.simulation.lab.story import PlayedStory, Story
 from lockstep.simulation.lab.story_cluster import StoryCluster
 from lockstep.simulation.lab.user_app import Listening, UserApp
 from lockstep.simulation.museum.plan import MuseumPlan
-from lockstep.simulation.museum.variant import Variant
 from lockstep.simulation.museum.waits import Seen, idle_queues, not_drained
 from lockstep.simulation.world import World
 from lockstep.store import MessageStore
@@ -26,18 +25,13 @@ _KEYS: Final = 5
 
 
 class House(PlayedStory):
-    """A Played: `run` plays the plan under the variant."""
+    """A Played."""
 
-    def __init__(self, world: World, plan: MuseumPlan, variant: Variant) -> None:
+    def __init__(self, world: World, plan: MuseumPlan) -> None:
         furnished, app = plan.furnished(), UserApp(TOPIC, GROUP, self._make)
         super().__init__(world, furnished, Story("museum", "", self._story, furnished, app=lambda: app))
         self._exhibited = plan
-        self._variant = variant
         self._until_ms = 0
-
-    async def run(self) -> None:
-        with self._variant():
-            await super().run()
 
     def _make(self, hosts: Hosts, _name: str) -> Listening:
         if self._exhibited.from_last:

@@ -8,26 +8,17 @@ __all__ = ["Make", "Variant", "replaced", "variant"]
 
 Make = Callable[[Callable[..., Any]], Callable[..., Any]]
 Variant = Callable[[], AbstractContextManager[None]]
-_replaced: dict[tuple[type, str], tuple[Any, object]] = {}  # the original, and whose replacement it is
 
 
 @contextmanager
 def replaced(owner: type, name: str, make: Make) -> Iterator[None]:
-    """Replace the method `name` of a class by `make(original)`.
-
-    A run that was abandoned may leave its replacement behind, and end later: the next one starts from the original, and
-    only its own end puts that back.
-    """
-    key, mine = (owner, name), object()
-    original = _replaced[key][0] if key in _replaced else vars(owner)[name]
-    _replaced[key] = original, mine
+    """Replace the method `name` of a class by `make(original)`."""
+    original = vars(owner)[name]
     setattr(owner, name, make(original))
     try:
         yield
     finally:
-        if key in _replaced and _replaced[key][1] is mine:
-            del _replaced[key]
-            setattr(owner, name, original)
+        setattr(owner, name, original)
 
 
 def variant(*parts: tuple[type, str, Make]) -> Variant:

@@ -127,7 +127,8 @@ class _Questions:
 
     def _moment(self, plan: Plan, finding: Finding) -> dict[str, Any]:
         def happens(healed_ms: int) -> bool:
-            return self._happens("healed at another moment", plan, Healed(self._experiment, healed_ms)) is not None
+            healed: Any = Healed(self._experiment, healed_ms)
+            return self._happens("healed at another moment", plan, healed) is not None
 
         if not happens(finding.at_ms + 1):
             return {}  # it is seen only later, as a message that is never handled

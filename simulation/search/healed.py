@@ -1,10 +1,9 @@
 """An experiment whose faults end at one moment: all that lasts is healed then, and no later fault comes."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lockstep.simulation.lab.experiment import Experiment, LockMode, Outcome, Plan, Played
+from lockstep.simulation.lab.experiment import Experiment, Played
 from lockstep.simulation.world import World
 
 __all__ = ["Healed"]
@@ -17,24 +16,8 @@ class Healed:
         self._experiment = experiment
         self._at_ms = at_ms
 
-    @property
-    def name(self) -> str:
-        return self._experiment.name
-
-    @property
-    def summary(self) -> str:
-        return self._experiment.summary
-
-    @property
-    def sometimes(self) -> Mapping[LockMode, tuple[str, ...]]:
-        return self._experiment.sometimes
-
-    def draw(self, seed: int, mode: LockMode) -> Plan:
-        plan: Plan = self._experiment.draw(seed, mode)
-        return plan
-
-    def fails(self, outcome: Outcome) -> bool:
-        return self._experiment.fails(outcome)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._experiment, name)
 
     def build(self, world: World, plan: Any) -> Played:
         loop = world.loop

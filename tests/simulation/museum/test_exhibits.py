@@ -1,17 +1,22 @@
 """Each exhibit of the museum still shows its bug, the product does not, and the texts are those of the registry."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from typer.testing import CliRunner
 
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.simulation.commands.app import app
+from lockstep.simulation.errors import LimitError
 from lockstep.simulation.lab.registry import find_experiment
 from lockstep.simulation.lab.runner import outcome_of, run_plan
+from lockstep.simulation.loop import VirtualLoop
 from lockstep.simulation.museum.pages import Visit, document
+from lockstep.simulation.museum.plan import MuseumPlan
 from lockstep.simulation.museum.registry import EXHIBITS
+from lockstep.simulation.museum.variant import variant
+from lockstep.simulation.search.healed import Healed
 from tests.simulation.museum.find import SEEDS_MAX, first_seed
 
 ROOT: Final = Path(__file__).parents[3]
@@ -50,15 +55,56 @@ def test_the_sweep_finds_it(key: str) -> None:
     assert first_seed(exhibit) == exhibit.found.seed
 
 
-def test_a_variant_is_put_back() -> None:
-    """After an exhibit the product is as it was, also when its run was abandoned."""
-    before = vars(ProcessQueue)["make_messages_to_consume_again"]
-    exhibit = EXHIBITS["failed-message"]
-    abandoned = exhibit.variant()
-    abandoned.__enter__()
-    assert vars(ProcessQueue)["make_messages_to_consume_again"] is not before
-    Visit(exhibit)
+def test_a_variant_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an exhibit the product is as it was, also after a Ctrl-C before its coroutines were closed."""
+    before, exhibit = vars(ProcessQueue)["make_messages_to_consume_again"], EXHIBITS["failed-message"]
+    plan = exhibit.draw(3, exhibit.mode)
+    assert run_plan(exhibit, plan).error is None
     assert vars(ProcessQueue)["make_messages_to_consume_again"] is before
+    monkeypatch.setattr(MuseumPlan, "limit_ms", 20_000)
+    monkeypatch.setattr(VirtualLoop, "close", _interrupted)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        run_plan(exhibit, plan)
+    assert isinstance(raised.value.__context__, LimitError)
+    assert vars(ProcessQueue)["make_messages_to_consume_again"] is before
+
+
+def _interrupted(_: VirtualLoop) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_variant_is_put_back_after_an_error() -> None:
+    """Of several parts all are put back, the last one first, and the error goes on."""
+    before = vars(ProcessQueue)["holds_lock"], vars(ProcessQueue)["make_messages_to_consume_again"]
+    begin = variant(
+        (ProcessQueue, "holds_lock", lambda _: lambda *_arguments: True),
+        (ProcessQueue, "holds_lock", lambda _: lambda *_arguments: False),
+        (ProcessQueue, "make_messages_to_consume_again", lambda _: lambda *_arguments: None),
+    )
+    with pytest.raises(RuntimeError, match="in the run"), begin():
+        raise RuntimeError("in the run")
+    assert before == (vars(ProcessQueue)["holds_lock"], vars(ProcessQueue)["make_messages_to_consume_again"])
+
+
+def test_a_variant_that_cannot_begin_changes_nothing() -> None:
+    """The parts that had begun are put back."""
+    before = vars(ProcessQueue)["holds_lock"]
+    begin = variant(
+        (ProcessQueue, "holds_lock", lambda _: lambda *_arguments: True),
+        (ProcessQueue, "a_method_that_is_gone", lambda method: method),
+    )
+    with pytest.raises(KeyError), begin():
+        pass
+    assert vars(ProcessQueue)["holds_lock"] is before
+
+
+def test_an_exhibit_that_is_healed_keeps_its_variant() -> None:
+    """`explain` heals at one moment or another; the bug of the exhibit stays in the product."""
+    exhibit = EXHIBITS["failed-message"]
+    assert exhibit.found is not None
+    plan = exhibit.found.plan
+    healed: Any = Healed(exhibit, plan.life_ms)
+    assert exhibit.kind in outcome_of(run_plan(healed, plan)).wrong
 
 
 def test_there_are_the_exhibits_that_were_asked_for() -> None:

@@ -1,6 +1,7 @@
 """Explanations: the faults that are needed, how long, until when healing helps, and sentences that evidence bears."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,8 @@ def test_until_it_is_healed_a_run_is_the_same() -> None:
     """Its trace has the same lines; from then on everything works."""
     plan, at_ms = draw_plan(5, LockMode.FAITHFUL), 30_000
     whole = run_plan(WORLDS, plan, lines_kept=1_000_000)
-    healed = run_plan(Healed(WORLDS, at_ms), plan, lines_kept=1_000_000)
+    worlds: Any = Healed(WORLDS, at_ms)
+    healed = run_plan(worlds, plan, lines_kept=1_000_000)
     assert whole.played is not None
     assert healed.played is not None
     lines = [run.played.findings.world.trace.lines for run in (whole, healed) if run.played is not None]
