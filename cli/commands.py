@@ -109,7 +109,7 @@ def _doctor(group: Group = None, output: Output = OutputFormat.TABLE, name_serve
 
     Exit status: 0: nothing was found, 3: warnings, 4: order will break.
     """
-    from lockstep.cli.doctor.command import doctor
+    from lockstep.cli.doctor import doctor
 
     return doctor(name_server, group, output)
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lockstep.cli.confirm import asks, confirm
-from lockstep.cli.group_why import COLUMNS, Group, why_rows
-from lockstep.cli.lookup import all_groups, topics_of_group
+from lockstep.cli.lookup import topics_of_group
 from lockstep.cli.output import (
     CliError,
     OutputFormat,
@@ -17,6 +16,7 @@ from lockstep.cli.output import (
     write_out,
 )
 from lockstep.client.admin.client import AdminClient, NotLockstepError
+from lockstep.client.admin.group_why import COLUMNS, Group, why_rows
 from lockstep.client.admin.groups import GroupProgress
 from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo, ConsumeStatus
 from lockstep.protocol.bodies.heartbeat import ConsumeType, MessageModel
@@ -47,7 +47,7 @@ _ORDERLY = {"true": "orderly", "false": "concurrently", None: "orderly or not"}
 async def list_groups(name_server: str, output: OutputFormat) -> None:
     """Groups that are online or have offsets stored."""
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        groups = await all_groups(admin)
+        groups = await admin.all_groups()
         rows = [
             {
                 "group": group,
@@ -241,7 +241,7 @@ async def delete_group(name_server: str, group: str, with_topics: bool, yes: boo
     """
     check_group(group)
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        groups = await all_groups(admin)
+        groups = await admin.all_groups()
         online = await admin.consumer_ids(group)
         if online:
             raise CliError(f"group {group!r} is online with {', '.join(online)}: stop its members first")

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from lockstep.cli.output import CliError, UsageError
-from lockstep.client.admin.client import AdminClient, NotLockstepError
+from lockstep.client.admin.client import AdminClient
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import RETRY_PREFIX, check_topic, is_retry_topic
+from lockstep.protocol.names import check_topic
 
-__all__ = ["all_groups", "find_queue", "readable_queues", "topics_of_group"]
+__all__ = ["find_queue", "readable_queues", "topics_of_group"]
 
 
 async def readable_queues(admin: AdminClient, topic: str) -> list[MessageQueue]:
@@ -37,21 +37,9 @@ def find_queue(text: str, queues: Sequence[MessageQueue]) -> MessageQueue:
     return found[0]
 
 
-async def all_groups(admin: AdminClient) -> dict[str, list[str]]:
-    """Groups that are online or have offsets stored. Of Apache's brokers: those with offsets or a retry topic."""
-    try:
-        return await admin.groups()
-    except NotLockstepError:
-        groups = await admin.groups_with_offsets()
-        for topic in await admin.topics():
-            if is_retry_topic(topic):
-                groups.setdefault(topic.removeprefix(RETRY_PREFIX), [])
-        return {group: groups[group] for group in sorted(groups)}
-
-
 async def topics_of_group(admin: AdminClient, group: str) -> list[str]:
     """Existing topics that the group subscribes to, or has offsets of. Raises CliError for an unknown group."""
-    groups = await all_groups(admin)
+    groups = await admin.all_groups()
     members = await admin.members(group)
     if group not in groups and members is None:
         raise CliError(f"no broker knows group {group!r}; known are {', '.join(groups) or 'none'}")

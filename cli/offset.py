@@ -1,6 +1,6 @@
 """`lockstep offset`: shows and changes the offsets of a group."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from lockstep.cli.confirm import asks, confirm
 from lockstep.cli.lookup import find_queue, readable_queues, topics_of_group
@@ -8,10 +8,9 @@ from lockstep.cli.options import ResetOptions, SeekOptions
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date_time, note, print_rows
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
-from lockstep.protocol.codes import ResponseCode
+from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_moves
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, is_retry_topic
-from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.runtime import AsyncioRuntime
 
 __all__ = ["reset_offsets", "seek_offset", "show_offsets"]
@@ -63,16 +62,6 @@ def _offset_row(queue: MessageQueue, low: int, committed: int | None, high: int,
 # reset -------------------------------------------------------------------------------------------------------
 
 
-class _Move(NamedTuple):
-    queue: MessageQueue
-    before: int | None
-    after: int
-
-    @property
-    def changes(self) -> bool:
-        return self.before != self.after
-
-
 async def reset_offsets(options: ResetOptions) -> None:
     """Reset a group. The brokers notify online members, who begin again there.
 
@@ -92,15 +81,16 @@ async def reset_offsets(options: ResetOptions) -> None:
                 f"group {options.group!r} is online, and online members can only be reset to a time, with all queues: "
                 f"stop them, or leave --queue and --to-offset away"
             )
-        moves = [await _move(admin, options, queue, target_ms) for queue in dict.fromkeys(queues)]
+        target = Target(options.group, options.topic, target_ms, options.to_offset or 0, options.force)
+        moves = [await planned_move(admin, target, queue) for queue in dict.fromkeys(queues)]
         shown = await _agreed(moves, options)
         if shown is None:
             return
         reset = None
         if by_broker:
-            reset = await _reset_by_broker(admin, options, moves, target_ms or 0)
+            reset = await reset_by_brokers(admin, target, moves)
         if reset is None:
-            await _store(admin, options.group, moves)
+            await store_moves(admin, options.group, moves)
         else:
             moves = [move._replace(after=reset.get(move.queue, move.after)) for move in moves]
     if moves != shown:
@@ -131,22 +121,7 @@ async def _online(admin: AdminClient, group: str, topic: str, *, known: bool) ->
     return False
 
 
-async def _move(admin: AdminClient, options: ResetOptions, queue: MessageQueue, target_ms: int | None) -> _Move:
-    before = await admin.consumer_offset(options.group, queue)
-    if target_ms is None:
-        assert options.to_offset is not None
-        low, high = await admin.min_offset(queue), await admin.max_offset(queue)
-        target = min(max(options.to_offset, low), high)
-    elif target_ms < 0:
-        target = await admin.max_offset(queue)
-    elif target_ms == 0:
-        target = await admin.min_offset(queue)
-    else:
-        target = max(await admin.search_offset(queue, target_ms), 0)
-    return _Move(queue, before, target if options.force or before is None else min(before, target))
-
-
-async def _agreed(moves: list[_Move], options: ResetOptions | SeekOptions) -> list[_Move] | None:
+async def _agreed(moves: list[Move], options: ResetOptions | SeekOptions) -> list[Move] | None:
     """Ask before a change. Raises CliError when the answer is no.
 
     Returns:
@@ -166,32 +141,7 @@ async def _agreed(moves: list[_Move], options: ResetOptions | SeekOptions) -> li
     return shown
 
 
-async def _reset_by_broker(
-    admin: AdminClient, options: ResetOptions, moves: list[_Move], target_ms: int
-) -> dict[MessageQueue, int] | None:
-    """Ask the brokers to reset and notify the members. Returns the new offsets, None when no member is online now.
-
-    A broker refuses while a queue has no offset of the group, as in its first seconds. Then that offset is stored and
-    the broker is asked once more (wire.md 2.4). The stored value does not matter: the members store theirs.
-    """
-    try:
-        return await admin.reset_offsets(options.group, options.topic, target_ms, force=options.force)
-    except RequestRefused as error:
-        if error.code != ResponseCode.SYSTEM_ERROR:
-            raise
-    for move in moves:
-        known = move.after if move.before is None else move.before
-        await admin.update_consumer_offset(options.group, move.queue, known)
-    return await admin.reset_offsets(options.group, options.topic, target_ms, force=options.force)
-
-
-async def _store(admin: AdminClient, group: str, moves: list[_Move]) -> None:
-    for move in moves:
-        if move.changes:
-            await admin.update_consumer_offset(group, move.queue, move.after)
-
-
-def _print_moves(moves: list[_Move], output: OutputFormat) -> None:
+def _print_moves(moves: list[Move], output: OutputFormat) -> None:
     rows = [
         {
             "topic": queue.topic,
@@ -224,10 +174,10 @@ async def seek_offset(options: SeekOptions) -> None:
         after = words[options.offset] if options.offset in words else int(options.offset)
         if not low <= after <= high:
             raise CliError(f"queue {queue} has offsets {low} to {high}, and not {after}")
-        move = _Move(queue, await admin.consumer_offset(options.group, queue), after)
+        move = Move(queue, await admin.consumer_offset(options.group, queue), after)
         shown = await _agreed([move], options)
         if shown is None:
             return
-        await _store(admin, options.group, [move])
+        await store_moves(admin, options.group, [move])
     if not shown:
         _print_moves([move], options.output)

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 
 from lockstep.remoting.logs import printable
 from lockstep.remoting.runtime import Runtime
+from lockstep.remoting.texts import counted, date_time, seconds
 
 __all__ = [
     "CliError",
@@ -119,29 +120,9 @@ def _aligned(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool
     return "  ".join(padded).rstrip()
 
 
-def seconds(ms: int) -> str:
-    """ "12.3 s", "4 min 05 s" """
-    if abs(ms) < 120_000:
-        return f"{ms / 1000:.1f} s"
-    minutes, rest = divmod(ms // 1000, 60)
-    return f"{minutes} min {rest:02} s"
-
-
-def counted(count: int, noun: str) -> str:
-    """ "1 queue", "2 queues" """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def clock(now_ms: int) -> str:
     """The local time of day."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().strftime("%H:%M:%S")
-
-
-def date_time(epoch_ms: int) -> str:
-    """Local time, as in "2026-11-21 05:00:00.123+01:00"; a dash for 0."""
-    if not epoch_ms:
-        return "-"
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
 
 
 class StderrLog:

@@ -2,7 +2,6 @@
 
 import asyncio
 import heapq
-from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from lockstep.cli.options import TailOptions
 from lockstep.cli.output import OutputFormat, StderrLog, note, write_out
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.stored_messages import Bounds, last_messages, read_range
 from lockstep.client.errors import NoRouteError
 from lockstep.protocol.bodies.heartbeat import SubscriptionData
 from lockstep.protocol.message import MessageExt
@@ -27,8 +27,6 @@ _WAIT_MS: Final = 15_000
 _AGAIN_S: Final = 1.0
 _IDLE_MS, _IDLE_S = 100, 0.2  # pause after an empty reply that came at once: such a broker does not hold pulls
 _ROUTE_EVERY_S: Final = 10.0
-
-Bounds = Mapping[MessageQueue, tuple[int, int]]  # first and next offset
 
 
 async def tail_messages(options: TailOptions) -> None:
@@ -79,7 +77,8 @@ class _Tail:
     async def show_stored(self, bounds: Bounds, begin_ms: int | None) -> None:
         begin = self._options.begin
         if begin is None:
-            for message in await self._last(bounds, self._options.count or _LAST):
+            count, tags = self._options.count or _LAST, self._options.tags
+            for message in await last_messages(self._admin, bounds, count, tags=tags):
                 self._show(message)
             return
         if begin == "last":
@@ -93,23 +92,11 @@ class _Tail:
                 if self.full():
                     return
 
-    async def _last(self, bounds: Bounds, count: int) -> list[MessageExt]:
-        """The last `count` messages by store time. Each queue is read backwards in growing steps."""
-        found: list[MessageExt] = []
-        for queue, (low, end) in bounds.items():
-            of_queue: list[MessageExt] = []
-            window, high = count, end
-            while high > low and len(of_queue) < count:
-                start = max(low, high - window)
-                of_queue = [message async for message in self._read(queue, start, high)] + of_queue
-                high, window = start, window * 2
-            found += of_queue[-count:]
-        return sorted(found, key=_by_time)[-count:]
-
     async def _merged(self, bounds: Bounds) -> AsyncIterator[MessageExt]:
         """Messages of all queues by store time; each queue keeps its own order."""
         heads: list[tuple[int, MessageQueue, MessageExt]] = []
-        readers = {queue: self._read(queue, low, end) for queue, (low, end) in bounds.items()}
+        tags = self._options.tags
+        readers = {queue: read_range(self._admin, queue, low, end, tags=tags) for queue, (low, end) in bounds.items()}
 
         async def advance(queue: MessageQueue) -> None:
             message = await anext(readers[queue], None)
@@ -122,16 +109,6 @@ class _Tail:
             _, queue, message = heapq.heappop(heads)
             yield message
             await advance(queue)
-
-    async def _read(self, queue: MessageQueue, offset: int, end: int) -> AsyncIterator[MessageExt]:
-        while offset < end:
-            found = await self._admin.read_queue(queue, offset, expression=self._options.tags)
-            messages = deque(found.messages)
-            while messages and messages[0].queue_offset < end:
-                yield messages.popleft()
-            if found.next_offset <= offset:
-                return
-            offset = found.next_offset
 
     # New messages ----------------------------------------------------------------------------------------------
 
@@ -196,7 +173,3 @@ def _format(options: TailOptions) -> MessageFormat:
     if options.format is not None:
         return parse_format(options.format)
     return format_json if options.output is OutputFormat.JSON else format_line
-
-
-def _by_time(message: MessageExt) -> tuple[int, str, int, int]:
-    return message.store_timestamp, message.broker_name, message.queue_id, message.queue_offset

@@ -24,7 +24,7 @@ from lockstep.protocol.headers.messaging import (
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import DEFAULT_TOPIC, check_topic
+from lockstep.protocol.names import DEFAULT_TOPIC, RETRY_PREFIX, check_topic, is_retry_topic
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["AdminClient", "NotLockstepError"]
@@ -77,6 +77,20 @@ class AdminClient(GroupAdmin, MessageAdmin, QueueOffsets):
                 await self._ask_for(TopicStatsTable, address, RequestCode.GET_TOPIC_STATS_INFO, header)
             ).offset_table
         return {queue: found[queue] for queue in sorted(found)}
+
+    async def all_groups(self) -> dict[str, list[str]]:
+        """Return the topics of each group that is online or has offsets stored.
+
+        Of Apache's brokers: the groups that have offsets or a retry topic.
+        """
+        try:
+            return await self.groups()
+        except NotLockstepError:
+            groups = await self.groups_with_offsets()
+            for topic in await self.topics():
+                if is_retry_topic(topic):
+                    groups.setdefault(topic.removeprefix(RETRY_PREFIX), [])
+            return {group: groups[group] for group in sorted(groups)}
 
     # Offsets -------------------------------------------------------------------------------------------------
 

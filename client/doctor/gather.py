@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from lockstep.cli.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
-from lockstep.cli.lookup import all_groups
 from lockstep.client.admin.client import AdminClient, NotLockstepError
+from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies.client import ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
@@ -35,7 +34,7 @@ async def gather(admin: AdminClient, runtime: Runtime, only_group: str | None) -
     Raises:
         RemotingError, NoRouteError: No broker answers.
     """
-    groups = [only_group] if only_group is not None else list(await all_groups(admin))
+    groups = [only_group] if only_group is not None else list(await admin.all_groups())
     topics = {topic: await _topic(admin, topic) for topic in await admin.topics() if not is_retry_topic(topic)}
     changes, clocks = await _journal(admin, runtime)
     facts, lease_ms = [], _DEFAULT_LEASE_MS

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from lockstep.cli.doctor.facts import ClusterFacts, GroupFacts, MemberFacts
-from lockstep.cli.output import counted, seconds
+from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, MemberFacts
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import TRACE_TOPIC
+from lockstep.remoting.texts import counted, seconds
 
 __all__ = ["RULES", "Finding", "Rule", "Severity", "examine"]
 

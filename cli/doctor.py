@@ -1,9 +1,9 @@
 """`lockstep doctor`: prints what the rules found."""
 
-from lockstep.cli.doctor.gather import gather
-from lockstep.cli.doctor.rules import RULES, Finding, Severity, examine
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, json_line, note, write_out
 from lockstep.client.admin.client import AdminClient
+from lockstep.client.doctor.gather import gather
+from lockstep.client.doctor.rules import RULES, Finding, Severity, examine
 from lockstep.protocol.names import check_group
 from lockstep.remoting.logs import printable
 from lockstep.remoting.runtime import AsyncioRuntime

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lockstep.cli.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
-from lockstep.cli.doctor.rules import RULES, examine
+from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
+from lockstep.client.doctor.rules import RULES, examine
 from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow

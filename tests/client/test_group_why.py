@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.cli.group_why import Group, why_rows
+from lockstep.client.admin.group_why import Group, why_rows
 from lockstep.client.consumer.ownership.explained import PROPERTY
 from lockstep.protocol.bodies.client import ConsumerRunningInfo
 from lockstep.protocol.bodies.locks import LockTableRow

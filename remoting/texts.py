@@ -1,0 +1,25 @@
+"""Numbers and times as a person reads them."""
+
+from datetime import UTC, datetime
+
+__all__ = ["counted", "date_time", "seconds"]
+
+
+def seconds(ms: int) -> str:
+    """ "12.3 s", "4 min 05 s" """
+    if abs(ms) < 120_000:
+        return f"{ms / 1000:.1f} s"
+    minutes, rest = divmod(ms // 1000, 60)
+    return f"{minutes} min {rest:02} s"
+
+
+def counted(count: int, noun: str) -> str:
+    """ "1 queue", "2 queues" """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def date_time(epoch_ms: int) -> str:
+    """Local time, as in "2026-11-21 05:00:00.123+01:00"; a dash for 0."""
+    if not epoch_ms:
+        return "-"
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
