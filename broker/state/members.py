@@ -24,7 +24,8 @@ class ClientChannel:
     client_id: str
     language: int
     version: int
-    last_update_ms: int
+    last_update_ms: int  # of the last heartbeat
+    first_update_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -99,6 +100,7 @@ class ConsumerManager:
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
         known = group.channels.get(connection)
+        channel.first_update_ms = channel.last_update_ms if known is None else known.first_update_ms
         group.channels[connection] = channel
         self.memberships.add(connection, data.group_name)
         joined = known is None or known.client_id != channel.client_id

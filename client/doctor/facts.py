@@ -19,6 +19,8 @@ class MemberFacts:
     Args:
         address: Of its connection.
         others: Addresses of other connections to the same broker with this client id.
+        others_live: They sent heartbeats beside this one. None: the broker does not say it, so that one may be the
+            remains of a connection that was cut.
         properties: Of its running info (307); empty for clients that give none.
         subscriptions: Topic -> expression.
         process_queues, statuses: Its queues, and the statistics of its topics.
@@ -34,6 +36,7 @@ class MemberFacts:
     statuses: Mapping[str, ConsumeStatus] = field(default_factory=dict)
     has_info: bool = True
     others: tuple[str, ...] = ()
+    others_live: bool | None = None
 
     @property
     def orderly(self) -> bool | None:

@@ -7,7 +7,7 @@ from typing import Final
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
 from lockstep.client.errors import TopicNotFoundError
-from lockstep.protocol.bodies.client import ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.bodies.client import Connection, ConsumerConnection, ConsumerRunningInfo
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
@@ -18,7 +18,7 @@ from lockstep.protocol.properties import sharding_key_of
 from lockstep.remoting.errors import RemotingError
 from lockstep.remoting.runtime import Runtime
 
-__all__ = ["gather"]
+__all__ = ["gather", "without_cut_ones"]
 
 _RECENT: Final = 32  # messages of each queue whose keys are looked at
 _QUEUES_LOOKED_AT: Final = 64  # of a group, for offsets that are not stored and for keys
@@ -110,8 +110,15 @@ async def _members(admin: AdminClient, group: str, connected: ConsumerConnection
     shared = await _shared_ids(admin, group)
     for connection in connected.connection_set if connected is not None else ():
         client_id, address = connection.client_id, connection.client_addr
-        others = tuple(one for one in shared.get(client_id, ()) if one != address)
-        facts = MemberFacts(client_id, address, connection.language.name, has_info=False, others=others)
+        others, live = shared.get(client_id, ((), None))
+        facts = MemberFacts(
+            client_id,
+            address,
+            connection.language.name,
+            has_info=False,
+            others=tuple(one for one in others if one != address),
+            others_live=live,
+        )
         try:
             info = await admin.running_info(group, connection.client_id)
         except (RemotingError, ProtocolError):
@@ -121,15 +128,30 @@ async def _members(admin: AdminClient, group: str, connected: ConsumerConnection
     return tuple(members)
 
 
-async def _shared_ids(admin: AdminClient, group: str) -> dict[str, list[str]]:
-    """Client ids that several connections to one broker have, and the addresses of these."""
-    shared: dict[str, list[str]] = {}
+async def _shared_ids(admin: AdminClient, group: str) -> dict[str, tuple[list[str], bool | None]]:
+    """Client ids that several connections to one broker have, the addresses of these, and whether all of them live."""
+    shared: dict[str, tuple[list[str], bool | None]] = {}
     for body in (await admin.connections(group)).values():
-        at_broker: dict[str, list[str]] = {}
+        at_broker: dict[str, list[Connection]] = {}
         for connection in body.connection_set:
-            at_broker.setdefault(connection.client_id, []).append(connection.client_addr)
-        shared |= {client_id: addresses for client_id, addresses in at_broker.items() if len(addresses) > 1}
+            at_broker.setdefault(connection.client_id, []).append(connection)
+        for client_id, connections in at_broker.items():
+            kept = without_cut_ones(connections)
+            if len(kept) > 1:
+                is_live = True if all(one.heard_ago_ms is not None for one in kept) else None
+                shared[client_id] = ([one.client_addr for one in kept], is_live)
     return shared
+
+
+def without_cut_ones(connections: Sequence[Connection]) -> list[Connection]:
+    """Leave out those without a heartbeat since a later one joined.
+
+    A client whose connection was cut joins again, and the broker keeps the old connection for two minutes. Two clients
+    with one id send a heartbeat each 30 s both.
+    """
+    joined = [one.joined_ago_ms for one in connections if one.joined_ago_ms is not None]
+    newest_ms = min(joined, default=0)
+    return [one for one in connections if one.heard_ago_ms is None or one.heard_ago_ms <= newest_ms]
 
 
 def _with_info(facts: MemberFacts, info: ConsumerRunningInfo) -> MemberFacts:

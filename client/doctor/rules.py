@@ -115,7 +115,8 @@ def _unequal_settings(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
 def _same_id(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
     for member in group.members:
         if member.others:
-            yield f"{member.client_id} is connected from {_some(sorted({member.address, *member.others}))}"
+            perhaps = "" if member.others_live else "; one may have been cut, and be gone within two minutes"
+            yield f"{member.client_id} is connected from {_some(sorted({member.address, *member.others}))}{perhaps}"
 
 
 def _too_many_members(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:

@@ -40,27 +40,41 @@ __all__ = [
 
 
 class Connection(NamedTuple):
-    """One client connection. `client_addr` is "ip:port", `version` an ordinal (versions.py)."""
+    """One client connection. `client_addr` is "ip:port", `version` an ordinal (versions.py).
+
+    Args:
+        joined_ago_ms, heard_ago_ms: since its first and its last heartbeat; None: a broker of RocketMQ does not say it.
+    """
 
     client_id: str
     client_addr: str
     language: LanguageCode
     version: int
+    joined_ago_ms: int | None = None
+    heard_ago_ms: int | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        wire = {
             "clientAddr": self.client_addr,
             "clientId": self.client_id,
             "language": self.language.name,
             "version": self.version,
         }
+        if self.joined_ago_ms is not None:
+            wire |= {"heardAgoMs": self.heard_ago_ms, "joinedAgoMs": self.joined_ago_ms}
+        return wire
 
     @classmethod
     def from_wire(cls, value: Any) -> Self:
         wire = as_object(value, "a connection")
         language = enum_from_wire(LanguageCode, wire, "language", LanguageCode.OTHER)
         return cls(
-            take(wire, "clientId", str, ""), take(wire, "clientAddr", str, ""), language, take(wire, "version", int, 0)
+            take(wire, "clientId", str, ""),
+            take(wire, "clientAddr", str, ""),
+            language,
+            take(wire, "version", int, 0),
+            take(wire, "joinedAgoMs", int, None),
+            take(wire, "heardAgoMs", int, None),
         )
 
 

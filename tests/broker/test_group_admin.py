@@ -14,7 +14,7 @@ from lockstep.protocol.bodies.codec import decode_body
 from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
-from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from lockstep.protocol.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from lockstep.protocol.headers.admin import (
     ConsumerGroupRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -99,14 +99,23 @@ def test_a_group_may_want_no_notices(peer: Peer) -> None:
 
 
 def test_a_groups_connections_are_shown_with_what_they_subscribe_to(peer: Peer) -> None:
-    """Each channel with its client's id, language and version; the group's consume type and subscriptions."""
+    """Each channel with its client's id, language and version; the group's consume type and subscriptions.
+
+    Lockstep's clients are told the ages of the first and the last heartbeat too.
+    """
     peer.heartbeat("a", consumer("G", T))
-    peer.beside().heartbeat("b", consumer("G", T))
+    peer.now_ms += 30_000
+    peer.heartbeat("a", consumer("G", T))
+    beside = peer.beside()
+    beside.now_ms = peer.now_ms
+    beside.heartbeat("b", consumer("G", T))
+    peer.now_ms += 1000
+    ages = {"a": (31_000, 1000), "b": (1000, 1000)} if peer.encoding == SerializeType.MSGPACK else {}
     reply = peer.answer(R.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequestHeader("G"))
     assert decode_body(ConsumerConnection, reply.body, peer.encoding) == ConsumerConnection(
         (
-            Connection("a", "127.0.0.1:50000", LanguageCode.PYTHON, 409),
-            Connection("b", "127.0.0.1:50001", LanguageCode.PYTHON, 409),
+            Connection("a", "127.0.0.1:50000", LanguageCode.PYTHON, 409, *ages.get("a", ())),
+            Connection("b", "127.0.0.1:50001", LanguageCode.PYTHON, 409, *ages.get("b", ())),
         ),
         {"T": T},
         ConsumeType.CONSUME_PASSIVELY,

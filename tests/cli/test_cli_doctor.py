@@ -47,9 +47,9 @@ def test_a_healthy_group_and_one_with_too_many_members(lockstep: Lockstep) -> No
 
 
 def test_two_processes_with_one_client_id(lockstep: Lockstep) -> None:
-    """The broker lists both connections under one id; the doctor names the addresses."""
+    """The broker lists both connections under one id, and both send heartbeats; the doctor names the addresses."""
     send(lockstep, "single")
-    consume = ("consume", "single", "-g", "twins", "-D", "instanceName=same")
+    consume = ("consume", "single", "-g", "twins", "-D", "instanceName=same", "-D", "heartbeatBrokerInterval=500")
     with lockstep.start(*consume), lockstep.start(*consume):
         while "same-client-id" not in rules(lockstep, "twins")[1]:
             pass

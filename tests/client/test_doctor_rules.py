@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from lockstep.client.doctor.facts import ClusterFacts, GroupFacts, KeySpread, MemberFacts, QueueFacts, TopicFacts
+from lockstep.client.doctor.gather import without_cut_ones
 from lockstep.client.doctor.rules import RULES, examine
-from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo
+from lockstep.protocol.bodies.client import Connection, ConsumeStatus, ProcessQueueInfo
 from lockstep.protocol.bodies.lock_changes import LockChange
 from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.codes import LanguageCode
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import TRACE_TOPIC
 
@@ -73,7 +75,7 @@ FREE = {queue: of for queue, of in LOCKS.items() if queue != QUEUES[0]}
 IDLE = ProcessQueueInfo(locked=True, last_lock_timestamp=NOW_MS, last_consume_timestamp=NOW_MS - 300_000)
 BAD: dict[str, ClusterFacts] = {
     "mixed-order": with_a(properties=CONCURRENT),
-    "same-client-id": with_a(others=("127.0.0.1:50009",)),
+    "same-client-id": with_a(others=("127.0.0.1:50009",), others_live=True),
     "unequal-subscriptions": with_a(subscriptions={TOPIC: "paid"}),
     "no-owner": cluster(locks=FREE),
     "key-in-several-queues": cluster(spreads=(KeySpread(TOPIC, "1001", (QUEUES[0], QUEUES[2])),)),
@@ -130,6 +132,22 @@ def test_a_queue_that_is_handed_over_has_no_owner_for_a_while() -> None:
     freed = LockChange(0, NOW_MS - 5000, GROUP, QUEUES[0], "a", None, None, "unlocked")
     assert examine(cluster(locks=FREE, changes=(freed,))) == []
     assert examine(cluster(locks=FREE, changes=(freed._replace(at_ms=NOW_MS - 61_000),))) != []
+
+
+def connection(address: str, joined_ago_ms: int | None, heard_ago_ms: int | None) -> Connection:
+    return Connection("a", address, LanguageCode.PYTHON, 409, joined_ago_ms, heard_ago_ms)
+
+
+def test_a_connection_that_was_cut_is_no_second_client() -> None:
+    """It sent no heartbeat since its client joined again. Two clients send both; of RocketMQ's broker both count."""
+    cut, again = connection("h:1", 500_000, 20_000), connection("h:2", 15_000, 15_000)
+    assert without_cut_ones([cut, again]) == [again]
+    twin = connection("h:1", 500_000, 14_000)
+    assert without_cut_ones([twin, again]) == [twin, again]
+    unknown = [connection("h:1", None, None), connection("h:2", None, None)]
+    assert without_cut_ones(unknown) == unknown
+    (finding,) = examine(with_a(others=("127.0.0.1:50009",)))
+    assert finding.evidence.endswith("; one may have been cut, and be gone within two minutes")
 
 
 def test_apaches_members_say_which_locks_they_have() -> None:

@@ -16,7 +16,7 @@ from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import SubscriptionGroupWrapper
 from lockstep.protocol.bodies.rows import encode_table
 from lockstep.protocol.bodies.subscription_group import SubscriptionGroupConfig
-from lockstep.protocol.codes import LanguageCode, ResponseCode
+from lockstep.protocol.codes import LanguageCode, ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.admin import (
@@ -95,8 +95,14 @@ def consumer_connections(
     members = broker.consumers.groups.get(group)
     if members is None:
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+    shown = [_shown(peer, channel) for peer, channel in members.channels.items()]
+    if command.serialize_type == SerializeType.MSGPACK:  # RocketMQ's tools know no more
+        shown = [
+            one._replace(joined_ago_ms=now_ms - of.first_update_ms, heard_ago_ms=now_ms - of.last_update_ms)
+            for one, of in zip(shown, members.channels.values(), strict=True)
+        ]
     body = ConsumerConnection(
-        _connections(members.channels),
+        tuple(shown),
         dict(members.subscriptions),
         members.consume_type,
         members.message_model,
@@ -112,7 +118,7 @@ def producer_connections(
     channels = broker.producers.groups.get(group)
     if channels is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
-    body = ProducerConnection(_connections(channels))
+    body = ProducerConnection(tuple(_shown(peer, channel) for peer, channel in channels.items()))
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 
@@ -136,11 +142,8 @@ class _Producers(NamedTuple):
         ]
 
 
-def _connections(channels: Mapping[Connection, ClientChannel]) -> tuple[client_bodies.Connection, ...]:
-    return tuple(
-        client_bodies.Connection(channel.client_id, peer.address, _language(channel), channel.version)
-        for peer, channel in channels.items()
-    )
+def _shown(peer: Connection, channel: ClientChannel) -> client_bodies.Connection:
+    return client_bodies.Connection(channel.client_id, peer.address, _language(channel), channel.version)
 
 
 def _language(channel: ClientChannel) -> LanguageCode:
