@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from lockstep.protocol.compression import CompressionType
     from lockstep.protocol.message import MessageExt
     from lockstep.protocol.model import Message, MessageQueue
+    from lockstep.protocol.signature import Credentials
 
 __all__ = [
     "AdminClient",
@@ -111,6 +112,7 @@ __all__ = [
     "ConsumeReturnType",
     "ConsumerConfig",
     "ConsumerError",
+    "Credentials",
     "DuplicateConsumerGroupError",
     "DuplicateGroupError",
     "EndTransactionContext",
@@ -209,6 +211,7 @@ EXPORTS = {
     "lockstep.protocol.compression": "CompressionType",
     "lockstep.protocol.message": "MessageExt",
     "lockstep.protocol.model": "Message MessageQueue",
+    "lockstep.protocol.signature": "Credentials",
 }
 if not TYPE_CHECKING:
     __getattr__ = lazy_exports(__name__, EXPORTS)

@@ -10,6 +10,7 @@ from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from lockstep.protocol.codes import BODY_BYTES_MAX, SerializeType
 from lockstep.protocol.compression import LEVELS, CompressionType
 from lockstep.protocol.names import DEFAULT_TOPIC
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.settings import SettingError, setting
 
 __all__ = [
@@ -47,6 +48,8 @@ class ClientConfig:
         unit_mode: sent to the brokers, which mark topics with it.
         vip_channel_enabled: send messages to the second port of a broker, two below its first. That port serves
             requests that end at once, and no pulls (wire.md 1.1).
+        credentials: the account that signs the requests, for brokers with ACL; without it, the environment's
+            LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY.
 
     Raises:
         SettingError: a number is out of range, or two settings contradict each other.
@@ -65,6 +68,7 @@ class ClientConfig:
     name_server_domain: str = setting("", name="rocketmq.namesrv.domain")
     name_server_domain_subgroup: str = setting("nsaddr", name="rocketmq.namesrv.domain.subgroup")
     fetch_name_server_interval_ms: int = 120_000
+    credentials: Credentials | None = setting(None, text=False)  # noqa: RUF009 - a field
 
     def __post_init__(self) -> None:
         if not self.instance_name or "/" in self.instance_name:

@@ -13,6 +13,7 @@ from lockstep.protocol.codes import FRAME_BYTES_MAX, RemotingFlag, ResponseCode,
 from lockstep.protocol.command import SERIALIZE_FIELD, RemotingCommand, decode_command, encode_command
 from lockstep.protocol.errors import FrameError, HeaderError, ProtocolError
 from lockstep.protocol.frame import FrameDecoder
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.connection_states import (
     CLIENT_FLOW,
     LIFE,
@@ -28,6 +29,7 @@ from lockstep.remoting.connection_states import (
     Request,
 )
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestTimeout
+from lockstep.remoting.signing import Signer
 
 __all__ = ["Ended", "EndpointSettings", "RemotingConnection"]
 
@@ -58,6 +60,7 @@ class EndpointSettings:
         frame_bytes_max: The longest frame that is read.
         header_bytes_max: The longest header that is read.
         offer: The header encoding that a client asks for with its first request.
+        credentials: The account that signs the requests.
     """
 
     server: bool
@@ -66,6 +69,7 @@ class EndpointSettings:
     frame_bytes_max: int = FRAME_BYTES_MAX
     header_bytes_max: int = FRAME_BYTES_MAX
     offer: SerializeType | None = None
+    credentials: Credentials | None = None
 
 
 class Ended(NamedTuple, Generic[W]):
@@ -91,8 +95,10 @@ class RemotingConnection(Generic[W]):
     `handling` says whether `events` hands out what arrived. `decoder` holds the bytes that wait.
     """
 
-    def __init__(self, settings: EndpointSettings) -> None:
+    def __init__(self, settings: EndpointSettings, session: str = "") -> None:
+        """`session` names this connection in signed requests."""
         offer = settings.offer
+        self._signer = Signer(settings.credentials, session) if settings.credentials is not None else None
         self._idle_close_ms = settings.idle_close_ms
         self._flow_table = SERVER_FLOW if settings.server else CLIENT_FLOW
         self._offer = offer
@@ -171,6 +177,8 @@ class RemotingConnection(Generic[W]):
             command.ext_fields = {**(command.ext_fields or {}), SERIALIZE_FIELD: self._offer.name}
         command.opaque = opaque
         command.serialize_type = self.serialize_type
+        if self._signer is not None:
+            self._signer.sign(command, now_ms, once=offering or self.agreed)
         head = encode_command(command)
         if offering:
             self._our_offer = OUR_OFFER[self._our_offer][Event.OFFER_SENT]
@@ -185,6 +193,8 @@ class RemotingConnection(Generic[W]):
         self._opaque = command.opaque = (self._opaque + 1) & _OPAQUE_MASK
         command.serialize_type = self.serialize_type
         self._traffic_ms = now_ms
+        if self._signer is not None:
+            self._signer.sign(command, now_ms, once=self.agreed)
         return _joined(encode_command(command), command.body)
 
     def reply(self, reply: RemotingCommand, now_ms: int) -> tuple[bytes, ...]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from lockstep.protocol.codes import SerializeType
 from lockstep.protocol.command import RemotingCommand
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.endpoint import Endpoint, EndpointCallbacks, EndpointSettings, RequestHandler
 from lockstep.remoting.errors import ConnectFailed, RemotingError
 from lockstep.remoting.logs import EventLog
@@ -20,7 +21,7 @@ _SHUT_DOWN: Final = "this client is shut down"
 
 @dataclass(frozen=True, slots=True)
 class DialerSettings:
-    """`offer` is the header encoding to ask for.
+    """`offer` is the header encoding to ask for. `credentials` sign each request.
 
     A connection without traffic for `idle_close_ms` is closed.
     """
@@ -28,6 +29,7 @@ class DialerSettings:
     offer: SerializeType | None = None
     connect_timeout_ms: int = 3000
     idle_close_ms: int = 120_000
+    credentials: Credentials | None = None
 
 
 class DialerCallbacks(NamedTuple):
@@ -56,7 +58,12 @@ class Dialer:
         self._runtime = runtime
         self._callbacks = callbacks
         self._log = log
-        self._settings = EndpointSettings(server=False, idle_close_ms=settings.idle_close_ms, offer=settings.offer)
+        self._settings = EndpointSettings(
+            server=False,
+            idle_close_ms=settings.idle_close_ms,
+            offer=settings.offer,
+            credentials=settings.credentials,
+        )
         self._connect_timeout_ms = settings.connect_timeout_ms
         self._open: dict[str, Endpoint] = {}
         self._greeting: dict[str, Endpoint] = {}

@@ -21,6 +21,7 @@ from lockstep.remoting.runtime import Runtime, TimerHandle
 __all__ = ["Endpoint", "EndpointCallbacks", "EndpointSettings", "RequestHandler"]
 
 _ONE_WAY: Final = int(RemotingFlag.ONE_WAY)
+_SESSION_BITS: Final = 96
 _UNREAD_BYTES_MAX: Final = 32 * 1024 * 1024
 # Of one connection before the others have their turn. uvloop may bring 32 reads of 256 KiB of one at once.
 _TURN_NS: Final = 1_000_000
@@ -74,7 +75,8 @@ class Endpoint(asyncio.Protocol):
         self._callbacks = callbacks
         self._log = log
         self._bounds = bounds
-        self._connection: RemotingConnection[_Future] = RemotingConnection(settings)
+        session = f"{runtime.rng.getrandbits(_SESSION_BITS):x}" if settings.credentials is not None else ""
+        self._connection: RemotingConnection[_Future] = RemotingConnection(settings, session)
         self._transport: asyncio.Transport | None = None
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0

@@ -83,13 +83,20 @@ def scaled(factor: int, wanted: str) -> Unit:
     return Unit(read, write, wanted)
 
 
-def setting(default: Any, *, name: str | None = None, live: bool = False, unit: Unit | None = None) -> Any:
+def setting(
+    default: Any, *, name: str | None = None, live: bool = False, unit: Unit | None = None, text: bool = True
+) -> Any:
     """A dataclass field with a default and, in `name`, RocketMQ's own name of the same property.
 
     `live`: it may be changed while the program runs. `unit`: the unit of RocketMQ's property, where the field has
-    another one.
+    another one. `text`: False for a value that is never given or shown as text, such as a secret.
     """
-    return field(default=default, metadata={"live": live, "unit": unit, **({"property": name} if name else {})})
+    named = {"property": name} if name else {}
+    return field(default=default, metadata={"live": live, "unit": unit, "text": text, **named})
+
+
+def _shown(config: Any) -> list[Any]:
+    return [f for f in fields(config) if f.metadata.get("text", True)]
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -116,7 +123,7 @@ def as_properties(config: Any) -> dict[str, str]:
 
     `with_properties` reads them.
     """
-    return {_property_name(f): _as_property(f, getattr(config, f.name)) for f in fields(config)}
+    return {_property_name(f): _as_property(f, getattr(config, f.name)) for f in _shown(config)}
 
 
 def _as_property(known: Any, value: Any) -> str:
@@ -137,7 +144,7 @@ def live_properties(config: Any) -> tuple[str, ...]:
 
 def with_properties(config: C, properties: Mapping[str, str]) -> C:
     """`config` changed by properties, under our names or RocketMQ's. Raises SettingError with the wrong name."""
-    ours = {f.name: f for f in fields(config)}  # type: ignore[arg-type]
+    ours = {f.name: f for f in _shown(config)}
     theirs = {f.metadata["property"]: f for f in ours.values() if "property" in f.metadata}
     by_name = ours | theirs
     kinds = typing.get_type_hints(type(config))

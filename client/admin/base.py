@@ -3,6 +3,7 @@
 from typing import Any, TypeVar
 
 from lockstep.client.config import ClientConfig
+from lockstep.client.credentials import with_credentials
 from lockstep.client.errors import ClientError, TopicNotFoundError
 from lockstep.client.instance.client import MQClientInstance, name_server_addresses
 from lockstep.client.lifecycle import Lifecycle
@@ -12,6 +13,7 @@ from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.messaging import GetConsumerListByGroupRequestHeader
 from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.endpoint import Endpoint
 from lockstep.remoting.errors import RequestRefused
 from lockstep.remoting.logs import EventLog, StdlibLog
@@ -27,17 +29,23 @@ class NotLockstepError(ClientError):
 
 
 class AdminBase(Lifecycle):
-    """Brokers, routes, and requests to one broker."""
+    """Brokers, routes, and requests to one broker.
+
+    Args:
+        credentials: the account that signs the requests; without it, LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY
+            of the environment, or no signature.
+    """
 
     def __init__(
         self,
         *,
         name_server: str | None = None,
         config: ClientConfig | None = None,
+        credentials: Credentials | None = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
-        self._config = config or ClientConfig()
+        self._config = with_credentials(config or ClientConfig(), credentials)
         self._name_servers = name_server_addresses(name_server, self._config)
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")

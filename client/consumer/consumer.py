@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.member import GroupMember, MemberSettings
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
+from lockstep.client.credentials import with_credentials
 from lockstep.client.errors import ConsumerError
 from lockstep.client.hook_calls import ConsumeHooks
 from lockstep.client.hooks import FilterMessageHook
@@ -18,6 +19,7 @@ from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import check_group, check_topic
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
@@ -35,6 +37,8 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         name_server: "host:port[;host:port]"; without it the environment's NAMESRV_ADDR.
         namespace: a prefix that separates the topics and groups of tenants.
         config: the settings; without it their defaults.
+        credentials: the account that signs the requests; without it, LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY
+            of the environment, or no signature.
         message_model: in BROADCASTING every consumer of the group gets every message.
         strategy: shares the queues of a topic among the members of the group.
         runtime: the source of time, network and disk; a simulator gives its own.
@@ -55,6 +59,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         name_server: str | None = None,
         namespace: str | None = None,
         config: C | None = None,
+        credentials: Credentials | None = None,
         message_model: MessageModel = MessageModel.CLUSTERING,
         strategy: AllocateMessageQueueStrategy = allocate_averagely,
         runtime: Runtime | None = None,
@@ -64,7 +69,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         self._tenant = NamesOfTenant(namespace)
         self.group = self._tenant.wrap(group)
         check_group(self.group)
-        self.config = config or self._config_class()
+        self.config = with_credentials(config or self._config_class(), credentials)
         self.message_model = message_model
         self._name_servers = name_server_addresses(name_server, self.config)
         self._strategy = strategy

@@ -21,6 +21,7 @@ from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.bodies.heartbeat import MessageModel, SubscriptionData
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import retry_topic
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import SettingError
@@ -65,6 +66,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         name_server: str | None = None,
         namespace: str | None = None,
         config: ConsumerConfig | None = None,
+        credentials: Credentials | None = None,
         listener: AnyListener | None = None,
         ordering: OrderingName = "queue",
         key: MessageKey | None = None,
@@ -90,6 +92,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             name_server=name_server,
             namespace=namespace,
             config=config,
+            credentials=credentials,
             message_model=message_model or config.message_model,
             strategy=strategy,
             runtime=runtime,

@@ -114,7 +114,12 @@ class MQClientInstance:
         self._role = role
         self._in_group = bool(role.producer_group or role.consumer_data)
         self._broker_calls: Mapping[int, BrokerCall] = {}
-        settings = DialerSettings(config.serialize_type, config.connect_timeout_ms, config.idle_close_ms)
+        settings = DialerSettings(
+            config.serialize_type,
+            config.connect_timeout_ms,
+            config.idle_close_ms,
+            config.credentials,
+        )
         callbacks = DialerCallbacks(self._on_request, self._greet, role.on_connection_ended)
         self.dialer = Dialer(runtime, callbacks, log, settings)
         self.name_servers = NameServers(runtime, name_servers, config, self.dialer, log)

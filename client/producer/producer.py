@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypedDict
 
 from lockstep.client.config import ProducerConfig
+from lockstep.client.credentials import with_credentials
 from lockstep.client.errors import ClientError
 from lockstep.client.hook_calls import SendHooks
 from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMessageHook
@@ -26,6 +27,7 @@ from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_group
 from lockstep.protocol.namespace import NamesOfTenant
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog, StdlibLog, log_exception
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
@@ -63,6 +65,7 @@ class ProducerOptions(TypedDict, total=False):
     name_server: str | None
     namespace: str | None
     config: ProducerConfig | None
+    credentials: Credentials | None
     trace: str | None
     runtime: Runtime | None
     log: EventLog | None
@@ -74,6 +77,8 @@ class Producer(Lifecycle):
     Args:
         name_server: "host:port[;host:port]"; without it, the environment variable NAMESRV_ADDR.
         namespace: separates the topics and groups of tenants. Brokers see `namespace%name`, callers see `name`.
+        credentials: the account that signs the requests; without it, LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY
+            of the environment, or no signature.
         trace: the path of a file that gets one JSON line for each message that was sent or failed.
     """
 
@@ -84,6 +89,7 @@ class Producer(Lifecycle):
         name_server: str | None = None,
         namespace: str | None = None,
         config: ProducerConfig | None = None,
+        credentials: Credentials | None = None,
         trace: str | None = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
@@ -93,7 +99,7 @@ class Producer(Lifecycle):
         self._has_tenant = bool(self._tenant)
         self.group = self._tenant.wrap(group)
         check_group(self.group)
-        self.config = config or ProducerConfig()
+        self.config = with_credentials(config or ProducerConfig(), credentials)
         self._name_servers = name_server_addresses(name_server, self.config)
         self._trace_path = trace
         self._runtime = runtime

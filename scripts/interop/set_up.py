@@ -31,7 +31,7 @@ DEBIAN_PACKAGES = {
     "npm": "npm",
     "go": "golang-go",
 }
-WITH_TOOLS_ONLY = ("MqAdmin.java",)  # drivers of what is fetched beside the client 4.9.8 alone
+WITH_TOOLS_ONLY = ("MqAdmin.java", "Signatures.java")  # drivers of what is fetched beside the client 4.9.8 alone
 FETCH_TIMEOUT_S = 900
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -184,7 +184,7 @@ class Peer:
         offer: SerializeType | None = None,
         runtime: SteppedRuntime | None = None,
         bounds: ConnectionBounds | None = None,
-        **settings: int,
+        **settings: Any,
     ) -> None:
         self.log = RecordingLog()
         self.runtime = runtime or SteppedRuntime()
