@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from lockstep.client.admin.base import NotLockstepError
+from lockstep.client.admin.brokers import BrokerAdmin
 from lockstep.client.admin.groups import GroupAdmin
 from lockstep.client.admin.messages import MessageAdmin
 from lockstep.client.admin.queues import QueueOffsets
@@ -32,7 +33,7 @@ __all__ = ["AdminClient", "NotLockstepError"]
 _END: Final = -1  # as a time: the end of the queue
 
 
-class AdminClient(GroupAdmin, MessageAdmin, QueueOffsets):
+class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
     """`async with AdminClient(name_server="127.0.0.1:9876") as admin: await admin.list_locks()`
 
     Every method raises RemotingError when a broker does not answer or refuses, and NoRouteError when no name server

@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from lockstep.client.admin.base import AdminBase
+from lockstep.client.errors import ClientError
 from lockstep.protocol.bodies.admin import ConsumeStats, GroupList, OffsetWrapper
 from lockstep.protocol.bodies.broker import ConsumerGroupList, ConsumerIdList
 from lockstep.protocol.bodies.client import ConsumeMessageDirectlyResult, ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import ConsumerOffsetTable
 from lockstep.protocol.bodies.lock_changes import LockChange, LockChangesBody
-from lockstep.protocol.bodies.locks import LockTableBody, LockTableRow
-from lockstep.protocol.codes import RequestCode, ResponseCode
+from lockstep.protocol.bodies.locks import LockBatchBody, LockTableBody, LockTableRow
+from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.headers.admin import (
     ConsumeMessageDirectlyRequestHeader,
     ConsumerGroupRequestHeader,
@@ -184,6 +187,27 @@ class GroupAdmin(AdminBase):
             header = ListLocksRequestHeader(group)
             rows += (await self._ask_for(LockTableBody, address, RequestCode.LIST_LOCKS, header)).rows
         return sorted(rows, key=lambda row: (row.consumer_group, row.queue))
+
+    async def release_lock(self, row: LockTableRow) -> None:
+        """Take the fenced lock of this row from its owner, whose late commits the broker refuses from then on.
+
+        A lock that has another epoch by now stays as it is. The broker takes this connection for one of the owner:
+        use an admin client of its own, and close it.
+
+        Raises:
+            ClientError: The row has no epoch: its broker has no fenced locks.
+            NotLockstepError: The broker is RocketMQ's.
+        """
+        if row.epoch is None:
+            raise ClientError(f"the lock of {row.queue} has no epoch: its broker has no fenced locks")
+        address = await self._master_of(row.queue)
+        await self._require_lockstep(address)
+        endpoint = await self._started().dialer.endpoint(address)
+        owned = LockBatchBody(row.consumer_group, row.client_id, (row.queue,), (row.epoch,))
+        command = RemotingCommand(RequestCode.UNLOCK_BATCH_MQ, body=encode_body(owned, endpoint.serialize_type))
+        reply = await endpoint.request(command, self._config.request_timeout_ms)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(address, request_name(RequestCode.UNLOCK_BATCH_MQ), reply.code, reply.remark)
 
     async def list_lock_changes(
         self, cursors: Mapping[str, LockCursor], group: str | None = None
