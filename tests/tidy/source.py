@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    "protocol", "remoting", "store", "order", "broker", "client", "simulation", "cli", "testing", "pipeline",
+    "protocol", "remoting", "store", "order", "broker", "client", "simulation", "console", "cli", "testing", "pipeline",
 )  # fmt: skip
 PROGRAMS = ("scripts", "examples", "tests")
 GENERATED = {"build", "dist", "__pycache__"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.tidy.source import Source, entry_points, modules, report, sources
 
-THROUGH_THE_DOOR = ("protocol", "remoting", "store", "order", "broker", "client", "cli", "testing")
+THROUGH_THE_DOOR = ("protocol", "remoting", "store", "order", "broker", "client", "console", "cli", "testing")
 
 CLOCK = "take now_ms as an argument, or ask Runtime.now_ms() / monotonic_ns()"
 CHANCE = "take an rng as an argument, or use Runtime.rng"
@@ -79,6 +79,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "order/sent.py": ({"builtins.hash"}, "ids are compared for equality within one process, never kept or ordered"),
     "order/rules.py": ({"pathlib."}, "it reads files of processes that have ended, outside of any simulation"),
     "order/story.py": ({"pathlib."}, "likewise"),
+    "console/server.py": ({"socket.", "secrets."}, "uvicorn serves a socket that it is given; forms have a token"),
     "testing/control.py": (
         {"socket.", "threading."},
         "it runs inside of somebody's test, which may have no loop",

@@ -1,0 +1,67 @@
+"""Tells open pages that something changed: server-sent events."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+__all__ = ["Feed", "routes"]
+
+_CLIENTS_MAX: Final = 64
+_SILENCE_S: Final = 15.0  # then a comment is sent, so that proxies keep the connection
+_PAUSE_S: Final = 0.5  # between two events of one page
+
+
+class Feed:
+    """A version that grows with each change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.clients_count = 0
+        self._changed = asyncio.Event()
+
+    def publish(self) -> None:
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_newer(self, version: int, timeout_s: float) -> bool:
+        """Wait until the version is above `version`. False: nothing changed in `timeout_s`."""
+        if self.version > version:
+            return True
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+
+async def _events(request: Request) -> Response:
+    feed: Feed = request.app.state.console.feed
+    if feed.clients_count >= _CLIENTS_MAX:
+        return PlainTextResponse(f"{_CLIENTS_MAX} pages are open already", 503)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_stream(feed), media_type="text/event-stream", headers=headers)
+
+
+async def _stream(feed: Feed) -> AsyncIterator[bytes]:
+    feed.clients_count += 1
+    try:
+        version = feed.version
+        yield b"retry: 1000\n\n"
+        while True:
+            if await feed.wait_newer(version, _SILENCE_S):
+                version = feed.version
+                yield b"event: changed\ndata: %d\n\n" % version
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                yield b": still here\n\n"
+    finally:
+        feed.clients_count -= 1
+
+
+def routes() -> list[Route]:
+    return [Route("/events", _events)]

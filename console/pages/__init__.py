@@ -1,0 +1,1 @@
+"""A module a page: a plain function that makes what the template shows, and the routes."""

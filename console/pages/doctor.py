@@ -1,0 +1,17 @@
+"""The page Doctor."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lockstep.console.render import render
+
+__all__ = ["routes"]
+
+
+async def _page(request: Request) -> Response:
+    return render(request, "doctor.html", page="doctor")
+
+
+def routes() -> list[Route]:
+    return [Route("/doctor", _page)]

@@ -1,0 +1,98 @@
+"""Makes HTML of templates: escaped, in the reader's language, as a whole page or as the live part of one."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from lockstep.console import formats
+from lockstep.console.console import Console, console_of
+from lockstep.console.words.choose import LANGUAGES, Texts, choose_language
+
+__all__ = ["PAGES", "html_of", "query_url", "render", "static_text"]
+
+# The pages in the order of the navigation: name -> path. The name is a key of texts, "nav.<name>".
+PAGES: Final = {
+    "order": "/",
+    "groups": "/groups",
+    "topics": "/topics",
+    "messages": "/messages",
+    "brokers": "/brokers",
+    "doctor": "/doctor",
+}
+_LANGUAGE_COOKIE: Final = "lockstep-language"
+_LIVE_HEADER: Final = "x-live"  # our script asks for the live part alone
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("lockstep.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= formats.FILTERS
+    return environment
+
+
+@cache
+def static_text(name: str) -> str:
+    with files("lockstep.console").joinpath("static", name).open(encoding="utf-8") as file:
+        return file.read()
+
+
+def html_of(console: Console, template: str, language: str, context: dict[str, Any]) -> str:
+    """The text of a template. `context` has `page`, a name of PAGES, and `layout`, the template around it."""
+    texts = Texts(language)
+    common = {
+        "t": texts,
+        "language": language,
+        "languages": LANGUAGES,
+        "pages": PAGES,
+        "layout": "base.html",
+        "brokers": console.collector.brokers(),
+        "name_server": console.name_server,
+        "now_ms": console.runtime.now_ms(),
+        "token": console.token,
+        "is_live": False,
+        "snapshot": False,
+    }
+    return _environment().get_template(template).render(common | context)
+
+
+def render(request: Request, template: str, *, page: str, status: int = 200, **context: Any) -> Response:
+    """Answer a request with a template.
+
+    Args:
+        page: A name of PAGES; its link in the navigation is marked.
+        context: What the template shows; `is_live=True`: the page asks for its main part again after each change.
+    """
+    asked = request.query_params.get("lang")
+    if asked is not None and request.method == "GET":
+        return _with_language(request, asked)
+    language = choose_language(request.cookies.get(_LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+    layout = "part.html" if _LIVE_HEADER in request.headers else "base.html"
+    given = {"page": page, "layout": layout, "request_path": request.url.path, "query": dict(request.query_params)}
+    text = html_of(console_of(request), template, language, given | context)
+    return HTMLResponse(text, status, {"Cache-Control": "no-store", "Vary": "Accept-Language, Cookie, X-Live"})
+
+
+def _with_language(request: Request, asked: str) -> Response:
+    """Keep the chosen language in a cookie, and show the same page without `lang` in its address."""
+    query = {name: value for name, value in request.query_params.items() if name != "lang"}
+    response = RedirectResponse(query_url(request.url.path, query), 303)
+    if asked in LANGUAGES:
+        response.set_cookie(_LANGUAGE_COOKIE, asked, max_age=31_536_000, samesite="strict", httponly=True)
+    return response
+
+
+def query_url(path: str, query: dict[str, Any]) -> str:
+    """A path with those parameters that are not None and not empty."""
+    kept = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(kept)}" if kept else path

@@ -1,0 +1,1 @@
+"""What pages say, in English and Chinese: a table a page."""
