@@ -19,7 +19,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.testing.process import BrokerProcess, ChildProcess
 from tests.interop.harness.installed import jars, version_of
 
-__all__ = ["LOCK_LIFE_MS", "Server", "apache_server", "lockstep_server"]
+__all__ = ["LOCK_LIFE_MS", "Ports", "Server", "apache_server", "free_ports", "lockstep_server"]
 
 LOCK_LIFE_MS = 10_000  # as in the demo
 START_TIMEOUT_S = 45.0
@@ -56,6 +56,12 @@ flushDiskType=ASYNC_FLUSH
 transactionTimeOut=1000
 transactionCheckInterval=2000
 """
+
+
+class Ports(NamedTuple):
+    name_server: int
+    broker: int
+    replication: int
 
 
 class Server(NamedTuple):
@@ -95,14 +101,25 @@ def lockstep_server(folder: Path, *options: str) -> Iterator[Server]:
 
 
 @contextmanager
-def apache_server(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[Server]:
-    """Apache's name server and broker on free ports, with everything they write in `folder`: messages in `store`, on
-    which it may be started again. `settings` are of the broker, and win."""
+def apache_server(
+    folder: Path,
+    settings: Mapping[str, object] | None = None,
+    *,
+    ports: Ports | None = None,
+    lock_life_ms: int = LOCK_LIFE_MS,
+) -> Iterator[Server]:
+    """Apache's name server and broker, with everything they write in `folder`.
+
+    Args:
+        folder: Messages are in `store`, on which it may be started again.
+        settings: Of the broker; they win.
+        ports: Free ones by default.
+    """
     version = version_of("apache", "rocketmq-broker")
     (folder / "conf").mkdir(exist_ok=True)
     for name in ("namesrv", "broker", "tools"):
         (folder / "conf" / f"logback_{name}.xml").write_text(LOGBACK, encoding="utf-8")
-    name_server_port, (port, ha_port) = free_port(), broker_ports()
+    name_server_port, port, ha_port = ports or free_ports()
     name_server, address = f"127.0.0.1:{name_server_port}", f"127.0.0.1:{port}"
     names = {"port": port, "ha_port": ha_port, "name_server": name_server, "home": folder}
     (folder / "namesrv.conf").write_text(f"listenPort={name_server_port}\n", encoding="utf-8")
@@ -123,7 +140,7 @@ def apache_server(folder: Path, settings: Mapping[str, object] | None = None) ->
         start("namesrv", "namesrv.NamesrvStartup", "-Xms64m", "-Xmx256m").wait_until(
             lambda: accepts(name_server_port), "the name server"
         )
-        life = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={LOCK_LIFE_MS}"
+        life = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={lock_life_ms}"
         broker = start("broker", "broker.BrokerStartup", "-Xms256m", "-Xmx768m", life)
         broker.wait_until(lambda: is_ready(name_server), "the broker's registration")
         yield Server("Apache RocketMQ", version, name_server, address, lambda: "\n".join(d.tail() for d in started))
@@ -167,6 +184,10 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def free_ports() -> Ports:
+    return Ports(free_port(), *broker_ports())
 
 
 def broker_ports() -> tuple[int, int]:
