@@ -1,5 +1,6 @@
 """Outcomes of a sweep: counted, and as a report."""
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ class Summary:
     seeds: Counter[LockMode] = field(default_factory=Counter)
     wrong: dict[LockMode, Counter[str]] = field(default_factory=lambda: {mode: Counter() for mode in LockMode})
     sometimes: dict[LockMode, Counter[str]] = field(default_factory=lambda: {mode: Counter() for mode in LockMode})
-    failing: list[Outcome] = field(default_factory=list)
+    failing: list[Outcome] = field(default_factory=list)  # in order of seed and mode
 
     def __post_init__(self) -> None:
         self.experiment: Experiment[Any] = find_experiment(self.name)
@@ -33,7 +34,7 @@ class Summary:
         self.wrong[outcome.mode].update(list(outcome.wrong) + (["error"] if outcome.error else []))
         self.sometimes[outcome.mode].update(list(outcome.sometimes))
         if self.experiment.fails(outcome):
-            self.failing.append(outcome)
+            insort(self.failing, outcome, key=lambda one: (one.seed, one.mode))
 
     def too_rare(self) -> list[tuple[LockMode, str, float]]:
         """(mode, what, share of the seeds) of what happened too rarely; "anything" if nothing happened at all."""

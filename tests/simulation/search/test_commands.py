@@ -113,10 +113,32 @@ def test_a_sweep_in_which_nothing_happened_says_so() -> None:
 def test_failing_seeds_are_kept_in_a_file(tmp_path: Path) -> None:
     """Beside the state, with the lock mode and what went wrong."""
     state = tmp_path / "state"
-    outcome = Outcome(7, LockMode.FENCED, "hash", wrong={"overlap": 1}, sometimes={"takeovers": 1})
-    state.write_text(f'{{"experiment": "worlds"}}\n{json.dumps(outcome.to_json())}\n', encoding="utf-8")
+    _write_state(state, 7)
     words = ["sweep", "worlds", "--seeds", "1", "--first-seed", "7", "--lock-mode", "fenced", "--state", str(state)]
     ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 1
     assert (tmp_path / "state.failing").read_text(encoding="utf-8") == "7 fenced overlap\n"
     assert "FAILED: lockstep-sim replay worlds --seed 7 --lock-mode fenced" in ended.output
+
+
+def test_failing_seeds_are_sorted(tmp_path: Path) -> None:
+    """Several processes end their seeds in any order; the report and the file have them in order of seed and mode."""
+    summary = Summary("worlds")
+    for seed, mode in ((11, LockMode.FENCED), (2, LockMode.FENCED), (11, LockMode.FAITHFUL), (3, LockMode.FENCED)):
+        summary.add(Outcome(seed, mode, "hash", error="LimitError"))
+    cases = [(2, "fenced"), (3, "fenced"), (11, "faithful"), (11, "fenced")]
+    assert [(outcome.seed, outcome.mode) for outcome in summary.failing] == cases
+    failed = [line.split("--seed ")[1] for line in report(summary, list(LockMode)) if line.startswith("FAILED")]
+    assert failed == [f"{seed} --lock-mode {mode}  # LimitError" for seed, mode in cases]
+    state = tmp_path / "state"
+    _write_state(state, 9, 8)
+    words = ["sweep", "worlds", "--seeds", "2", "--first-seed", "8", "--lock-mode", "fenced", "--state", str(state)]
+    assert CliRunner().invoke(app, words).exit_code == 1
+    assert (tmp_path / "state.failing").read_text(encoding="utf-8") == "8 fenced overlap\n9 fenced overlap\n"
+
+
+def _write_state(path: Path, *seeds: int) -> None:
+    """Outcomes of seeds that failed."""
+    outcomes = [Outcome(seed, LockMode.FENCED, "hash", {"overlap": 1}, sometimes={"takeovers": 1}) for seed in seeds]
+    lines = [json.dumps({"experiment": "worlds"}), *(json.dumps(outcome.to_json()) for outcome in outcomes)]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

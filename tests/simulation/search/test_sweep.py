@@ -85,8 +85,8 @@ def test_violations_fail_fenced_mode_alone() -> None:
     summary.add(Outcome(2, LockMode.FENCED, "", wrong={"overlap": 1}))
     summary.add(Outcome(2, LockMode.FAITHFUL, "", error="LimitError: ..."))
     assert [(outcome.seed, outcome.mode) for outcome in summary.failing] == [
-        (2, LockMode.FENCED),
         (2, LockMode.FAITHFUL),
+        (2, LockMode.FENCED),
     ]
     assert summary.wrong[LockMode.FAITHFUL] == {"overlap": 1, "error": 1}, "of seeds, not of findings"
 
