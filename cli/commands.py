@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lockstep.cli.consume_options import ConsumeOptions
+from lockstep.cli.consume.options import ConsumeOptions
+from lockstep.cli.group.options import GroupWatchOptions
 from lockstep.cli.options import (
     DumpOptions,
     FindOptions,
@@ -57,7 +58,7 @@ _MESSAGE = _noun(
     "message", "Messages: get one by its id, find those of a key or a place, tail a topic, hand one to a listener."
 )
 _TOPIC = _noun("topic", "Topics: list, create, stats.")
-_GROUP = _noun("group", "Consumer groups: list, describe (members, queues, statistics), delete.")
+_GROUP = _noun("group", "Consumer groups: list, describe (members, queues, statistics), watch the lag, delete.")
 _OFFSET = _noun("offset", "A group's offsets: show them, reset them to a time, seek one.")
 _LOCK = _noun("lock", "Queue locks: list, watch. Of Lockstep brokers only: RocketMQ has no such call.")
 _STORE = _noun(
@@ -98,7 +99,7 @@ def _produce(options: ProduceOptions) -> Work:
 @command(app, "consume")
 def _consume(options: ConsumeOptions) -> Work:
     """Print messages in order, a JSON object a line, until Ctrl-C."""
-    from lockstep.cli.consume import consume
+    from lockstep.cli.consume.command import consume
 
     return consume(options)
 
@@ -167,7 +168,7 @@ def _topic_stats(topic: TopicName, output: Output = OutputFormat.TABLE, name_ser
 @_GROUP.command(name="list")
 def _list_groups(output: Output = OutputFormat.TABLE, name_server: NameServer = _LOCAL) -> Work:
     """Groups that are online or have offsets stored."""
-    from lockstep.cli.group import list_groups
+    from lockstep.cli.group.command import list_groups
 
     return list_groups(name_server, output)
 
@@ -181,9 +182,17 @@ def _describe_group(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Members and how they consume; owner, offsets and lag of each queue; rates and means of each member."""
-    from lockstep.cli.group import describe_group
+    from lockstep.cli.group.command import describe_group
 
     return describe_group(name_server, group, topic, output, why=why)
+
+
+@command(_GROUP, "watch")
+def _watch_group(options: GroupWatchOptions) -> Work:
+    """See the lag of a group: a live table, or off the terminal a line a look, with JSON its queues too."""
+    from lockstep.cli.group.watch import watch_group
+
+    return watch_group(options)
 
 
 @_GROUP.command(name="delete")
@@ -196,7 +205,7 @@ def _delete_group(
     name_server: NameServer = _LOCAL,
 ) -> Work:
     """Forget a group that is not online, with its offsets."""
-    from lockstep.cli.group import delete_group
+    from lockstep.cli.group.command import delete_group
 
     return delete_group(name_server, group, with_topics, yes)
 

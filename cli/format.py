@@ -9,7 +9,16 @@ from lockstep.protocol.message import MessageExt
 from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 from lockstep.remoting.logs import printable as printable_text
 
-__all__ = ["MessageFormat", "format_json", "format_line", "message_row", "parse_format", "printable", "shown_body"]
+__all__ = [
+    "MessageFormat",
+    "format_json",
+    "format_line",
+    "message_row",
+    "parse_format",
+    "printable",
+    "shown_body",
+    "unescaped",
+]
 
 MessageFormat = Callable[[MessageExt], bytes]
 T = TypeVar("T")
@@ -105,8 +114,21 @@ def parse_format(text: str) -> MessageFormat:
     return lambda message: b"".join([part if isinstance(part, bytes) else part(message) for part in parts])
 
 
-def _looked_up(table: Mapping[str, T], sign: str, name: str) -> T:
+def unescaped(text: str, option: str) -> str:
+    """The text with \\t, \\n and the like replaced. Raises UsageError that lists what is allowed."""
+    parts: list[bytes] = []
+    letters = iter(text)
+    for letter in letters:
+        is_escape = letter == "\\"
+        parts.append(
+            _looked_up(_ESCAPES, "\\", next(letters, ""), option) if is_escape else letter.encode("utf-8", "replace")
+        )
+    return b"".join(parts).decode()
+
+
+def _looked_up(table: Mapping[str, T], sign: str, name: str, option: str = "-f") -> T:
     if name not in table:
         allowed = " ".join(sign + known for known in table)
-        raise UsageError(f"-f: {sign + name!r} means nothing; allowed are {allowed} %%")
+        percent = " %%" if sign == "%" else ""
+        raise UsageError(f"{option}: {sign + name!r} means nothing; allowed are {allowed}{percent}")
     return table[name]

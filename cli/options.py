@@ -24,6 +24,7 @@ __all__ = [
     "NameServer",
     "OptionalNameServer",
     "Output",
+    "PrintedOptions",
     "ProduceOptions",
     "Profile",
     "Properties",
@@ -92,7 +93,7 @@ class ServerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Printed(ServerOptions):
+class PrintedOptions(ServerOptions):
     output: Output = OutputFormat.TABLE
 
 
@@ -106,11 +107,12 @@ def _only_one(*options: tuple[str, object]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProduceOptions(_Printed):
+class ProduceOptions(PrintedOptions):
     topic: Topic
-    file: Annotated[typer.FileBinaryRead | None, _Option(metavar="PATH", help="Read this file instead of stdin.")] = (
-        None
-    )
+    files: Annotated[
+        list[typer.FileBinaryRead] | None,
+        _Option("--file", metavar="PATH", help="Read this file instead of stdin; may be repeated."),
+    ] = None
     key: Annotated[
         str | None,
         _Option("--key", "-k", metavar="KEY", help="Sharding key of every message: one key, one queue, in order."),
@@ -118,10 +120,21 @@ class ProduceOptions(_Printed):
     key_field: Annotated[str | None, _Option(metavar="NAME", help="The sharding key is this field of each line.")] = (
         None
     )
+    key_delimiter: Annotated[
+        str | None,
+        _Option("--key-delimiter", "-K", metavar="TEXT", help="Lines are KEY, this text (as : or \\t), and the body."),
+    ] = None
     body_field: Annotated[
         str | None, _Option(metavar="NAME", help="The body is this field of each line, not the whole line.")
     ] = None
     tags: Annotated[str | None, _Option(metavar="TAG", help="Tag of every message.")] = None
+    keys: Annotated[
+        str | None, _Option(metavar="WORDS", help="KEYS of every message, for `lockstep message find --key`.")
+    ] = None
+    headers: Annotated[
+        list[str] | None,
+        _Option("--header", "-H", metavar="NAME=VALUE", help="A user property of every message; may be repeated."),
+    ] = None
     text: Annotated[bool, _Option("--text", help="Lines are bodies as they are, JSON or not.")] = False
     envelope: Annotated[bool, _Option("--envelope", help="Lines are messages as `lockstep consume` prints them.")] = (
         False
@@ -134,16 +147,18 @@ class ProduceOptions(_Printed):
     properties: Properties = None
 
     def __post_init__(self) -> None:
-        _only_one(("--key", self.key), ("--key-field", self.key_field))
+        delimiter = ("--key-delimiter", self.key_delimiter)
+        _only_one(("--key", self.key), ("--key-field", self.key_field), delimiter)
         _only_one(("--text", self.text), ("--envelope", self.envelope), ("--body-field", self.body_field))
         _only_one(("--text", self.text), ("--envelope", self.envelope), ("--key-field", self.key_field))
+        _only_one(("--envelope", self.envelope), ("--body-field", self.body_field), delimiter)
 
 
 # lockstep lock ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions(_Printed):
+class WatchOptions(PrintedOptions):
     group: Group = None
     renewals: Annotated[bool, _Option("--renewals", help="Report renewals too.")] = False
     refusals: Annotated[bool, _Option("--refusals", help="Report clients that were refused a queue too.")] = False
@@ -156,13 +171,13 @@ class WatchOptions(_Printed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetOptions(_Printed):
+class GetOptions(PrintedOptions):
     message_id: _MessageId
     topic: _OfTopic = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class HandOptions(_Printed):
+class HandOptions(PrintedOptions):
     message_id: _MessageId
     group: Annotated[str, _Option("--group", "-g", metavar="GROUP", help="The consumer group.")]
     client_id: Annotated[
@@ -173,7 +188,7 @@ class HandOptions(_Printed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FindOptions(_Printed):
+class FindOptions(PrintedOptions):
     """By `key`, between two times, or at `offset` of `queue`."""
 
     topic: _LookIn
@@ -198,7 +213,7 @@ class FindOptions(_Printed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TailOptions(_Printed):
+class TailOptions(PrintedOptions):
     topic: _LookIn
     follow: Annotated[bool, _Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False
     begin: Annotated[
@@ -228,7 +243,7 @@ class TailOptions(_Printed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ChangeOptions(_Printed):
+class _ChangeOptions(PrintedOptions):
     dry_run: Annotated[bool, _Option("--dry-run", help="Show what would be, and change nothing.")] = False
     yes: Yes = False
     output: Output = OutputFormat.TABLE

@@ -8,7 +8,8 @@ from typing import Any, Final
 from lockstep.cli.format import MessageFormat, format_json, format_line, parse_format
 from lockstep.cli.lookup import find_queue, readable_queues
 from lockstep.cli.options import TailOptions
-from lockstep.cli.output import OutputFormat, StderrLog, note, write_out
+from lockstep.cli.output import OutputFormat, StderrLog, write_out
+from lockstep.cli.queue_reader import QueueReader
 from lockstep.cli.time import moment_ms
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.admin.stored_messages import Bounds, last_messages, read_range
@@ -23,9 +24,6 @@ from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 __all__ = ["tail_messages"]
 
 _LAST: Final = 10  # shown without --from and --count
-_WAIT_MS: Final = 15_000
-_AGAIN_S: Final = 1.0
-_IDLE_MS, _IDLE_S = 100, 0.2  # pause after an empty reply that came at once: such a broker does not hold pulls
 _ROUTE_EVERY_S: Final = 10.0
 
 
@@ -61,7 +59,7 @@ class _Tail:
         self._left = options.count if options.begin is not None else None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._silent = False
+        self._reader = QueueReader(admin, runtime, options.tags)
 
     def full(self) -> bool:
         """Whether --count is reached."""
@@ -137,24 +135,13 @@ class _Tail:
                 self._ended.set_result(None)
 
     async def _follow(self, queue: MessageQueue, offset: int) -> None:
-        while not self.full():
-            asked_ns = self._runtime.monotonic_ns()
-            try:
-                found = await self._admin.read_queue(queue, offset, expression=self._options.tags, wait_ms=_WAIT_MS)
-            except (RemotingError, NoRouteError) as error:
-                if not self._silent:  # one note for all queues
-                    note(f"{error}; asking again")
-                self._silent = True
-                await asyncio.sleep(_AGAIN_S)
-                continue
-            self._silent = False
+        async for found in self._reader.follow(queue, offset):
             for message in found.messages:
                 if self.full():
-                    return
+                    break
                 self._show(message)
-            offset = found.next_offset
-            if not found.messages and self._runtime.monotonic_ns() - asked_ns < _IDLE_MS * 1_000_000:
-                await asyncio.sleep(_IDLE_S)
+            if self.full():
+                return
 
     async def _find_new_queues(self, known: set[MessageQueue]) -> None:
         while True:

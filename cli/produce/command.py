@@ -3,9 +3,11 @@
 import asyncio
 import sys
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import AsyncIterator
+from typing import BinaryIO, NamedTuple
 
-from lockstep.cli.options import ProduceOptions, configured
+from lockstep.cli.format import unescaped
+from lockstep.cli.options import ProduceOptions, configured, pairs
 from lockstep.cli.output import (
     CliError,
     OutputFormat,
@@ -26,8 +28,9 @@ from lockstep.client.producer.result import SendResult
 from lockstep.protocol.errors import ProtocolError
 from lockstep.protocol.model import Message, MessageQueue
 from lockstep.protocol.names import check_topic
+from lockstep.protocol.properties import RESERVED_PROPERTIES, SHARDING_KEY_NAMES
 from lockstep.remoting.errors import RemotingError
-from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+from lockstep.remoting.runtime import AsyncioRuntime, Runtime, WorkerPool
 
 __all__ = ["produce"]
 
@@ -50,8 +53,17 @@ async def produce(options: ProduceOptions) -> None:
 
 
 def _line_format(options: ProduceOptions) -> LineFormat:
-    """Raises UsageError for a key or a tag that a message cannot have."""
-    for name, word in (("--key", options.key), ("--tags", options.tags)):
+    """Raises UsageError for a key, a tag or a property that a message cannot have."""
+    properties = pairs(options.headers, "--header", "NAME=VALUE")
+    words = [("--key", options.key), ("--tags", options.tags), ("--keys", options.keys)]
+    for name, value in properties.items():
+        if name in RESERVED_PROPERTIES or name in SHARDING_KEY_NAMES:
+            raise UsageError(f"--header {name}: RocketMQ uses this name; give --key, --keys or --tags, or another name")
+        words += [("--header", name), (f"--header {name}", value)]
+    delimiter = options.key_delimiter
+    if delimiter is not None:
+        words.append(("--key-delimiter", delimiter := unescaped(delimiter, "--key-delimiter")))
+    for name, word in words:
         if word is not None:
             try:
                 check_word(word, name)
@@ -63,8 +75,11 @@ def _line_format(options: ProduceOptions) -> LineFormat:
         envelope=options.envelope,
         key=options.key,
         key_field=options.key_field,
+        key_delimiter=delimiter,
         body_field=options.body_field,
         tags=options.tags,
+        keys=options.keys,
+        properties=properties,
     )
 
 
@@ -80,7 +95,6 @@ class _Run:
     def __init__(self, options: ProduceOptions, line_format: LineFormat, runtime: Runtime, producer: Producer) -> None:
         self._options = options
         self._line_format = line_format
-        self._source = unbuffered(options.file or sys.stdin.buffer)
         self._runtime = runtime
         self._producer = producer
         self._room = asyncio.Semaphore(options.in_flight)
@@ -104,11 +118,11 @@ class _Run:
     async def _feed(self) -> None:
         pool = self._runtime.new_worker_pool("input", 1)
         try:
-            async for line in LineReader(self._source, pool):
+            async for line in self._lines(pool):
                 message = self._message(line)
                 if message is not None:
                     await self._room.acquire()
-                    task = self._runtime.create_task(self._producer.send(message), name=f"line {line.number}")
+                    task = self._runtime.create_task(self._producer.send(message), name=line.place)
                     self._results.put_nowait(_InFlight(line, message, task))
             self._results.put_nowait(None)
         except CliError as error:
@@ -117,6 +131,16 @@ class _Run:
             self._results.put_nowait(CliError(f"cannot read: {error}"))
         finally:
             pool.close()
+
+    async def _lines(self, pool: WorkerPool) -> AsyncIterator[Line]:
+        files = self._options.files or []
+        if not files and sys.stdin.isatty():
+            note("a message a line; Ctrl-D ends")
+        sources: list[BinaryIO] = [*files] or [sys.stdin.buffer]
+        for source in sources:
+            name = str(source.name) if len(sources) > 1 else None
+            async for line in LineReader(unbuffered(source), pool, name):
+                yield line
 
     def _message(self, line: Line) -> Message | None:
         try:
@@ -140,7 +164,7 @@ class _Run:
             except _SEND_ERRORS as error:
                 self._awaited = None
                 self._note_failure(error)
-                raise CliError(f"line {entry.line.number}: {error}") from None
+                raise CliError(f"{entry.line.place}: {error}") from None
             self._awaited = None
             self._take(entry, result)
 
@@ -149,7 +173,9 @@ class _Run:
         self.sent += 1
         self._queues[result.queue] = None
         if self._options.output is OutputFormat.JSON:
+            file = {} if entry.line.file is None else {"file": entry.line.file}
             row = {
+                **file,
                 "line": entry.line.number,
                 "topic": result.queue.topic,
                 "broker": result.queue.broker_name,

@@ -3,8 +3,8 @@
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from lockstep.cli.output import CliError
@@ -31,13 +31,19 @@ class BadLine(CliError):
 class Line(NamedTuple):
     number: int  # from 1
     data: bytes  # without its line end
+    file: str | None = None  # given when several are read
+
+    @property
+    def place(self) -> str:
+        return f"line {self.number}" if self.file is None else f"{self.file}, line {self.number}"
 
 
 class LineReader:
     """Reads on a worker thread, so that a silent pipe does not block the event loop."""
 
-    def __init__(self, source: ByteReader, pool: WorkerPool) -> None:
+    def __init__(self, source: ByteReader, pool: WorkerPool, file: str | None = None) -> None:
         self._source = source
+        self._file = file
         self._pool = pool
 
     async def __aiter__(self) -> AsyncIterator[Line]:
@@ -47,11 +53,12 @@ class LineReader:
             *whole, rest = (rest + chunk).split(b"\n")
             for data in whole:
                 number += 1
-                yield Line(number, data.removesuffix(b"\r"))
+                yield Line(number, data.removesuffix(b"\r"), self._file)
+            last = Line(number + 1, rest.removesuffix(b"\r"), self._file)
             if len(rest) > FRAME_BYTES_MAX:
-                raise BadLine(f"line {number + 1}: is longer than {FRAME_BYTES_MAX} bytes")
+                raise BadLine(f"{last.place}: is longer than {FRAME_BYTES_MAX} bytes")
         if rest:
-            yield Line(number + 1, rest.removesuffix(b"\r"))
+            yield last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +67,9 @@ class LineFormat:
 
     With `text` the line is the body. With `envelope` it is a message as `lockstep consume` prints it. Otherwise it is a
     JSON object, and the body is the whole line or its `body_field`. The sharding key is `key`, or each line's
-    `key_field`.
+    `key_field`, or the text before `key_delimiter`, of which the rest is the body.
+
+    `tags`, `keys` and `properties` are those of every message; they win over an envelope's own.
     """
 
     topic: str
@@ -68,30 +77,43 @@ class LineFormat:
     envelope: bool = False
     key: str | None = None
     key_field: str | None = None
+    key_delimiter: str | None = None
     body_field: str | None = None
     tags: str | None = None
+    keys: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def message(self, line: Line) -> Message | None:
         """The message of a line; None for an empty line. Raises BadLine."""
         try:
-            if self.text:
+            if self.text or self.key_delimiter is not None:
                 return self._text_message(line.data)
             if not line.data.strip():
                 return None
             fields = _json_object(line.data)
             return self._envelope_message(fields) if self.envelope else self._json_message(line.data, fields)
         except ValueError as error:
-            raise BadLine(f"line {line.number}: {error}") from None
+            raise BadLine(f"{line.place}: {error}") from None
 
     def _text_message(self, data: bytes) -> Message:
-        if not data:
+        key, body = self.key, data
+        if self.key_delimiter is not None:
+            before, found, body = data.partition(self.key_delimiter.encode("utf-8"))
+            if not found:
+                raise ValueError(f"has no {self.key_delimiter!r} after a key (--key-delimiter)")
+            key = check_word(before.decode("utf-8"), "the key")
+        if not body:
             raise ValueError("is empty; a body has at least one byte")
-        return Message(self.topic, data, tags=self.tags, sharding_key=self.key)
+        return self._made(body, key)
 
     def _json_message(self, data: bytes, fields: dict[str, Any]) -> Message:
         key = self.key if self.key_field is None else _key(fields, self.key_field)
         body = data.strip() if self.body_field is None else _body(fields, self.body_field)
-        return Message(self.topic, body, tags=self.tags, sharding_key=key)
+        return self._made(body, key)
+
+    def _made(self, body: bytes, key: str | None) -> Message:
+        properties = dict(self.properties)
+        return Message(self.topic, body, tags=self.tags, keys=self.keys, sharding_key=key, properties=properties)
 
     def _envelope_message(self, fields: dict[str, Any]) -> Message:
         key = self.key or _word(fields, "key")
@@ -102,9 +124,9 @@ class LineFormat:
             self.topic,
             _envelope_body(fields),
             tags=self.tags or _word(fields, "tags"),
-            keys=_word(fields, "keys"),
+            keys=self.keys or _word(fields, "keys"),
             sharding_key=key,
-            properties=properties,
+            properties={**properties, **self.properties},
         )
 
 

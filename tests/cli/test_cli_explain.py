@@ -1,10 +1,10 @@
-"""`lockstep consume` that gets nothing says why, once for each reason (cli/explain.py)."""
+"""`lockstep consume` that gets nothing says why, once for each reason (cli/consume/explain.py)."""
 
 from collections.abc import Callable
 
 import pytest
 
-from lockstep.cli.explain import ConsumeLog, Explainer
+from lockstep.cli.consume.explain import ConsumeLog, Explainer
 from lockstep.client import AdminClient, ConsumeOrderlyContext, MessageExt, PushConsumer
 from lockstep.protocol.bodies.broker import ConsumerIdList
 from lockstep.protocol.bodies.locks import LockOkBody

@@ -64,6 +64,8 @@ def test_a_group_is_described_with_owner_offsets_and_lag(lockstep: Lockstep, ins
         statistics
     )
     members, queues, rates = table.split("\n\n")
+    lag = queues.splitlines()[1].split()[6]
+    assert queues.splitlines()[-1].split() == ["total", "-", "-", "-", "-", "-", lag, "-"]
     assert members.split("  ")[0] == "CLIENT ID"
     assert "orderly, clustering" in members
     assert queues.splitlines()[1].split()[:4] == ["orders", "broker-a", "0", member["client_id"]]
@@ -135,6 +137,35 @@ def test_a_member_without_statistics_does_not_hide_the_others(
     assert [queue["max_offset"] for queue in row["queues"]] == [3]
     assert described.err.startswith(f"lockstep: no statistics of {silent_id}: ")
     assert said in described.err
+
+
+def test_the_list_of_groups_tells_which_consume_in_order(lockstep: Lockstep, inside: Inside) -> None:
+    """Only a group whose members are all orderly is in order; one that is not online is not known to be."""
+    lockstep("consume", "orders", "-g", "offline", "-e")
+    with (
+        lockstep.start("consume", "orders", "-g", "orderly", "-f", "%s\n") as orderly,
+        lockstep.start("consume", "orders", "-g", "mixed", "-f", "%s\n") as first,
+        lockstep.start("consume", "orders", "-g", "parallel", "--mode", "concurrent", "-f", "%s\n") as parallel,
+    ):
+        for running in (orderly, first, parallel):
+            running.line()
+        with lockstep.start("consume", "orders", "-g", "mixed", "--mode", "concurrent"):
+            deadline_s = time.monotonic() + END_S
+            while time.monotonic() < deadline_s:
+                rows = {row["group"]: row for row in inside("group", "list", "-o", "json").rows}
+                if rows["mixed"]["members"] == 2:
+                    break
+            table = {line.split()[0]: line for line in inside("group", "list").out.splitlines()}
+    found = {name: (row["orderly"], row["members"], row["in_order"]) for name, row in rows.items()}
+    assert found["orderly"] == (1, 1, True)
+    assert found["mixed"] == (1, 2, False)
+    assert found["parallel"] == (0, 1, False)
+    assert found["offline"] == (0, 0, None)
+    assert table["GROUP"].split() == ["GROUP", "MEMBERS", "IN", "ORDER", "TOPICS"]
+    assert table["orderly"].split()[1:] == ["1", "yes", "orders"]
+    assert table["mixed"].split()[1:] == ["2", "1", "of", "2", "orders"]
+    assert table["parallel"].split()[1:] == ["1", "no", "orders"]
+    assert table["offline"].split()[1:] == ["0", "-", "orders"]
 
 
 def test_a_group_is_deleted_with_its_offsets(lockstep: Lockstep, inside: Inside) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lockstep.cli.consume_options import ConsumeOptions
+from lockstep.cli.consume.options import ConsumeOptions
+from lockstep.cli.consume.workload import read_workload
 from lockstep.cli.output import UsageError
 from lockstep.cli.time import duration_ms
-from lockstep.cli.workload import read_workload
 from tests.commands import Lockstep, running_broker
 
 LINES = "".join([json.dumps({"order": order, "n": n}) + "\n" for n in range(3) for order in ("a", "b")])

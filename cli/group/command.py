@@ -1,6 +1,7 @@
 """`lockstep group`: lists, describes and deletes consumer groups."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lockstep.cli.confirm import asks, confirm
@@ -41,22 +42,55 @@ _STATISTICS = (
     "consume_failed_tps",
     "consume_failed_msgs",
 )
+_ASKED_AT_ONCE = 32
 _ORDERLY = {"true": "orderly", "false": "concurrently", None: "orderly or not"}
 
 
 async def list_groups(name_server: str, output: OutputFormat) -> None:
     """Groups that are online or have offsets stored."""
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        groups = await admin.all_groups()
-        rows = [
-            {
-                "group": group,
-                "members": len(await admin.consumer_ids(group)),
-                "topics": [topic for topic in topics if not is_retry_topic(topic)],
-            }
-            for group, topics in groups.items()
-        ]
-    print_rows(("group", "members", "topics"), rows, output)
+        asked = asyncio.Semaphore(_ASKED_AT_ONCE)
+        rows: list[dict[str, Any]] = []
+        for group, topics in (await admin.all_groups()).items():
+            ids = await admin.consumer_ids(group)
+            orderly = await asyncio.gather(*[_is_orderly(admin, group, client_id, asked) for client_id in ids])
+            topics = [topic for topic in topics if not is_retry_topic(topic)]
+            rows.append({"group": group, "members": len(ids), "orderly": orderly, "topics": topics})
+    if output is OutputFormat.JSON:
+        rows = [row | {"orderly": row["orderly"].count(True), "in_order": _in_order(row["orderly"])} for row in rows]
+    else:
+        rows = [row | {"in_order": _in_order_text(row["orderly"])} for row in rows]
+    print_rows(("group", "members", "in_order", "topics"), rows, output)
+
+
+async def _is_orderly(admin: AdminClient, group: str, client_id: str, asked: asyncio.Semaphore) -> bool | None:
+    """None: the member does not say, as clients of some languages."""
+    async with asked:
+        try:
+            properties = (await admin.running_info(group, client_id)).properties
+        except (RemotingError, ProtocolError):
+            return None
+    return _orderly_of(properties)
+
+
+def _orderly_of(properties: Mapping[str, str]) -> bool | None:
+    text = properties.get("PROP_CONSUMEORDERLY")
+    return None if text is None else text == "true"
+
+
+def _in_order(orderly: Sequence[bool | None]) -> bool | None:
+    """Whether all members consume in order; None without members, and when one does not say."""
+    if False in orderly:
+        return False
+    return None if not orderly or None in orderly else True
+
+
+def _in_order_text(orderly: Sequence[bool | None]) -> str | None:
+    """Only a group with nothing but orderly members is in order; None: a dash."""
+    if True in orderly and _in_order(orderly) is not True:
+        return f"{orderly.count(True)} of {len(orderly)}"
+    known = _in_order(orderly)
+    return None if known is None else "yes" if known else "no"
 
 
 # describe ----------------------------------------------------------------------------------------------------
@@ -176,7 +210,6 @@ def _member_row(
     properties = info.properties if info is not None else {}
     threads = properties.get("PROP_THREADPOOL_CORE_SIZE", "")
     started_ms = properties.get("PROP_CONSUMER_START_TIMESTAMP", "")
-    orderly = properties.get("PROP_CONSUMEORDERLY")
     return {
         "client_id": connection.client_id,
         "address": connection.client_addr,
@@ -185,7 +218,7 @@ def _member_row(
         "consume_type": members.consume_type.name,
         "message_model": members.message_model.name,
         "consume_from_where": members.consume_from_where.name,
-        "orderly": None if orderly is None else orderly == "true",
+        "orderly": _orderly_of(properties),
         "threads": int(threads) if threads.isdigit() else None,
         "started": int(started_ms) if started_ms.isdigit() else None,
     }
@@ -214,7 +247,8 @@ def _print_tables(described: Mapping[str, Any]) -> None:
     if members and members[0]["message_model"] == MessageModel.BROADCASTING.name:
         note("each member keeps its own offsets: what is committed is what the brokers know of")
     rows = [row | {"last_consumed": date_time(row["last_timestamp"] or 0)} for row in queues]
-    print_rows(_QUEUES, rows, OutputFormat.TABLE)
+    total = dict.fromkeys(_QUEUES) | {"topic": "total", "lag": described["total_lag"]}
+    print_rows(_QUEUES, [*rows, total], OutputFormat.TABLE)
     if described["statistics"]:
         write_out(b"\n")
         print_rows(_STATISTICS, described["statistics"], OutputFormat.TABLE)

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from lockstep.cli.consume.workload import MadeToFail
 from lockstep.cli.output import StderrLog, counted, note, seconds
-from lockstep.cli.workload import MadeToFail
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.consumer.push import PushConsumer
 from lockstep.client.errors import ClientError

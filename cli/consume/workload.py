@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from lockstep.cli.consume_options import ConsumeOptions, Mode
+from lockstep.cli.consume.options import ConsumeOptions, Mode
 from lockstep.cli.options import pairs
 from lockstep.cli.output import UsageError
 from lockstep.cli.time import duration_ms

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from lockstep.cli.consume_options import ConsumeOptions
-from lockstep.cli.explain import ConsumeLog, Explainer
+from lockstep.cli.consume.explain import ConsumeLog, Explainer
+from lockstep.cli.consume.options import ConsumeOptions
+from lockstep.cli.consume.queue import consume_queue
+from lockstep.cli.consume.workload import ORDERING, WorkingListener, read_workload
 from lockstep.cli.format import format_json, parse_format
 from lockstep.cli.options import configured
 from lockstep.cli.output import CliError, counted, note, progress, write_out
 from lockstep.cli.time import moment_ms
-from lockstep.cli.workload import ORDERING, WorkingListener, read_workload
 from lockstep.client.admin.client import AdminClient, NotLockstepError
 from lockstep.client.config import ClientConfig, ConsumerConfig
 from lockstep.client.consumer.listener import AnyListener, ConsumeOrderlyContext, ConsumeOrderlyStatus
@@ -43,8 +44,12 @@ async def consume(options: ConsumeOptions) -> None:
     Raises CliError, ClientError, RemotingError, and errors of options.
     """
     check_topic(options.topic)
-    check_group(options.group)
     SubscriptionData.parse(options.topic, options.tags)
+    await (_consume_group(options) if options.queue is None else consume_queue(options, options.queue))
+
+
+async def _consume_group(options: ConsumeOptions) -> None:
+    check_group(options.joined)
     runtime = AsyncioRuntime()
     workload = read_workload(options)
     config = _config(options, runtime.now_ms())
@@ -65,7 +70,7 @@ async def consume(options: ConsumeOptions) -> None:
         if options.count or options.exit_at_end:
             await stack.enter_async_context(progress(runtime, lambda: printer.printed, "consumed"))
         consumer = PushConsumer(
-            options.group,
+            options.joined,
             name_server=options.name_server,
             config=config,
             listener=listener,
@@ -160,13 +165,13 @@ async def _place_new_group(
         known = await admin.groups()
     except NotLockstepError:
         return
-    if options.topic in known.get(options.group, ()):
+    if options.topic in known.get(options.joined, ()):
         return
     for queue in queues:
         timestamp = config.consume_timestamp_ms
         by_time = where is ConsumeFromWhere.CONSUME_FROM_TIMESTAMP and timestamp is not None
         offset = await (admin.search_offset(queue, timestamp or 0) if by_time else admin.max_offset(queue))
-        await admin.update_consumer_offset(options.group, queue, offset)
+        await admin.update_consumer_offset(options.joined, queue, offset)
 
 
 class _Printer:
@@ -266,6 +271,6 @@ class _Session:
 
     async def _committed(self, queue: MessageQueue) -> int | None:
         try:
-            return await self._admin.consumer_offset(self._options.group, queue)
+            return await self._admin.consumer_offset(self._options.joined, queue)
         except (RemotingError, NoRouteError):
             return None  # asked again in the next round

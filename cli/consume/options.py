@@ -1,8 +1,9 @@
 """The options of `lockstep consume`."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from typer import Option
 
@@ -20,10 +21,34 @@ class Mode(StrEnum):
     CONCURRENT = "concurrent"  # without order
 
 
+_OFFSET: Final = re.compile(r"-?[0-9]{1,19}|first|last")
+_OF_GROUPS: Final = {
+    "begin": "--from",
+    "lock_live_ms": "--lock-live-ms",
+    "fenced": "--fenced",
+    "profile": "--profile",
+    "mode": "--mode",
+    "work": "--work",
+    "work_of": "--work-of",
+    "fail": "--fail",
+    "fail_key": "--fail-key",
+    "suspend": "--suspend",
+    "trace": "--trace",
+    "properties": "-D",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConsumeOptions(ServerOptions):
     topic: Topic
-    group: Annotated[str, Option("--group", "-g", metavar="GROUP", help="The consumer group to join.")]
+    group: Annotated[str | None, Option("--group", "-g", metavar="GROUP", help="The consumer group to join.")] = None
+    queue: Annotated[
+        str | None, Option("--queue", "-q", metavar="BROKER:N", help="Read this queue, without a group.")
+    ] = None
+    offset: Annotated[
+        str | None,
+        Option(metavar="N|-N|first|last", help="With --queue: begin here (first), or so many before the end."),
+    ] = None
     tags: Annotated[str, Option(metavar="EXPRESSION", help="Tags to take, as in 'TagA || TagB'.")] = "*"
     count: Annotated[int | None, Option("--count", "-c", min=1, help="Stop after so many messages.")] = None
     exit_at_end: Annotated[
@@ -92,11 +117,31 @@ class ConsumeOptions(ServerOptions):
     verbose: Annotated[bool, Option("--verbose", "-v", help="Say on stderr what the client does.")] = False
 
     def __post_init__(self) -> None:
+        if (self.group is None) == (self.queue is None):
+            raise UsageError("give either --group, or --queue to read one queue without a group")
+        if self.queue is not None:
+            self._check_without_group()
+        elif self.offset is not None:
+            raise UsageError("--offset is for --queue; where a new group begins is --from")
         if self.mode is Mode.CONCURRENT:
             if self.suspend:
                 raise UsageError("--suspend is for --mode orderly and by-key: without order no queue is suspended")
             if self.fenced:
                 raise UsageError("--fenced is for --mode orderly and by-key: without order no queue is locked")
+
+    def _check_without_group(self) -> None:
+        for field in fields(self):
+            if field.name in _OF_GROUPS and getattr(self, field.name) != field.default:
+                option = _OF_GROUPS[field.name]
+                raise UsageError(f"{option} is for --group: with --queue a queue is read, and no group is joined")
+        if self.offset is not None and _OFFSET.fullmatch(self.offset) is None:
+            raise UsageError(f"--offset {self.offset!r}: give a number, -N for N before the end, first or last")
+
+    @property
+    def joined(self) -> str:
+        """The group; there is one without --queue."""
+        assert self.group is not None
+        return self.group
 
     @property
     def works(self) -> bool:

@@ -1,0 +1,1 @@
+"""`lockstep consume`: a listener of a group that prints, or a reader of one queue."""

@@ -1,0 +1,120 @@
+"""Wrong calls of `lockstep`: one line that says what is allowed."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.cli_inside import Inside
+from tests.cli.test_cli import one_line
+from tests.commands import Lockstep, running_broker
+
+
+@pytest.fixture(scope="module")
+def lockstep() -> Iterator[Lockstep]:
+    """The command with a broker of this module's own, and topic `orders`."""
+    with running_broker("--topic", "orders:4") as command:
+        yield command
+
+
+@pytest.fixture
+def inside(lockstep: Lockstep, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Inside:
+    return Inside(lockstep.name_server, monkeypatch, capfd)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("consume orders", "give either --group, or --queue to read one queue without a group"),
+        ("consume orders -g g --queue broker-a:0", "give either --group, or --queue"),
+        ("consume orders -g g --offset 1", "--offset is for --queue; where a new group begins is --from"),
+        ("consume orders --queue broker-a:0 --offset end", "--offset 'end': give a number, -N for N before the end"),
+        ("consume orders --queue broker-a:0 --fenced", "--fenced is for --group: with --queue a queue is read"),
+        ("consume orders --queue broker-a:0 --from last", "--from is for --group: with --queue a queue is read"),
+        ("consume orders -g g --from yesterday", "--from 'yesterday': give first, last, epoch milliseconds, a time"),
+        ("consume orders -g g -f %x", "'%x' means nothing; allowed are %t"),
+        ("consume orders -g g --tags ||", "names no tag; use '*' or 'TagA || TagB'"),
+        ("consume or.ders -g g", "may hold only the characters"),
+        ("consume orders -g g/g", "may hold only the characters"),
+        ("consume orders -g g -c 0", "greater than or equal to 1"),
+        ("consume orders -g g -D nonsense", "-D 'nonsense': write -D name=value"),
+        ("consume orders -g g -D nonsense=1", "unknown property 'nonsense'; known are"),
+        ("consume orders -g g -D pullBatchSize=many", "must be a whole number, not 'many'"),
+        ("consume orders -g g -D rocketmq.client.rebalance.lockInterval=40000", "must be below lock_max_live_time_ms"),
+        ("consume orders -g g --lock-live-ms 100", "greater than or equal to 3000"),
+        ("consume orders -g g --mode fast", "'fast' is not one of 'orderly', 'by-key', 'concurrent'"),
+        ("consume orders -g g --work soon", "--work 'soon': give a duration such as 500ms, 2s or 1m30s"),
+        ("consume orders -g g --work-of N1", "--work-of 'N1': write --work-of KEY=DURATION"),
+        ("consume orders -g g --work-of N1=1", "--work-of '1': give a duration such as 500ms, 2s or 1m30s"),
+        ("consume orders -g g --fail 101%", "--fail '101%': give a percentage from 0% to 100%, such as 5%"),
+        ("consume orders -g g --fail nan", "--fail 'nan': give a percentage from 0% to 100%, such as 5%"),
+        ("consume orders -g g --suspend N1=1h", "--suspend N1: a queue can be suspended for 10ms to 30s"),
+        ("consume orders -g g --mode concurrent --suspend N1=1s", "--suspend is for --mode orderly and by-key"),
+        ("consume orders -g g --mode concurrent --fenced", "--fenced is for --mode orderly and by-key"),
+        ("produce orders -k a --key-field b", "--key and --key-field exclude each other"),
+        ("produce orders --text --body-field b", "--text and --body-field exclude each other"),
+        ("produce orders -K : --key-field b", "--key-field and --key-delimiter exclude each other"),
+        ("produce orders -K : --envelope", "--envelope and --key-delimiter exclude each other"),
+        ("produce orders -K \\q", "--key-delimiter: '\\\\q' means nothing; allowed are \\n \\t"),
+        ("produce orders -H nonsense", "--header 'nonsense': write --header NAME=VALUE"),
+        ("produce orders -H TAGS=a", "--header TAGS: RocketMQ uses this name; give --key, --keys or --tags"),
+        ("produce orders -H a=", "--header a is empty; leave it out, or give it a character"),
+        ("produce orders --file nosuchfile", "'nosuchfile': No such file or directory"),
+        ("produce orders --in-flight 0", "greater than or equal to 1"),
+        ("produce SCHEDULE_TOPIC_XXXX --text", "is reserved by RocketMQ"),
+        ("topic create orders --queues none", "valid integer"),
+        ("topic list -n nonsense", "'nonsense' is not an address; write host:port"),
+        ("topic list -n http://10.0.0.1:9876", "is a URL; write host:port without http://, for example 127.0.0.1:9876"),
+        ("topic list -n 10.0.0.1/path:9876", "'10.0.0.1/path:9876' is not an address; write host:port"),
+        ("topic list -o yaml", "'yaml' is not one of 'table', 'json'"),
+        ("lock watch --nonsense", "No such option: --nonsense"),
+        ("lick", "No such command 'lick'. Did you mean 'lock'?"),
+    ],
+)
+def test_a_wrong_call_is_told_in_one_line(lockstep: Lockstep, inside: Inside, arguments: str, complaint: str) -> None:
+    """Exit 2, nothing on stdout, and what is allowed."""
+    words = arguments.split(" ")
+    result = lockstep(*words, stdin="x\n") if words[0] == "produce" else inside(*words)
+    assert result.out == ""
+    assert complaint in one_line(result.err.splitlines(keepends=True)[-1])
+    assert "Traceback" not in result.err
+    assert result.status == (1 if arguments.startswith("produce SCHEDULE") else 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("consume nosuch -g g", "topic 'nosuch' does not exist; send to it, or make it with `lockstep topic create"),
+        ("group describe nosuch", "no broker knows group 'nosuch'; known are"),
+        ("group describe g -t nosuch", "topic 'nosuch' does not exist"),
+        ("topic create x --broker nosuch", "no broker 'nosuch'; registered are broker-a"),
+    ],
+)
+def test_what_is_not_there_is_named(inside: Inside, arguments: str, complaint: str) -> None:
+    """Exit 1 and one line."""
+    result = inside(*arguments.split())
+    assert (result.status, result.out) == (1, "")
+    assert complaint in one_line(result.err)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["topic list", "group list", "lock list", "lock watch", "consume t -g g", "produce t"]
+)
+def test_no_name_server_is_told_in_one_line(arguments: str) -> None:
+    """Nobody listens there: exit 1 with the address, from every command."""
+    with socket.socket() as taken:  # bound and not listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = Lockstep("127.0.0.1:1")(*arguments.split(), "-n", address)
+    assert (result.status, result.out) == (1, "")
+    assert f"no name server answered: cannot connect to {address}" in one_line(result.err)
+
+
+def test_help_names_the_commands() -> None:
+    """Without a command the help comes with status 2; --help and --version are no errors."""
+    nowhere = Lockstep("127.0.0.1:1")
+    bare, helped, version = nowhere(), nowhere("--help"), nowhere("--version")
+    assert (bare.status, helped.status, version.status) == (2, 0, 0)
+    assert all(name in helped.out for name in ("produce", "consume", "topic", "group", "lock"))
+    assert bare.err == helped.out
+    assert version.out.startswith("lockstep ")
