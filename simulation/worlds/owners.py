@@ -69,8 +69,7 @@ class Owners:
         """
         of = self.of(queue)
         last = of.grants[-1] if of.grants else None
-        # An unmodified client may not know that its lock ended. Only after an unlock it begins anew.
-        begins = grant != last or (not grant.epoch and of.released == "handovers" and asked.handled_ms >= of.free_ms)
+        begins = grant != last or (not grant.epoch and self._begins_anew(of, asked))
         if last is not None:
             self._check(of, asked, queue, grant, presented)
             if last.address != grant.address:
@@ -89,6 +88,15 @@ class Owners:
         key = (grant.address, grant.epoch)
         of.leases[key] = max(of.free_ms, of.leases.get(key, 0))
         return begins
+
+    def _begins_anew(self, of: _Queue, asked: Asked) -> bool:
+        """Whether the last owner's address begins a period, which an unmodified client does not say.
+
+        Its process may not know that its lock ended, so it does after an unlock only, or as another process.
+        """
+        if asked.lock is not None and of.client_id not in ("", asked.lock.client_id):
+            return True
+        return of.released == "handovers" and asked.handled_ms >= of.free_ms
 
     def _check(self, of: _Queue, asked: Asked, queue: MessageQueue, grant: Grant, presented: int | None) -> None:
         last, highest = of.grants[-1], max(of.grants)
