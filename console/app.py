@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from lockstep.client.admin.base import NotLockstepError
 from lockstep.client.errors import ClientError
-from lockstep.console import events
+from lockstep.console import actions, events
 from lockstep.console.console import Console
 from lockstep.console.guard import Guard
 from lockstep.console.pages import brokers, doctor, groups, messages, order, topics
@@ -40,6 +40,7 @@ def make_app(console: Console, own_name: str = "localhost") -> Starlette:
     routes = [
         Route("/static/{name}", _static),
         *events.routes(),
+        *actions.routes(),
         *(route for page in (order, groups, topics, messages, brokers, doctor) for route in page.routes()),
     ]
     app = Starlette(

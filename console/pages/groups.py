@@ -1,17 +1,250 @@
-"""The page Groups."""
+"""The pages of consumer groups: all of them, and one with its members, queues, lag and why each share is as it is."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lockstep.client.admin.group_why import Group, why_rows
+from lockstep.console.collector import Collector
+from lockstep.console.console import console_of
+from lockstep.console.model import GroupReading, GroupState
+from lockstep.console.pages.asked import rows_of, text_of
+from lockstep.console.pages.questions import dead_letters
 from lockstep.console.render import render
+from lockstep.protocol.bodies.client import Connection, ConsumerRunningInfo
+from lockstep.protocol.bodies.heartbeat import ConsumeType
+from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.epochs import epoch_text
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import is_retry_topic, retry_topic
+from lockstep.protocol.versions import version_name
 
-__all__ = ["routes"]
+__all__ = [
+    "GroupRow",
+    "LagLine",
+    "MemberRow",
+    "QueueRow",
+    "group_rows",
+    "lag_line",
+    "member_rows",
+    "queue_rows",
+    "routes",
+]
+
+_CHART_WIDTH, _CHART_HEIGHT = 600, 80
+_HOUR_MS: Final = 3_600_000
+_QUEUES: Final = 200  # on one page
 
 
-async def _page(request: Request) -> Response:
-    return render(request, "groups.html", page="groups")
+class GroupRow(NamedTuple):
+    """`order`: "orderly", "concurrent", "mixed", "pull", "offline" or "unknown"."""
+
+    name: str
+    members_count: int
+    order: str
+    topics: tuple[str, ...]
+    lag: int
+    retry_lag: int
+    consume_tps: float
+
+
+class MemberRow(NamedTuple):
+    """`order` as in GroupRow; `share`: how many queues it reports; times in epoch ms; None: it does not say."""
+
+    client_id: str
+    address: str
+    language: str
+    version: str
+    order: str
+    strategy: str | None = None
+    share: int | None = None
+    threads: int | None = None
+    started_ms: int | None = None
+    ok_tps: float | None = None
+    failed_tps: float | None = None
+
+
+class QueueRow(NamedTuple):
+    """
+    Args:
+        owners: The holder of the lock, or the members that report the queue.
+        epoch: Of a fenced lock; None: it cannot be released.
+        why: What the members' last rebalances did with it.
+    """
+
+    queue: MessageQueue
+    owners: tuple[str, ...]
+    epoch: str | None
+    committed: int
+    end: int
+    lag: int
+    last_ms: int
+    why: Sequence[Mapping[str, Any]]
+
+
+class LagLine(NamedTuple):
+    """A line of an SVG. `points`: "x,y x,y ..."; the lags in messages."""
+
+    points: str
+    largest: int
+    newest: int
+    minutes: int
+
+
+def group_rows(collector: Collector, part: str = "") -> list[GroupRow]:
+    """The groups whose names contain `part`, sorted."""
+    names = sorted(name for name in collector.groups if part.lower() in name.lower())
+    return [_group_row(collector.groups[name].reading) for name in names]
+
+
+def _group_row(reading: GroupReading) -> GroupRow:
+    lag, retry_lag = _lags(reading)
+    topics = tuple(topic for topic in reading.topics if not is_retry_topic(topic))
+    count = len(reading.members.connection_set) if reading.members is not None else 0
+    return GroupRow(reading.name, count, _order_of_group(reading), topics, lag, retry_lag, reading.consume_tps)
+
+
+def _lags(reading: GroupReading) -> tuple[int, int]:
+    """Messages that wait in the topics, and in the retry topic."""
+    lags = [0, 0]
+    for queue, of in reading.offsets.items():
+        lags[queue.topic == retry_topic(reading.name)] += max(of.broker_offset - of.consumer_offset, 0)
+    return lags[0], lags[1]
+
+
+def _order_of_group(reading: GroupReading) -> str:
+    if reading.members is None:
+        return "offline"
+    if reading.members.consume_type is ConsumeType.CONSUME_ACTIVELY:
+        return "pull"
+    orders = {_order_of(info) for info in reading.infos.values()} - {"unknown"}
+    return "mixed" if len(orders) > 1 else next(iter(orders), "unknown")
+
+
+def _order_of(info: ConsumerRunningInfo | None) -> str:
+    text = info.properties.get("PROP_CONSUMEORDERLY") if info is not None else None
+    return {None: "unknown", "true": "orderly"}.get(text, "concurrent")
+
+
+# One group ---------------------------------------------------------------------------------------------------
+
+
+def member_rows(reading: GroupReading) -> list[MemberRow]:
+    """The members that are online, sorted by client id."""
+    connections = reading.members.connection_set if reading.members is not None else ()
+    rows = [_member_row(one, reading.infos.get(one.client_id)) for one in connections]
+    return sorted(rows, key=lambda row: (row.client_id, row.address))
+
+
+def _member_row(connection: Connection, info: ConsumerRunningInfo | None) -> MemberRow:
+    version, language = version_name(connection.version), connection.language.name
+    row = MemberRow(connection.client_id, connection.client_addr, language, version, _order_of(info))
+    if info is None:
+        return row
+    properties, statuses = info.properties, info.status_table.values()
+    return row._replace(
+        strategy=properties.get("allocateMessageQueueStrategy"),
+        share=sum(not of.dropped and not is_retry_topic(queue.topic) for queue, of in info.mq_table.items()),
+        threads=_number(properties.get("PROP_THREADPOOL_CORE_SIZE")),
+        started_ms=_number(properties.get("PROP_CONSUMER_START_TIMESTAMP")),
+        ok_tps=round(sum(status.consume_ok_tps for status in statuses), 2),
+        failed_tps=round(sum(status.consume_failed_tps for status in statuses), 2),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def queue_rows(collector: Collector, reading: GroupReading) -> list[QueueRow]:
+    """The queues of the group's topics; of an empty retry topic none."""
+    offsets = reading.offsets
+    shown = [queue for queue in sorted(offsets) if offsets[queue].broker_offset or not is_retry_topic(queue.topic)]
+    locks = {queue: row for queue in shown if (row := collector.row_of((reading.name, queue))) is not None}
+    why = _why(reading, shown, locks)
+    return [_queue_row(reading, queue, locks.get(queue), why.get(queue, [])) for queue in shown]
+
+
+def _why(
+    reading: GroupReading, queues: Sequence[MessageQueue], locks: Mapping[MessageQueue, LockTableRow]
+) -> dict[MessageQueue, list[dict[str, Any]]]:
+    by_topic: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_topic.setdefault(queue.topic, []).append(queue)
+    ids = [row.client_id for row in member_rows(reading)]
+    why: dict[MessageQueue, list[dict[str, Any]]] = {}
+    for row in why_rows(Group(reading.name, ids, reading.infos, by_topic, locks)):
+        why.setdefault(MessageQueue(row["topic"], row["broker"], row["queue_id"]), []).append(row)
+    return why
+
+
+def _queue_row(
+    reading: GroupReading, queue: MessageQueue, lock: LockTableRow | None, why: Sequence[Mapping[str, Any]]
+) -> QueueRow:
+    of = reading.offsets[queue]
+    lag = max(of.broker_offset - of.consumer_offset, 0)
+    owners = tuple(
+        client_id
+        for client_id, info in sorted(reading.infos.items())
+        if (held := info.mq_table.get(queue)) is not None and not held.dropped
+    )
+    epoch = None
+    if lock is not None and lock.remaining_ms >= 0:
+        owners = (lock.client_id,)
+        epoch = epoch_text(lock.epoch) if lock.epoch is not None else None
+    return QueueRow(queue, owners, epoch, of.consumer_offset, of.broker_offset, lag, of.last_timestamp, why)
+
+
+def lag_line(state: GroupState, now_ms: int) -> LagLine | None:
+    """The lag of the last hour, at most; None before there are two points."""
+    points = [(at_ms, lag) for at_ms, lag in state.lag if now_ms - at_ms <= _HOUR_MS]
+    if len(points) < 2:
+        return None
+    begin_ms, largest = points[0][0], max(lag for _, lag in points)
+    span_ms = max(now_ms - begin_ms, 1)
+    texts = [
+        f"{(at_ms - begin_ms) / span_ms * _CHART_WIDTH:.1f},{_CHART_HEIGHT - lag / max(largest, 1) * _CHART_HEIGHT:.1f}"
+        for at_ms, lag in points
+    ]
+    return LagLine(" ".join(texts), largest, points[-1][1], max(round(span_ms / 60_000), 1))
+
+
+# Routes ------------------------------------------------------------------------------------------------------
+
+
+async def _groups(request: Request) -> Response:
+    part = text_of(request.query_params, "q")
+    rows = rows_of(request, group_rows(console_of(request).collector, part))
+    return render(request, "groups.html", page="groups", is_live=True, rows=rows, part=part)
+
+
+async def _group(request: Request) -> Response:
+    console = console_of(request)
+    name = text_of(request.query_params, "group")
+    if not name:
+        raise HTTPException(404)
+    state = console.collector.groups.get(name)
+    if state is None:  # not read yet, or no broker knows it
+        return render(request, "group_unknown.html", page="groups", status=404, is_live=True, name=name)
+    rows = queue_rows(console.collector, state.reading)
+    return render(
+        request,
+        "group.html",
+        page="groups",
+        is_live=True,
+        group=_group_row(state.reading),
+        at_ms=state.at_ms,
+        members=member_rows(state.reading),
+        queues=rows_of(request, rows, _QUEUES),
+        topics=sorted({row.queue.topic for row in rows}),
+        line=lag_line(state, console.runtime.now_ms()),
+        dead_letters=await dead_letters(console, name),
+    )
 
 
 def routes() -> list[Route]:
-    return [Route("/groups", _page)]
+    return [Route("/groups", _groups), Route("/group", _group)]

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
-from lockstep.console.words import brokers, common, doctor, groups, messages, order, topics
+from lockstep.console.words import actions, brokers, common, doctor, groups, messages, order, topics
 
 __all__ = ["LANGUAGES", "TEXTS", "Texts", "choose_language"]
 
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
-_TABLES: Final = (common, order, groups, topics, messages, brokers, doctor)
+_TABLES: Final = (common, order, groups, topics, messages, brokers, doctor, actions)
 TEXTS: Final[Mapping[str, tuple[str, str]]] = dict(chain.from_iterable(table.TEXTS.items() for table in _TABLES))
 
 

@@ -1,0 +1,141 @@
+"""The two changes that the console can make, each after a page that asks: reset offsets, and release a fenced lock."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.offset_moves import Move, Target, planned_move, reset_by_brokers, store_moves
+from lockstep.console.console import Console, console_of
+from lockstep.console.pages.asked import form_of, moment_ms, queue_of, text_of
+from lockstep.console.render import render
+from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.epochs import epoch_text, parse_epoch
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import check_group, check_topic
+
+__all__ = ["routes", "target_of"]
+
+_ENDS_MS: Final = {"earliest": 0, "latest": -1}  # as planned_move has them
+
+
+async def _checked_form(request: Request) -> dict[str, str]:
+    """The fields of a form that this console has made. Raises HTTPException 403 for any other."""
+    form = await form_of(request)
+    token = text_of(form, "token")
+    if not secrets.compare_digest(token.encode(), console_of(request).token.encode()):
+        raise HTTPException(403, "the form is not of this console, or of an earlier start of it")
+    return form
+
+
+# Reset offsets -----------------------------------------------------------------------------------------------
+
+
+def target_of(values: Mapping[str, str]) -> Target | None:
+    """Where the offsets shall go; None: the reader has not said it yet. Raises LocalProtocolError, HTTPException."""
+    group, topic, to = text_of(values, "group"), text_of(values, "topic"), text_of(values, "to")
+    check_group(group)
+    check_topic(topic)
+    if not to:
+        return None
+    to_ms = _ENDS_MS.get(to)
+    if to == "time":
+        to_ms = moment_ms(text_of(values, "at"))
+    if to_ms is None:
+        raise HTTPException(400, "give a date and time such as 2026-01-31T12:00, in UTC, or epoch milliseconds")
+    return Target(group, topic, to_ms, force=text_of(values, "force") == "1")
+
+
+async def _plan(console: Console, target: Target) -> list[Move]:
+    queues = (await console.admin.route(target.topic)).readable_queues(target.topic)
+    return [await planned_move(console.admin, target, queue) for queue in queues]
+
+
+async def _ask_reset(request: Request) -> Response:
+    console, values = console_of(request), request.query_params
+    target = target_of(values)
+    moves = await _plan(console, target) if target is not None else None
+    online = await console.admin.members(text_of(values, "group")) is not None
+    return render(request, "reset.html", page="groups", values=dict(values), moves=moves, online=online, done=None)
+
+
+async def _reset(request: Request) -> Response:
+    console, form = console_of(request), await _checked_form(request)
+    target = target_of(form)
+    if target is None:
+        raise HTTPException(400, "the form does not say where the offsets go")
+    moves = await _plan(console, target)
+    online = await console.admin.members(target.group) is not None
+    reset = await reset_by_brokers(console.admin, target, moves) if online else None
+    if reset is None:
+        await store_moves(console.admin, target.group, moves)
+        done = "stored"
+    else:
+        moves = [move._replace(after=reset.get(move.queue, move.after)) for move in moves]
+        done = "notified"
+    return render(request, "reset.html", page="groups", values=form, moves=moves, online=online, done=done)
+
+
+# Release a lock ----------------------------------------------------------------------------------------------
+
+
+async def _lock_of(console: Console, group: str, queue: MessageQueue) -> LockTableRow | None:
+    rows = await console.admin.list_locks(group)
+    return next((row for row in rows if row.queue == queue and row.remaining_ms >= 0), None)
+
+
+async def _ask_release(request: Request) -> Response:
+    values = request.query_params
+    group, queue = text_of(values, "group"), queue_of(values)
+    check_group(group)
+    row = await _lock_of(console_of(request), group, queue)
+    return _release_page(request, group, queue, row, done=False)
+
+
+async def _release(request: Request) -> Response:
+    console, form = console_of(request), await _checked_form(request)
+    group, queue, owner = text_of(form, "group"), queue_of(form), text_of(form, "owner")
+    check_group(group)
+    try:
+        epoch = parse_epoch(text_of(form, "epoch"))
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
+    asked = LockTableRow(group, queue, owner, 0, 0, 0, epoch)
+    async with AdminClient(name_server=console.name_server, runtime=console.runtime) as own:
+        await own.release_lock(asked)
+    return _release_page(request, group, queue, await _lock_of(console, group, queue), done=True, asked=asked)
+
+
+def _release_page(
+    request: Request,
+    group: str,
+    queue: MessageQueue,
+    row: LockTableRow | None,
+    *,
+    done: bool,
+    asked: LockTableRow | None = None,
+) -> Response:
+    state = "ask"
+    if done:
+        assert asked is not None
+        state = "kept" if row is not None and row.epoch == asked.epoch else "released"
+    elif row is None:
+        state = "free"
+    elif row.epoch is None:
+        state = "no_fence"
+    epoch = epoch_text(row.epoch) if row is not None and row.epoch is not None else ""
+    return render(request, "release.html", page="groups", group=group, queue=queue, row=row, epoch=epoch, state=state)
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/reset", _ask_reset),
+        Route("/reset", _reset, methods=["POST"]),
+        Route("/release", _ask_release),
+        Route("/release", _release, methods=["POST"]),
+    ]

@@ -1,0 +1,46 @@
+"""Changes are asked for first, and taken only from a form that this console made."""
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from lockstep.client.admin.offset_moves import Target
+from lockstep.console.actions import target_of
+from lockstep.protocol.errors import LocalProtocolError
+from tests.console.pages_inside import ask, make_console
+
+OWN = {"origin": "http://127.0.0.1:8088"}
+WHERE = {"group": "shop", "topic": "orders"}
+
+
+@pytest.mark.parametrize("path", ["/reset", "/release"])
+@pytest.mark.parametrize("body", [b"", b"token=guess&group=shop&topic=orders&to=latest", b"token=\xff"])
+async def test_a_form_without_our_token_is_refused(path: str, body: bytes) -> None:
+    """Even with our own Origin."""
+    assert (await ask(make_console(), path, method="POST", headers=OWN, body=body)).status == 403
+
+
+async def test_a_huge_form_is_refused() -> None:
+    """Before it is read to its end."""
+    body = b"token=token&at=" + b"1" * 20_000
+    assert (await ask(make_console(), "/reset", method="POST", headers=OWN, body=body)).status == 413
+
+
+def test_where_offsets_go() -> None:
+    """To an end or to a time; forward only when it was said; no target before the reader has chosen."""
+    assert target_of(WHERE) is None
+    assert target_of({**WHERE, "to": "earliest"}) == Target("shop", "orders", 0)
+    assert target_of({**WHERE, "to": "latest", "force": "1"}) == Target("shop", "orders", -1, force=True)
+    assert target_of({**WHERE, "to": "time", "at": "1970-01-01T00:01"}) == Target("shop", "orders", 60_000)
+    for wrong in ("", "yesterday", "-5"):
+        with pytest.raises(HTTPException, match="400"):
+            target_of({**WHERE, "to": "time", "at": wrong})
+    with pytest.raises(LocalProtocolError):
+        target_of({"group": "no such group", "topic": "orders"})
+
+
+async def test_no_broker_answers() -> None:
+    """The page says it, instead of a form that cannot work."""
+    for path in ("/reset?group=shop&topic=orders", "/release?group=shop&topic=orders&broker=broker-a&queue=0"):
+        answer = await ask(make_console(), path)
+        assert answer.status == 502
+        assert "The brokers gave no answer." in answer.text

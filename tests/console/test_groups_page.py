@@ -1,0 +1,100 @@
+"""The pages of groups: what they show of members, shares, lag and order."""
+
+from lockstep.console.model import GroupState
+from lockstep.console.pages.groups import group_rows, lag_line, member_rows, queue_rows
+from lockstep.protocol.bodies.admin import OffsetWrapper
+from lockstep.protocol.bodies.heartbeat import ConsumeType
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import retry_topic
+from tests.console.pages_inside import ask, make_console
+from tests.console.readings import GROUP, NOW_MS, QUEUES, info, reading, watched
+
+RETRY = MessageQueue(retry_topic(GROUP), "broker-a", 0)
+
+
+def test_a_row_of_a_group() -> None:
+    """Members, order, topics, and the lag of the retry topic beside that of the others."""
+    offsets = {**reading().offsets, RETRY: OffsetWrapper(5, 2, 0)}
+    (row,) = group_rows(watched(reading(offsets=offsets, topics=("orders", RETRY.topic))))
+    assert row == (GROUP, 2, "orderly", ("orders",), 40, 3, 7.5)
+
+
+def test_how_a_group_consumes() -> None:
+    """Orderly and concurrent members in one group are mixed; a silent member is unknown; no member is offline."""
+    mixed = reading("mixed", infos={"a": info([]), "b": info([], orderly="false")})
+    silent = reading("silent", infos={"a": info([], orderly=None)})
+    members = reading().members
+    assert members is not None
+    pulls = reading("pulls", members=members._replace(consume_type=ConsumeType.CONSUME_ACTIVELY))
+    rows = group_rows(watched(mixed, silent, pulls, reading("off", members=None, infos={})))
+    assert {row.name: row.order for row in rows} == {
+        "mixed": "mixed", "off": "offline", "pulls": "pull", "silent": "unknown",
+    }  # fmt: skip
+    assert [row.name for row in group_rows(watched(mixed, silent), "MIX")] == ["mixed"]
+
+
+def test_members_with_and_without_running_info() -> None:
+    """What a member does not say stays open."""
+    first, second = member_rows(reading(infos={"a": info(QUEUES[:2], failed_tps=0.5)}))
+    assert (first.client_id, first.order, first.strategy, first.share, first.threads) == ("a", "orderly", "AVG", 2, 20)
+    assert (first.ok_tps, first.failed_tps, first.started_ms) == (12.5, 0.5, NOW_MS - 60_000)
+    assert (second.client_id, second.order, second.share, second.ok_tps) == ("b", "unknown", None, None)
+
+
+def test_queues_with_owners_and_reasons() -> None:
+    """The owner is the holder of the lock; an epoch is there only with fenced locks; each queue says why."""
+    rows = queue_rows(watched(reading(), epoch=9), reading())
+    assert [row.owners for row in rows] == [("a",), ("a",), ("b",), ("b",)]
+    assert all(row.epoch is not None and row.lag == 10 for row in rows)
+    assert all(row.why and "AVG of 2 members" in row.why[0]["why"] for row in rows)
+    assert queue_rows(watched(reading()), reading())[0].epoch is None
+
+
+def test_an_empty_retry_topic_is_left_out() -> None:
+    """It is shown as soon as it has a message."""
+    empty = reading(offsets={RETRY: OffsetWrapper(0, 0, 0)})
+    assert queue_rows(watched(empty), empty) == []
+    waiting = reading(offsets={RETRY: OffsetWrapper(1, 0, 0)})
+    assert [row.queue for row in queue_rows(watched(waiting), waiting)] == [RETRY]
+
+
+def test_the_line_of_the_lag() -> None:
+    """One point is no line; the largest lag is at the top; what is older than an hour is left out."""
+    state = GroupState(reading())
+    state.lag.extend([(NOW_MS - 4_000_000, 900), (NOW_MS - 60_000, 0)])
+    assert lag_line(state, NOW_MS) is None
+    state.lag.append((NOW_MS, 50))
+    line = lag_line(state, NOW_MS)
+    assert line == ("0.0,80.0 600.0,0.0", 50, 50, 1)
+
+
+async def test_the_pages_answer() -> None:
+    """All groups, one group, no group yet, and one that is not known."""
+    console = make_console(watched(reading(), epoch=3))
+    everything = await ask(console, "/groups")
+    assert everything.status == 200
+    assert '<a href="/group?group=shop">shop</a>' in everything.text
+    one = await ask(console, "/group?group=shop")
+    assert one.status == 200
+    assert "AVG of 2 members" in one.text
+    assert "/release?group=shop&amp;topic=orders&amp;broker=broker-a&amp;queue=3" in one.text
+    assert "unknown" in one.text, "no broker answers how many dead letters there are"
+    assert (await ask(console, "/group?group=nobody")).status == 404
+    assert "No consumer group yet" in (await ask(make_console(), "/groups")).text
+    assert "没有名称匹配的消费组" in (await ask(console, "/groups?q=zzz", headers={"accept-language": "zh"})).text
+    assert (await ask(console, "/groups?page=x")).status == 400
+
+
+async def test_names_are_escaped() -> None:
+    """Clients choose their ids, and a group its name."""
+    evil = "<script>alert(1)</script>"
+    members = reading().members
+    assert members is not None
+    connections = (members.connection_set[0]._replace(client_id=evil),)
+    read = reading(evil, members=members._replace(connection_set=connections), infos={evil: info(QUEUES)})
+    console = make_console(watched(read))
+    for path in ("/groups", "/group?group=%3Cscript%3Ealert(1)%3C/script%3E"):
+        answer = await ask(console, path)
+        assert answer.status == 200
+        assert "<script>alert" not in answer.text
+        assert "&lt;script&gt;alert(1)" in answer.text
