@@ -1,6 +1,6 @@
 """The two changes that the console can make, each after a page that asks: reset offsets, and release a fenced lock."""
 
-import secrets
+import hmac
 from collections.abc import Mapping
 from typing import Final
 
@@ -28,7 +28,7 @@ async def _checked_form(request: Request) -> dict[str, str]:
     """The fields of a form that this console has made. Raises HTTPException 403 for any other."""
     form = await form_of(request)
     token = text_of(form, "token")
-    if not secrets.compare_digest(token.encode(), console_of(request).token.encode()):
+    if not hmac.compare_digest(token.encode(), console_of(request).token.encode()):
         raise HTTPException(403, "the form is not of this console, or of an earlier start of it")
     return form
 
