@@ -3,7 +3,7 @@
 from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, json_line, note, write_out
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.doctor.gather import gather
-from lockstep.client.doctor.rules import RULES, Finding, Severity, examine
+from lockstep.client.doctor.rules import RULES, Finding, Severity, examine, not_looked_at
 from lockstep.protocol.names import check_group
 from lockstep.remoting.logs import printable
 from lockstep.remoting.runtime import AsyncioRuntime
@@ -32,7 +32,9 @@ async def doctor(name_server: str, group: str | None, output: OutputFormat) -> N
     runtime = AsyncioRuntime()
     async with AdminClient(name_server=name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin:
         facts = await gather(admin, runtime, group)
-    findings = examine(facts)
+    findings, unseen = examine(facts), not_looked_at(facts)
+    if unseen:
+        note(f"{', '.join(unseen[:-1])} and {unseen[-1]} were not looked at: they need Lockstep's brokers")
     if output is OutputFormat.JSON:
         rows = [finding._asdict() | {"severity": finding.severity.name.lower()} for finding in findings]
         body = ",\n".join(" " + json_line(row) for row in rows)

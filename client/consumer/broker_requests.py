@@ -63,6 +63,7 @@ class BrokerCalls:
         listening: None for a consumer that pulls by itself. As in RocketMQ, it has no offsets to reset, and answers
             a request to consume one message that it does not know the group.
         explained: returns the explanations of its rebalances, as text.
+        strategy: the name of the one that shares the queues; None: it gets all of them.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class BrokerCalls:
         subscriptions: Mapping[str, SubscriptionData],
         listening: Listening | None = None,
         explained: Callable[[], str] = lambda: "[]",
+        strategy: str | None = None,
     ) -> None:
         self._member = member
         self._instance = member.instance
@@ -83,6 +85,7 @@ class BrokerCalls:
         self._stats = stats
         self._subscriptions = subscriptions
         self._explained = explained
+        self._strategy = strategy
         self._listening = listening
         self._started_ms = self._runtime.now_ms()
         self.handlers: Mapping[int, BrokerCall] = {
@@ -123,6 +126,8 @@ class BrokerCalls:
             "consumerGroup": self._member.group,
             EXPLAINED: self._explained(),
         }
+        if self._strategy is not None:
+            properties["allocateMessageQueueStrategy"] = self._strategy
         if listening is not None:
             threads = str(listening.consume_thread_count)
             properties |= {

@@ -17,7 +17,7 @@ from lockstep.client.consumer.dispatch.stats import SAMPLE_INTERVAL_MS, ConsumeS
 from lockstep.client.consumer.membership import Membership
 from lockstep.client.consumer.offsets.local_file import LocalFileOffsetStore, offset_folder
 from lockstep.client.consumer.offsets.store import OffsetStore, RemoteBrokerOffsetStore
-from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy
+from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, strategy_name
 from lockstep.client.consumer.ownership.lock_port import Locks, NoLocks
 from lockstep.client.consumer.ownership.rebalance import Rebalance
 from lockstep.client.consumer.process_queue import ProcessQueue
@@ -181,7 +181,15 @@ class GroupMember(ABC):
         """
         settings, subscriptions = self._settings, self._subscriptions
         explained = self._rebalance.explanations.text
-        calls = BrokerCalls(self.membership, settings.config, self.stats, subscriptions, self._listening, explained)
+        calls = BrokerCalls(
+            self.membership,
+            settings.config,
+            self.stats,
+            subscriptions,
+            self._listening,
+            explained,
+            None if settings.broadcasting else strategy_name(settings.strategy),
+        )
         self.instance.serve(calls.handlers)
         try:
             await self.offsets.load()

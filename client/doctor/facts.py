@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lockstep.protocol.bodies.client import ConsumeStatus, ProcessQueueInfo
 from lockstep.protocol.bodies.lock_changes import LockChange
@@ -10,6 +10,15 @@ from lockstep.protocol.bodies.locks import LockTableRow
 from lockstep.protocol.model import MessageQueue
 
 __all__ = ["ClusterFacts", "GroupFacts", "KeySpread", "MemberFacts", "QueueFacts", "TopicFacts"]
+
+_STRATEGIES: Final = {  # as Java shows them, without package and hash -> their names in RocketMQ
+    "AllocateMessageQueueAveragely": "AVG",
+    "AllocateMessageQueueAveragelyByCircle": "AVG_BY_CIRCLE",
+    "AllocateMessageQueueByConfig": "CONFIG",
+    "AllocateMessageQueueConsistentHash": "CONSISTENT_HASH",
+    "AllocateMessageQueueByMachineRoom": "MACHINE_ROOM",
+    "AllocateMachineRoomNearby": "MACHINE_ROOM_NEARBY",
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,14 @@ class MemberFacts:
         """None: it does not say."""
         text = self.properties.get("PROP_CONSUMEORDERLY")
         return None if text is None else text == "true"
+
+    def setting(self, name: str) -> str | None:
+        """A property as all makes of clients would show it."""
+        text = self.properties.get(name)
+        if text is not None and name == "allocateMessageQueueStrategy":
+            text = text.partition("@")[0].rpartition(".")[2].partition("-")[0]
+            return _STRATEGIES.get(text, text)
+        return text
 
 
 class QueueFacts(NamedTuple):

@@ -10,7 +10,7 @@ from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import TRACE_TOPIC
 from lockstep.remoting.texts import counted, seconds
 
-__all__ = ["RULES", "Finding", "Rule", "Severity", "examine"]
+__all__ = ["RULES", "Finding", "Rule", "Severity", "examine", "not_looked_at"]
 
 _HOUR_MS: Final = 3_600_000
 _FLAP_WINDOW_MS: Final = 900_000
@@ -68,6 +68,12 @@ def examine(facts: ClusterFacts) -> list[Finding]:
     return sorted(found, key=lambda finding: (-finding.severity, finding.where))
 
 
+def not_looked_at(facts: ClusterFacts) -> tuple[str, ...]:
+    """The rules that need what RocketMQ's brokers do not tell."""
+    is_apache = any(group.changes is None for group in facts.groups)
+    return ("flapping", "late-renewals", "clocks-apart") if is_apache else ()
+
+
 def _each_group(look: OfGroup) -> OfCluster:
     def of_cluster(facts: ClusterFacts) -> Evidence:
         for group in facts.groups:
@@ -106,8 +112,9 @@ def _unequal_settings(group: GroupFacts, _: ClusterFacts) -> Iterator[str]:
     for name in _SETTINGS:
         values: dict[str, list[str]] = {}
         for member in group.members:
-            if name in member.properties:
-                values.setdefault(member.properties[name], []).append(member.client_id)
+            value = member.setting(name)
+            if value is not None:
+                values.setdefault(value, []).append(member.client_id)
         if len(values) > 1:
             yield f"{name}: " + "; ".join(f"{value} at {_some(members)}" for value, members in sorted(values.items()))
 

@@ -150,6 +150,17 @@ def test_a_connection_that_was_cut_is_no_second_client() -> None:
     assert finding.evidence.endswith("; one may have been cut, and be gone within two minutes")
 
 
+def test_strategies_are_compared_by_what_they_do() -> None:
+    """Java shows an object with a hash of its own, our client a name."""
+    name, java = "allocateMessageQueueStrategy", "org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueue"
+    same = [f"{java}Averagely@1b2c", f"{java}Averagely@77aa", "AVG"]
+    members = tuple(member(text, [], properties={**ORDERLY, name: text}) for text in same)
+    assert examine(cluster(members=members)) == []
+    other = member("c", [], properties={**ORDERLY, name: f"{java}ConsistentHash@1b2c"})
+    (finding,) = examine(cluster(members=(members[2], other)))
+    assert finding.evidence == "allocateMessageQueueStrategy: AVG at AVG; CONSISTENT_HASH at c"
+
+
 def test_apaches_members_say_which_locks_they_have() -> None:
     """Without a lock table a queue that no member believes to have locked has no owner."""
     believed = {queue: info._replace(locked=False) for queue, info in A.process_queues.items()}
