@@ -11,6 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from lockstep.cli.consume.options import ConsumeOptions
+from lockstep.cli.context.commands import context
+from lockstep.cli.context.contexts import ContextFile
+from lockstep.cli.context.defaults import apply_context
 from lockstep.cli.group.options import GroupWatchOptions
 from lockstep.cli.options import (
     DumpOptions,
@@ -33,6 +36,7 @@ from lockstep.cli.options import (
 )
 from lockstep.cli.output import OutputFormat
 from lockstep.cli.trace.commands import trace
+from lockstep.remoting.os_storage import OsStorage
 
 __all__ = ["app", "root"]
 
@@ -65,6 +69,7 @@ _STORE = _noun(
     "store", "The folder of a broker's store, RocketMQ's or ours, that no broker has open: inspect, verify, dump."
 )
 app.add_typer(trace, name="trace")
+app.add_typer(context, name="context")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC")]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP")]
@@ -78,11 +83,17 @@ def _show_version(wanted: bool) -> None:
 
 
 def root(
+    call: typer.Context,
+    context_name: Annotated[
+        str | None,
+        typer.Option("--context", envvar="LOCKSTEP_CONTEXT", metavar="NAME", help="A cluster of `context list`."),
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """The options of `lockstep` itself."""
+    apply_context(call, ContextFile(OsStorage()), context_name)
 
 
 @command(app, "produce")

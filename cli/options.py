@@ -327,15 +327,33 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[[T], R]], Callabl
         fields = inspect.signature(options).parameters
         order = [field for kind in options.__mro__ for field in inspect.get_annotations(kind)]
 
-        def run(**given: Any) -> R:
+        def run(call: typer.Context, **given: Any) -> R:
+            for name in _unfit(options, given):
+                if _is_of_context(call, name):
+                    given[name] = fields[name].default
             return function(options(**given))
 
         run.__doc__ = function.__doc__
-        run.__signature__ = inspect.Signature([fields[field] for field in dict.fromkeys(order)])  # type: ignore[attr-defined]
+        parameters = [_CALL, *[fields[field] for field in dict.fromkeys(order)]]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app.command(name=name)(run)
         return function
 
     return register
+
+
+_CALL = inspect.Parameter("call", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+
+
+def _unfit(options: type, given: dict[str, Any]) -> tuple[str, ...]:
+    """Options which do not fit the others of this call, so that a context's defaults for them do not count."""
+    unfit: Callable[[dict[str, Any]], tuple[str, ...]] | None = getattr(options, "unfit", None)
+    return unfit(given) if unfit is not None else ()
+
+
+def _is_of_context(call: typer.Context, name: str) -> bool:
+    source = call.get_parameter_source(name)
+    return source is not None and source.name == "DEFAULT_MAP"
 
 
 def configured(config: C, properties: list[str] | None) -> C:

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, Self
 
 from lockstep.testing.process import BrokerProcess
 
-__all__ = ["END_S", "SCRIPTS", "TIMEOUT_S", "Lockstep", "Result", "Running", "running_broker"]
+__all__ = ["END_S", "NO_SETTINGS", "SCRIPTS", "TIMEOUT_S", "Lockstep", "Result", "Running", "running_broker"]
 
 TIMEOUT_S = 120  # of a busy machine
 END_S = 60
 SCRIPTS = Path(sys.executable).parent
+NO_SETTINGS = SCRIPTS / "no-settings"  # instead of the folder with the contexts of the person who runs the tests
 
 
 class Result(NamedTuple):
@@ -87,7 +88,8 @@ class Lockstep:
     @property
     def environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        return {**inherited, "NAMESRV_ADDR": self.name_server}
+        inherited.pop("LOCKSTEP_CONTEXT", None)
+        return {**inherited, "NAMESRV_ADDR": self.name_server, "XDG_CONFIG_HOME": str(NO_SETTINGS)}
 
     @staticmethod
     def command(*arguments: str) -> list[str]:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from typer import Option
 
@@ -128,6 +128,13 @@ class ConsumeOptions(ServerOptions):
                 raise UsageError("--suspend is for --mode orderly and by-key: without order no queue is suspended")
             if self.fenced:
                 raise UsageError("--fenced is for --mode orderly and by-key: without order no queue is locked")
+
+    @classmethod
+    def unfit(cls, given: dict[str, Any]) -> tuple[str, ...]:
+        """Options that do not fit the others: a context's defaults for them do not count."""
+        if given["queue"] is not None:
+            return ("group", "fenced", "lock_live_ms")
+        return ("fenced",) if given["mode"] is Mode.CONCURRENT else ()
 
     def _check_without_group(self) -> None:
         for field in fields(self):

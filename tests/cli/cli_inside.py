@@ -2,11 +2,12 @@
 
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 from lockstep.cli import app as cli
-from tests.commands import Result
+from tests.commands import NO_SETTINGS, Result
 
 __all__ = ["Inside"]
 
@@ -14,7 +15,15 @@ __all__ = ["Inside"]
 class Inside:
     """Called like `tests.commands.Lockstep`; stdin is the test's own."""
 
-    def __init__(self, name_server: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self,
+        name_server: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+        settings: Path = NO_SETTINGS,
+    ) -> None:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(settings))
+        monkeypatch.delenv("LOCKSTEP_CONTEXT", raising=False)
         self._name_server = name_server
         self._monkeypatch = monkeypatch
         self._capfd = capfd

@@ -1,0 +1,1 @@
+"""`lockstep context`: name servers and defaults of several clusters, each under a name."""
