@@ -7,7 +7,7 @@ from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, date
 from lockstep.client.admin.client import AdminClient
 from lockstep.client.errors import TopicNotFoundError
 from lockstep.protocol.bodies.broker import QueueData, TopicRouteData
-from lockstep.protocol.names import DEAD_LETTER_PREFIX, check_topic, is_retry_topic, is_system_topic, reply_topic
+from lockstep.protocol.names import check_topic
 
 __all__ = ["create_topic", "list_topics", "topic_stats"]
 
@@ -16,19 +16,10 @@ async def list_topics(name_server: str, show_all: bool, output: OutputFormat) ->
     """Print the users' topics; `show_all` adds the topics of brokers and groups."""
     rows = []
     async with AdminClient(name_server=name_server, log=StderrLog(verbose=False)) as admin:
-        brokers = await admin.brokers()
-        own = {broker.broker_name for broker in brokers} | {broker.cluster for broker in brokers}
-        own |= {reply_topic(broker.cluster) for broker in brokers}
-        for topic in await admin.topics():
-            hidden = topic in own or is_system_topic(topic) or _belongs_to_group(topic) or topic.startswith("RMQ_SYS_")
-            if show_all or not hidden:
-                route = await admin.route(topic)
-                rows.append({"topic": topic, "queues": _queue_count(route.queue_datas), "brokers": _brokers(route)})
+        for topic in await (admin.topics() if show_all else admin.user_topics()):
+            route = await admin.route(topic)
+            rows.append({"topic": topic, "queues": _queue_count(route.queue_datas), "brokers": _brokers(route)})
     print_rows(("topic", "queues", "brokers"), rows, output)
-
-
-def _belongs_to_group(topic: str) -> bool:
-    return is_retry_topic(topic) or topic.startswith(DEAD_LETTER_PREFIX)
 
 
 def _queue_count(datas: Iterable[QueueData]) -> int:

@@ -25,7 +25,15 @@ from lockstep.protocol.headers.messaging import (
     UpdateConsumerOffsetRequestHeader,
 )
 from lockstep.protocol.model import MessageQueue
-from lockstep.protocol.names import DEFAULT_TOPIC, RETRY_PREFIX, check_topic, is_retry_topic
+from lockstep.protocol.names import (
+    DEAD_LETTER_PREFIX,
+    DEFAULT_TOPIC,
+    RETRY_PREFIX,
+    check_topic,
+    is_retry_topic,
+    is_system_topic,
+    reply_topic,
+)
 from lockstep.remoting.errors import RequestRefused
 
 __all__ = ["AdminClient", "NotLockstepError"]
@@ -46,6 +54,13 @@ class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
         """Return all topics of the name server, sorted. System, retry and dead-letter topics are among them."""
         names = await self._started().routes.ask_for(TopicList, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(names.topic_list)
+
+    async def user_topics(self) -> list[str]:
+        """Return the topics that are not of brokers, clusters, groups or RocketMQ itself, sorted."""
+        brokers = await self.brokers()
+        own = {broker.broker_name for broker in brokers} | {broker.cluster for broker in brokers}
+        own |= {reply_topic(broker.cluster) for broker in brokers}
+        return [topic for topic in await self.topics() if topic not in own and not _is_made_by_brokers(topic)]
 
     async def create_topic(self, topic: str, queues: int = 4, *, broker_name: str | None = None) -> None:
         """Create a topic, or change its number of queues, on one broker or on all. Raises LocalProtocolError too."""
@@ -142,3 +157,7 @@ class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
 
     async def _ask_queue(self, queue: MessageQueue, code: RequestCode, header: tuple[Any, ...]) -> RemotingCommand:
         return await self._ask(await self._master_of(queue), code, header)
+
+
+def _is_made_by_brokers(topic: str) -> bool:
+    return is_system_topic(topic) or is_retry_topic(topic) or topic.startswith((DEAD_LETTER_PREFIX, "RMQ_SYS_"))

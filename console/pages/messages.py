@@ -1,17 +1,154 @@
-"""The page Messages."""
+"""The pages of messages: the last ones, by key, id or time; one message; the way of one key."""
 
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.message_track import track_message
+from lockstep.client.admin.messages import id_address
+from lockstep.client.admin.stored_messages import last_messages, read_range
+from lockstep.client.errors import TopicNotFoundError
+from lockstep.console.console import Console, console_of
+from lockstep.console.pages.asked import moment_ms, number_of, queue_of, text_of
+from lockstep.console.pages.bodies import View, excerpt, shown
+from lockstep.console.pages.key_way import find_key, key_way
+from lockstep.console.pages.questions import answer_of
+from lockstep.console.pages.topics import consumer_rows
 from lockstep.console.render import render
+from lockstep.protocol.message import MessageExt
+from lockstep.protocol.names import check_topic
+from lockstep.remoting.errors import RemotingError
 
-__all__ = ["routes"]
+__all__ = ["WAYS", "find", "routes"]
+
+WAYS: Final = ("tail", "key", "id", "time")
+_COUNT: Final = 50
 
 
-async def _page(request: Request) -> Response:
-    return render(request, "messages.html", page="messages")
+async def find(admin: AdminClient, topic: str, way: str, text: str) -> list[MessageExt]:
+    """Messages of a topic, oldest first, at most 50.
+
+    Args:
+        way: One of WAYS. "key": a word of KEYS, which brokers index; "time": the first ones from then on.
+        text: The key, the id, or the time.
+
+    Raises:
+        HTTPException: 400 when the text is no time.
+        TopicNotFoundError: For "tail" and "time".
+    """
+    if way == "key":
+        return await admin.query_messages(topic, text, count_max=_COUNT)
+    if way == "id":
+        return await _by_id(admin, topic, text)
+    stats = await admin.topic_stats(topic)
+    bounds = {queue: (max(of.min_offset, 0), of.max_offset) for queue, of in stats.items()}
+    if way == "tail":
+        return await last_messages(admin, bounds, _COUNT)
+    from_ms = moment_ms(text)
+    if from_ms is None:
+        raise HTTPException(400, "give a date and time such as 2026-01-31T12:00, in UTC, or epoch milliseconds")
+    found = []
+    for queue, (low, end) in bounds.items():
+        begin = max(await admin.search_offset(queue, from_ms), low)
+        found += [one async for one in read_range(admin, queue, begin, min(begin + _COUNT, end))]
+    later = [one for one in found if one.store_timestamp >= from_ms]
+    return sorted(later, key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset))[:_COUNT]
+
+
+async def _by_id(admin: AdminClient, topic: str, text: str) -> list[MessageExt]:
+    """By its own id in the topic, else by an id that names a broker and a place."""
+    found = await admin.query_messages(topic, text, unique=True) if topic else []
+    if found:
+        return found
+    try:
+        address = id_address(text)
+    except ValueError:
+        return []
+    if address not in {broker.master_addr for broker in await admin.brokers()}:
+        return []  # the id would make the console connect to any address
+    try:
+        return [await admin.view_message(text)]
+    except RemotingError:
+        return []
+
+
+# Routes ------------------------------------------------------------------------------------------------------
+
+
+async def _messages(request: Request) -> Response:
+    console, values = console_of(request), request.query_params
+    topic, way, text = text_of(values, "topic"), text_of(values, "by", "tail"), text_of(values, "text")
+    if way not in WAYS:
+        raise HTTPException(400, f"by is one of {', '.join(WAYS)}")
+    if topic:
+        check_topic(topic)
+    topics: Sequence[str] = await answer_of(console.admin.user_topics()) or ()
+    found, problem = await _found(console, topic, way, text)
+    return render(
+        request, "messages.html", page="messages", is_live=way == "tail" and bool(found), found=found,
+        problem=problem, topics=topics, topic=topic, way=way, text=text, ways=WAYS, excerpt=excerpt,
+    )  # fmt: skip
+
+
+async def _found(console: Console, topic: str, way: str, text: str) -> tuple[list[MessageExt] | None, str]:
+    """What was found, None before anything was looked for; and what is wrong with what was asked."""
+    if not topic and way != "id":
+        return None, ""
+    if way != "tail" and not text:
+        return None, "text"
+    try:
+        return await find(console.admin, topic, way, text), ""
+    except TopicNotFoundError:
+        return None, "topic"
+
+
+async def _message(request: Request) -> Response:
+    console, values = console_of(request), request.query_params
+    queue, offset = queue_of(values), number_of(values, "offset")
+    check_topic(queue.topic)
+    wanted = text_of(values, "view")
+    if offset is None or wanted not in ("", *View):
+        raise HTTPException(400, "give an offset, and text, json or hex as the view")
+    read = await console.admin.read_queue(queue, offset, count_max=1)
+    message = next((one for one in read.messages if one.queue_offset == offset), None)
+    if message is None:
+        bounds = (read.min_offset, read.max_offset)
+        return render(
+            request, "message_gone.html", page="messages", status=404, queue=queue, offset=offset, bounds=bounds
+        )
+    tracks = await answer_of(track_message(console.admin, message))
+    body = shown(message.body, View(wanted) if wanted else None)
+    return render(
+        request, "message.html", page="messages", message=message, queue=queue, body=body, views=list(View),
+        tracks=tracks, key=_key_of(message),
+    )  # fmt: skip
+
+
+def _key_of(message: MessageExt) -> str:
+    return message.sharding_key or (message.keys or "").split(" ")[0]
+
+
+async def _key(request: Request) -> Response:
+    console, values = console_of(request), request.query_params
+    topic, key, group = text_of(values, "topic"), text_of(values, "key"), text_of(values, "group")
+    check_topic(topic)
+    if not key:
+        raise HTTPException(400, "give a key")
+    groups = _groups_of(console, topic)
+    group = group or (groups[0] if groups else "")
+    messages, looked_at = await find_key(console.admin, topic, key)
+    way = key_way(messages, looked_at, group, console.collector)
+    return render(request, "key.html", page="messages", topic=topic, key=key, way=way, groups=groups, excerpt=excerpt)
+
+
+def _groups_of(console: Console, topic: str) -> list[str]:
+    return [row.group for row in consumer_rows(topic, console.collector)]
 
 
 def routes() -> list[Route]:
-    return [Route("/messages", _page)]
+    return [Route("/messages", _messages), Route("/message", _message), Route("/key", _key)]

@@ -1,8 +1,86 @@
-"""Texts of the page Messages: key -> English, Chinese."""
+"""Texts of the pages of messages: key -> English, Chinese."""
 
 from collections.abc import Mapping
 from typing import Final
 
 __all__ = ["TEXTS"]
 
-TEXTS: Final[Mapping[str, tuple[str, str]]] = {}
+TEXTS: Final[Mapping[str, tuple[str, str]]] = {
+    "messages.by": ("Find by", "查找方式"),
+    "messages.by.tail": ("the last ones", "最近的消息"),
+    "messages.by.key": ("key (KEYS)", "键（KEYS）"),
+    "messages.by.id": ("message id", "消息 ID"),
+    "messages.by.time": ("time (UTC)", "时间（UTC）"),
+    "messages.text": ("Key, id or time", "键、ID 或时间"),
+    "messages.text_hint": ("not for the last ones", "查看最近消息时不填"),
+    "messages.look": ("Look", "查找"),
+    "messages.choose": ("Choose a topic", "请选择主题"),
+    "messages.choose_why": ("An id that names a broker needs no topic.", "包含 Broker 地址的 ID 不需要主题。"),
+    "messages.problem.topic": ("The name server does not know this topic.", "名字服务器不知道这个主题。"),
+    "messages.problem.text": ("Write the key, the id or the time.", "请填写键、ID 或时间。"),
+    "messages.none": ("No message was found", "没有找到消息"),
+    "messages.none_why.tail": ("The topic holds no message.", "主题里没有消息。"),
+    "messages.none_why.key": (
+        "Brokers index the words of KEYS. A sharding key is looked for in the last messages of the topic.",
+        "Broker 只索引 KEYS 里的词。分区键在主题最近的消息里查找。",
+    ),
+    "messages.none_why.id": (
+        "No message of this topic has the id, and it names no place at a broker of this cluster.",
+        "此主题没有该 ID 的消息，它也不指向本集群 Broker 上的位置。",
+    ),
+    "messages.none_why.time": ("No message was stored at that time or later.", "该时间及之后没有存储消息。"),
+    "messages.caption.tail": ("The last {count} messages, the newest first", "最近 {count} 条消息，新的在前"),
+    "messages.caption.key": ("{count} messages of this key, the oldest first", "该键的 {count} 条消息，旧的在前"),
+    "messages.caption.id": ("{count} messages of this id", "该 ID 的 {count} 条消息"),
+    "messages.caption.time": ("{count} messages from then on", "该时间起的 {count} 条消息"),
+    "messages.stored": ("Stored", "存储时间"),
+    "messages.born": ("Sent", "发送时间"),
+    "messages.offset": ("Offset", "位点"),
+    "messages.key": ("Key", "键"),
+    "messages.tags": ("Tag", "标签"),
+    "messages.body": ("Body", "消息体"),
+    "messages.one": ("Message", "消息"),
+    "messages.gone": ("There is no such message", "没有这条消息"),
+    "messages.gone_why": (
+        "Queue {queue} has no message at offset {offset}. Its offsets are {first} to before {end}.",
+        "队列 {queue} 在位点 {offset} 没有消息。它的位点从 {first} 到 {end} 之前。",
+    ),
+    "messages.views": ("How the body is shown", "消息体的显示方式"),
+    "messages.view.text": ("Text", "文本"),
+    "messages.view.json": ("JSON", "JSON"),
+    "messages.view.hex": ("Hex", "十六进制"),
+    "messages.other_view": ("The body is not JSON, so it is shown as it is.", "消息体不是 JSON，按原样显示。"),
+    "messages.bytes": ("{count} bytes.", "{count} 字节。"),
+    "messages.cut": ("The last {count} are not shown.", "最后 {count} 字节未显示。"),
+    "messages.facts": ("Facts and properties", "属性"),
+    "messages.id": ("Message id", "消息 ID"),
+    "messages.offset_id": ("Offset message id", "位点消息 ID"),
+    "messages.again": ("Times consumed again", "重新消费次数"),
+    "messages.tracks": ("Which groups consumed it, by their offsets", "哪些组消费了它（按位点）"),
+    "messages.no_tracks": ("No group consumes this topic.", "没有组消费此主题。"),
+    "messages.state": ("State", "状态"),
+    "messages.track.CONSUMED": ("consumed", "已消费"),
+    "messages.track.CONSUMED_BUT_FILTERED": ("passed over: not its tag", "已跳过：标签不符"),
+    "messages.track.CONSUME_BROADCASTING": ("broadcast: each member keeps its own offset", "广播：各成员自存位点"),
+    "messages.track.PULL": ("the group pulls by itself", "组自行拉取"),
+    "messages.track.NOT_CONSUME_YET": ("not consumed yet", "尚未消费"),
+    "messages.track.NOT_ONLINE": ("the group is offline", "组离线"),
+    "messages.track.UNKNOWN": ("unknown", "未知"),
+    "messages.way": ("The way of key {key}", "键 {key} 的经过"),
+    "messages.looked_at": (
+        "Looked at the index of keys and at the last {count} messages of",
+        "查找了键索引和最近 {count} 条消息，主题：",
+    ),
+    "messages.several_queues": (
+        "Messages of this key are in {count} queues. Several members can consume them at once: order can break.",
+        "该键的消息在 {count} 个队列里，可能被多个成员同时消费，顺序可能被破坏。",
+    ),
+    "messages.one_queue": (
+        "All messages of this key that were found are in queue {queue}.",
+        "找到的该键消息都在队列 {queue}。",
+    ),
+    "messages.steps": ("Messages of the key, the oldest first", "该键的消息，旧的在前"),
+    "messages.owner_then": ("Owner when it was stored", "存储时的持有者"),
+    "messages.owner_now": ("Owner now", "现在的持有者"),
+    "messages.consumed": ("Consumed", "已消费"),
+}

@@ -1,0 +1,90 @@
+"""The pages of messages: bodies as text, JSON and hex, the way of one key, and what is asked wrongly."""
+
+import pytest
+
+from lockstep.console.model import QueueState, Span
+from lockstep.console.pages.asked import moment_ms
+from lockstep.console.pages.bodies import Shown, View, excerpt, shown
+from lockstep.console.pages.key_way import key_way
+from lockstep.protocol.message import MessageExt, Record, encode_stored_message
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.pulled import decode_records
+from tests.console.pages_inside import ask, make_console
+from tests.console.readings import GROUP, NOW_MS, QUEUES, reading, watched
+
+
+def test_a_body_is_shown_as_what_it_is() -> None:
+    """JSON indented, else text, else hex; a wish that cannot be met is told."""
+    assert shown(b'{"a":1}') == Shown(View.JSON, '{\n  "a": 1\n}', 0)
+    assert shown(b'{"a":1}', View.TEXT) == Shown(View.TEXT, '{"a":1}', 0)
+    assert shown(b"7") == Shown(View.TEXT, "7", 0)
+    assert shown("é".encode()) == Shown(View.TEXT, "é", 0)
+    assert shown(b"{no", View.JSON) == Shown(View.TEXT, "{no", 0, is_wanted=False)
+    assert shown(b"\xff\x00", View.JSON).is_wanted is False
+    assert shown(b"\xff\x00").text == f"00000000  {'ff 00':<48} .."
+    assert shown(b"\xffa", View.TEXT).text == "\\xffa"
+    assert shown(b"[" * 5000).view is View.TEXT, "too deep to be read as JSON"
+
+
+def test_a_large_body_is_cut() -> None:
+    """In each view, and the page says how much is left out."""
+    assert shown(b"x" * 70_000).cut == 70_000 - 65_536
+    assert shown(("é" * 40_000).encode()).view is View.TEXT
+    assert shown(b"x" * 70_000, View.HEX).cut == 70_000 - 16_384
+    assert len(excerpt(b"y" * 1000)) == 90
+    assert excerpt(b"a\n\tb\x00\xff").startswith("a b")
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1700000000000", 1_700_000_000_000),
+        ("1970-01-01T00:01", 60_000),
+        ("1970-01-01 01:00+01:00", 0),
+        ("1960-01-01", 0),
+        ("soon", None),
+        ("", None),
+        ("9" * 40, None),
+    ],
+)
+def test_times(text: str, ms: int | None) -> None:
+    """UTC without a zone; a time before the epoch is the epoch."""
+    assert moment_ms(text) == ms
+
+
+def message(queue: MessageQueue, offset: int, stored_ms: int) -> MessageExt:
+    topic = queue.topic.encode()
+    host = b"\x7f\x00\x00\x01"
+    record = Record(queue.topic, queue.queue_id, 0, 0, stored_ms, host, 1, stored_ms, 0, 0, b"{}", b"", 0)
+    stored = encode_stored_message(record, topic, offset, 0, host, 1)
+    return decode_records(stored, queue.broker_name).messages[0]
+
+
+def test_the_way_of_a_key() -> None:
+    """Who had the queue when each message was stored, who has it now, and whether the group is past it."""
+    collector = watched(reading())
+    state = QueueState()
+    state.spans.extend([Span(NOW_MS - 9000, NOW_MS - 6000, "z", None), Span(NOW_MS - 3000, None, "a", None)])
+    state.row, state.look = collector.queues[(GROUP, QUEUES[0])].row, collector.queues[(GROUP, QUEUES[0])].look
+    collector.queues[(GROUP, QUEUES[0])] = state
+    stored = [message(QUEUES[0], 80 + number, NOW_MS - 10_000 + number * 3000) for number in range(4)]
+    way = key_way([*stored, message(QUEUES[3], 95, NOW_MS)], 100, GROUP, collector)
+    assert way.queues == [QUEUES[0], QUEUES[3]]
+    assert [step.owner_then for step in way.steps[:4]] == [None, "z", "", "a"]
+    assert {step.owner_now for step in way.steps} == {"a", "b"}
+    assert [step.is_consumed for step in way.steps] == [True] * 4 + [False]
+    (unknown,) = key_way(stored[:1], 100, "nobody", collector).steps
+    assert (unknown.owner_then, unknown.owner_now, unknown.is_consumed) == (None, "", None)
+
+
+async def test_what_is_asked_wrongly() -> None:
+    """Each gets an answer that says what is allowed; without a topic the page asks for one."""
+    console = make_console()
+    assert "Choose a topic" in (await ask(console, "/messages")).text
+    assert "Write the key" in (await ask(console, "/messages?topic=orders&by=key")).text
+    assert (await ask(console, "/messages?topic=orders&by=chance")).status == 400
+    assert (await ask(console, "/messages?topic=a%20b")).status == 400
+    assert (await ask(console, "/message?topic=orders&broker=b&queue=0&offset=1&view=xml")).status == 400
+    assert (await ask(console, "/message?topic=orders&queue=0")).status == 400
+    assert (await ask(console, "/key?topic=orders")).status == 400
+    assert (await ask(console, "/messages?topic=orders")).status == 502
