@@ -126,6 +126,11 @@ class BrokerConfig:
     register_interval_ms: int = setting(30_000, name="registerNameServerPeriod")
     register_timeout_ms: int = setting(6000, name="registerBrokerTimeoutMills")
 
+    acl_enable: bool = setting(False, name="aclEnable")  # accounts, signatures, permissions (docs/security.md)
+    acl_file: str = ""  # plain_acl.yml; empty: conf/plain_acl.yml in data_dir
+    acl_checks: str = "rocketmq"  # or "strict": also what RocketMQ 4.9 leaves open
+    acl_replay_window_ms: int = 300_000  # strict: how far the clocks of our clients may be from the broker's
+
     # Limits for peers. A healthy cluster stays far below each of them (docs/hostile.md).
     connections_max: int = 10_000
     inbound_bytes_max: int = 0  # received but not handled, of all connections; 0: an eighth of the memory limit
@@ -223,6 +228,7 @@ class BrokerConfig:
             _check(value in allowed, name, f"must be {' or '.join(map(repr, allowed))}, not {value!r}")
         for name in ("lock_delay_ms", "lock_delay_legacy_ms", "lock_grace_ms"):
             _check((getattr(self, name) or 0) >= 0, name, "must be 0 or more")
+        self._check_acl()
         self._check_addresses()
         self._check_sizes()
         try:
@@ -245,6 +251,11 @@ class BrokerConfig:
             "hold_check_interval_ms",
             f"must be at most {_PULL_SWEEP_MS}, or clients time out before a held pull is answered",
         )
+
+    def _check_acl(self) -> None:
+        has_file = bool(self.acl_file or self.data_dir)
+        _check(self.acl_enable or not self.acl_file, "acl_file", "needs acl_enable")
+        _check(has_file or not self.acl_enable, "acl_enable", "needs acl_file, or data_dir with conf/plain_acl.yml")
 
     def _check_addresses(self) -> None:
         others = self.name_server_addresses  # raises for what is no address
@@ -316,7 +327,11 @@ class BrokerConfig:
         _check(whole, "queue_file_bytes", f"must be a multiple of {ENTRY_BYTES}, the size of an entry")
 
 
-_CHOICES = (("lock_mode", ("faithful", "fenced")), ("fence_legacy", ("refuse", "warn", "off")))
+_CHOICES = (
+    ("lock_mode", ("faithful", "fenced")),
+    ("fence_legacy", ("refuse", "warn", "off")),
+    ("acl_checks", ("rocketmq", "strict")),
+)
 _POSITIVE = (
     "lock_max_live_time_ms", "memory_limit_bytes", "max_message_bytes", "pull_bytes_max", "pull_messages_max",
     "heartbeat_groups_max", "heartbeat_subscriptions_max", "groups_per_connection_max", "memberships_max",
@@ -329,6 +344,7 @@ _POSITIVE = (
     "connections_max", "frame_timeout_ms", "structured_body_bytes_max", "lock_queues_per_request_max",
     "batch_messages_max", "offset_entries_max", "statistics_max", "filter_characters_max",
     "send_lanes_max", "lock_entries_per_group_max", "lock_entries_max", "lock_changes_max", "metrics_series_max",
+    "acl_replay_window_ms",
 )  # fmt: skip
 
 

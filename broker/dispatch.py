@@ -23,6 +23,7 @@ from lockstep.broker.processors import (
     transaction,
 )
 from lockstep.broker.processors.admin import (
+    acl,
     client_queries,
     consumers,
     groups,
@@ -99,6 +100,11 @@ BROKER_HANDLERS: Final[Mapping[int, Handler[Broker]]] = {
     _R.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: client_queries.consumer_status,
     _R.GET_CONSUMER_RUNNING_INFO: client_queries.running_info,
     _R.CONSUME_MESSAGE_DIRECTLY: client_queries.consume_directly,
+    _R.UPDATE_AND_CREATE_ACL_CONFIG: acl.put_access,
+    _R.DELETE_ACL_CONFIG: acl.delete_access,
+    _R.GET_BROKER_CLUSTER_ACL_INFO: acl.acl_version,
+    _R.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: acl.put_white_addresses,
+    _R.GET_BROKER_CLUSTER_ACL_CONFIG: acl.get_rules,
     _R.GET_BROKER_CONFIG: settings.get_config,
     _R.UPDATE_BROKER_CONFIG: settings.update_config,
     _R.VIEW_BROKER_STATS_DATA: settings.view_stats,

@@ -114,6 +114,10 @@ def _parser(defaults: BrokerConfig) -> _Parser:
         help="fenced: after a start without lock table, old owners come first (default: --lock-live-ms)")  # fmt: skip
     add("--fence-legacy", choices=("refuse", "warn", "off"), default=defaults.fence_legacy,
         help="fenced: pulls and commits of other clients that do not own the queue (default %(default)s)")  # fmt: skip
+    add("--acl", metavar="FILE",
+        help="check signatures and permissions by this plain_acl.yml and the folder acl beside it")  # fmt: skip
+    add("--acl-checks", choices=("rocketmq", "strict"), default=defaults.acl_checks,
+        help="with ACL: strict also closes what RocketMQ leaves open (default %(default)s)")  # fmt: skip
     add("-D", metavar="PROPERTY=VALUE", action="append", default=[], type=_property, dest="properties",
         help="any setting under RocketMQ's name or ours; may be repeated")  # fmt: skip
     add("--log-format", choices=("console", "json"), default="console", help="how to log on stderr")
@@ -174,24 +178,31 @@ def parse_options(arguments: list[str]) -> Options:
             lock_delay_legacy_ms=given.lock_delay_legacy_ms,
             lock_grace_ms=given.lock_grace_ms,
             fence_legacy=given.fence_legacy,
+            acl_enable=given.acl is not None,
+            acl_file=given.acl or defaults.acl_file,
+            acl_checks=given.acl_checks,
             log_debug=given.log_level == "debug",
         )
         config = with_properties(config, dict(given.properties))
     except SettingError as error:
         parser.error(str(error))
+    if config.acl_enable or given.acl_checks == "strict":
+        _check_acl(parser, config)
     if given.control_port is not None and not 0 <= given.control_port <= _PORT_MAX:
         parser.error(f"--control-port: must be a port, 0 to {_PORT_MAX}")
     if given.metrics_port is not None:
         _check_metrics(parser, given.metrics_port, serve_broker=serve_broker)
-    return Options(
-        config,
-        tuple(given.topics),
-        given.log_format,
-        given.log_level,
-        given.control_port,
-        given.metrics_port,
-        given.end_with_stdin,
-    )
+    ports = (given.control_port, given.metrics_port)
+    return Options(config, tuple(given.topics), given.log_format, given.log_level, *ports, given.end_with_stdin)
+
+
+def _check_acl(parser: _Parser, config: BrokerConfig) -> None:
+    from importlib.util import find_spec  # imported here: few brokers need it
+
+    if not config.acl_enable:
+        parser.error("--acl-checks strict: needs --acl FILE or -D aclEnable=true")
+    if find_spec("yaml") is None:
+        parser.error("--acl: needs PyYAML; install it: pip install 'lockstep-mq[acl]'")
 
 
 def _check_metrics(parser: _Parser, port: int, *, serve_broker: bool) -> None:

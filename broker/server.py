@@ -24,12 +24,14 @@ from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Listening, ProtocolFactory, Runtime, TimerHandle
 
 if TYPE_CHECKING:
+    from lockstep.broker.acl.gate import AclGate
     from lockstep.broker.persistence.durable_replies import DurableReplies
 
 __all__ = ["BrokerServer", "CannotListen", "Interceptor"]
 
 _CLOSE_TIMEOUT_MS = 1000
 _SWEEP_INTERVAL_MS = 1000
+_ACL_LOOK_INTERVAL_MS = 5000  # as in RocketMQ
 _VIP_PORT_BELOW = 2  # the "VIP channel": the default of RocketMQ's clients before 4.5 (wire.md 1.1)
 
 
@@ -121,15 +123,18 @@ class BrokerServer:
             self.broker.work.soon = self._call_soon
             self._registration = Registration(self.broker, runtime, self.name_server)
             if self.broker.durable is not None:
-                from lockstep.broker.persistence import (  # a broker in memory does not need them
-                    durable_replies,
-                    restart_trace,
-                )
+                from lockstep.broker.persistence import durable_replies, restart_trace  # not for a broker in memory
 
                 restart_trace.leave_resets(self.broker, runtime)
                 self._durable = durable_replies.DurableReplies(
                     runtime, self.broker, self.broker.durable, partial(self._after_read, self.broker)
                 )
+        self._acl = self._open_acl() if config.acl_enable else None
+
+    def _open_acl(self) -> "AclGate":
+        from lockstep.broker.acl.gate import open_acl  # other brokers do without PyYAML
+
+        return open_acl(self._config, self._runtime.storage, self._log, self.broker)
 
     @property
     def broker_address(self) -> str:
@@ -156,6 +161,8 @@ class BrokerServer:
     async def start(self) -> None:
         """Open all ports. Raises CannotListen; then none is open."""
         self._every(_SWEEP_INTERVAL_MS, "sweep connections", self._connections.sweep)
+        if self._acl is not None:
+            self._every(_ACL_LOOK_INTERVAL_MS, "look at the rules", self._acl.look)
         try:
             if self.broker is not None:
                 await self._start_broker(self.broker)
@@ -169,8 +176,9 @@ class BrokerServer:
         config = self._config
         if self._durable is not None:
             await self._durable.start()
+        answer = self._durable.answer if self._durable is not None else partial(_answer, broker)
         factory = self._endpoint_factory(
-            self._durable.answer if self._durable is not None else partial(_answer, broker),
+            answer if self._acl is None else self._acl.before_broker(answer),
             on_closed=partial(self._on_broker_connection_closed, broker),
             after_read=partial(self._after_read, broker),
         )
@@ -199,8 +207,12 @@ class BrokerServer:
 
     async def _start_name_server(self, server: NameServer) -> None:
         config = self._config
+
+        def answer(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+            return dispatch(NAME_SERVER_HANDLERS, server, endpoint, command, endpoint.read_at_ms)
+
         factory = self._endpoint_factory(
-            lambda endpoint, command: dispatch(NAME_SERVER_HANDLERS, server, endpoint, command, endpoint.read_at_ms),
+            answer if self._acl is None else self._acl.before_name_server(answer),
             on_closed=self._on_name_server_connection_closed,
         )
         port = _Port("name server", "--name-server-port", factory)

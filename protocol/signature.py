@@ -57,17 +57,15 @@ def field_texts(command: RemotingCommand) -> dict[str, str]:
 
     A MSGPACK request with a code that has no header class keeps only its further fields.
     """
-    texts: dict[str, str] = {}
-    if command.positional is not None:
-        header_class = REQUEST_HEADERS.get(command.code)
-        if header_class is not None:
-            # A newer peer may send more fields, an older one fewer.
-            known = zip(spec_of(header_class).fields, command.positional, strict=False)
-            texts = {each.wire_name: _text(value) for each, value in known if value is not None}
-    elif command.header is not None:
-        texts = spec_of(type(command.header)).to_texts(command.header)
+    texts = {} if command.header is None else spec_of(type(command.header)).to_texts(command.header)
     if command.ext_fields:
         texts.update((name, _text(value)) for name, value in command.ext_fields.items())
+    header_class = REQUEST_HEADERS.get(command.code) if command.positional is not None else None
+    if command.positional is not None and header_class is not None:
+        # A handler reads the positions, so no other field may stand in for one of them. A newer peer may send more
+        # positions than are known here, an older one fewer.
+        known = zip(spec_of(header_class).fields, command.positional, strict=False)
+        texts.update((each.wire_name, _text(value)) for each, value in known if value is not None)
     return texts
 
 

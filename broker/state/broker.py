@@ -42,6 +42,7 @@ from lockstep.remoting.storage import Storage
 from lockstep.store import AppendResult, MemoryStore, MemoryStoreSettings, MessageStore, Record, StoreFull
 
 if TYPE_CHECKING:
+    from lockstep.broker.acl.files import AclFiles
     from lockstep.broker.persistence.durable_store import DurableStore
 
 __all__ = ["Broker", "host_bytes"]
@@ -100,6 +101,7 @@ class Broker:
         self.on_topics_changed: Callable[[Sequence[TopicConfig]], None] = lambda _: None
         self.rng = rng
         self.log = log
+        self.acl: AclFiles | None = None  # the rules of a server with ACL; the server sets it
         self.limits = LimitLog(log)
         met = self.limits.met
         self.work = SlicedWork()

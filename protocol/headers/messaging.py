@@ -8,6 +8,7 @@ Source: wire.md 2, 4.1, 6.1, 6.3.
 from typing import Any, Final, NamedTuple
 
 from lockstep.protocol.codes import RequestCode
+from lockstep.protocol.headers.acl import ACL_REQUEST_HEADERS, ACL_RESPONSE_HEADERS
 from lockstep.protocol.headers.admin import ADMIN_REQUEST_HEADERS, ADMIN_RESPONSE_HEADERS
 from lockstep.protocol.headers.spec import Int32, rename_on_wire, stand_in
 
@@ -353,6 +354,7 @@ REQUEST_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.LIST_LOCK_CHANGES: ListLockChangesRequestHeader,
     _R.RESET_OWN_OFFSET: ResetOwnOffsetRequestHeader,
     **ADMIN_REQUEST_HEADERS,
+    **ACL_REQUEST_HEADERS,
 }
 RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.SEND_MESSAGE: SendMessageResponseHeader,
@@ -369,4 +371,5 @@ RESPONSE_HEADERS: Final[dict[int, type[tuple[Any, ...]]]] = {
     _R.QUERY_DATA_VERSION: QueryDataVersionResponseHeader,
     _R.RESET_OWN_OFFSET: ResetOwnOffsetResponseHeader,
     **ADMIN_RESPONSE_HEADERS,
+    **ACL_RESPONSE_HEADERS,
 }

@@ -21,6 +21,13 @@ OF_ROCKETMQ_5: Final = (  # served, for clients of that version; the broker that
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
     RequestCode.LITE_PULL_MESSAGE,
 )
+OF_ACL: Final = (  # asked where ACL is on: test_acl_answers.py
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+    RequestCode.DELETE_ACL_CONFIG,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG,
+)
 
 
 def served_codes() -> dict[int, str]:
@@ -30,7 +37,7 @@ def served_codes() -> dict[int, str]:
 
 
 def is_compared(code: int) -> bool:
-    return code < OWN_CODES_FROM and code not in OF_ROCKETMQ_5
+    return code < OWN_CODES_FROM and code not in (*OF_ROCKETMQ_5, *OF_ACL)
 
 
 def unserved_codes() -> tuple[int, ...]:

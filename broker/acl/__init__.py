@@ -1,0 +1,1 @@
+"""Who may do what on a broker: accounts, permissions, and the check of each request (docs/security.md)."""

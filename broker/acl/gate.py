@@ -1,0 +1,92 @@
+"""Stands before the handlers of a server: refused requests are answered here, and counted in the log."""
+
+from collections.abc import Callable
+from typing import Final
+
+from lockstep.broker.acl.control import AccessControl
+from lockstep.broker.acl.errors import AccessDenied, RuleError
+from lockstep.broker.acl.files import RULES_FILE, AclFiles
+from lockstep.broker.acl.replay import ReplayWindow
+from lockstep.broker.config import BrokerConfig
+from lockstep.broker.processors.request_body import check_body_length
+from lockstep.broker.state.broker import Broker
+from lockstep.broker.state.limits import EventThrottle
+from lockstep.protocol.codes import ResponseCode, request_name
+from lockstep.protocol.command import RemotingCommand
+from lockstep.remoting.endpoint import Endpoint, RequestHandler
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.settings import SettingError
+from lockstep.remoting.storage import Storage
+
+__all__ = ["AclGate", "open_acl"]
+
+_EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException: "  # people search for it
+_HOSTS_MAX: Final = 1000
+
+Check = Callable[[RemotingCommand, str, int], None]
+
+
+def open_acl(config: BrokerConfig, storage: Storage, log: EventLog, broker: Broker | None) -> "AclGate":
+    """The gate of a server whose settings ask for ACL. Raises SettingError when its rules cannot be read."""
+    path = config.acl_file or f"{config.data_dir.rstrip('/')}/{RULES_FILE}"
+    strict = config.acl_checks == "strict"
+    try:
+        files = AclFiles(storage, path, log)
+        if config.acl_file:
+            storage.read_file(path)  # a name with an error must not shut everybody out
+    except (RuleError, OSError) as error:
+        raise SettingError(f"acl_enable: {error}") from None
+    replay = ReplayWindow(config.acl_replay_window_ms) if strict else None
+    control = AccessControl(files, strict=strict, replay=replay)
+    if broker is not None:
+        broker.acl = files
+        control = AccessControl(files, strict=strict, replay=replay, message_at=broker.store.message_at)
+    if not files.rules.accounts:
+        log.warning("acl_no_accounts", file=path, effect="only global white addresses are served")
+    return AclGate(control, config.structured_body_bytes_max, log, strict=strict)
+
+
+class AclGate:
+    """Wraps the handlers of a broker and of a name server."""
+
+    def __init__(self, control: AccessControl, body_bytes_max: int, log: EventLog, *, strict: bool) -> None:
+        self.control = control
+        self._body_bytes_max = body_bytes_max
+        self._log = log
+        self._strict = strict
+        self._throttle = EventThrottle()
+        self._hosts: set[str] = set()
+
+    def look(self, now_ms: int) -> None:
+        """Read the rules again when a file has changed."""
+        self.control.files.look()
+
+    def before_broker(self, on_request: RequestHandler) -> RequestHandler:
+        """The handler of a broker's requests, behind the gate."""
+        return self._before(self.control.check, on_request)
+
+    def before_name_server(self, on_request: RequestHandler) -> RequestHandler:
+        """As `before_broker`, for a name server. RocketMQ's has no ACL, so without strict checks it has no gate."""
+        return self._before(self.control.check_name_server, on_request) if self._strict else on_request
+
+    def _before(self, check: Check, on_request: RequestHandler) -> RequestHandler:
+        def checked(endpoint: Endpoint, command: RemotingCommand) -> RemotingCommand | None:
+            check_body_length(command, self._body_bytes_max)
+            host = endpoint.address.rpartition(":")[0]
+            try:
+                check(command, host, endpoint.read_at_ms)
+            except AccessDenied as denied:
+                self._refused(host, command, str(denied), endpoint.read_at_ms)
+                return command.reply(ResponseCode.SYSTEM_ERROR, remark=_EXCEPTION + str(denied))
+            return on_request(endpoint, command)
+
+        return checked
+
+    def _refused(self, host: str, command: RemotingCommand, reason: str, now_ms: int) -> None:
+        """Log the refusals of a host at most every 10 s; peers without account must not fill log or memory."""
+        if host not in self._hosts and len(self._hosts) >= _HOSTS_MAX:
+            host = "others"
+        self._hosts.add(host)
+        times = self._throttle.times(host, now_ms)
+        if times:
+            self._log.warning("acl_refused", peer=host, request=request_name(command.code), reason=reason, times=times)

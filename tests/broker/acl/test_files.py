@@ -1,0 +1,86 @@
+"""Files of rules: where they are, how changes come into force, and what happens with bad ones."""
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.broker.acl.errors import RuleError
+from lockstep.broker.acl.files import AclFiles
+from lockstep.remoting.os_storage import OsStorage
+from tests.broker.acl.accounts import RULES, files, rules_file
+from tests.remoting.helpers import RecordingLog
+
+OTHER = "accounts: [{accessKey: account2, secretKey: secret-5678}]\n"
+
+
+def test_folder_beside(tmp_path: Path) -> None:
+    """All YAML files in the folder acl beside the file, and below it, count; the first account with a key counts."""
+    (tmp_path / "acl" / "more").mkdir(parents=True)
+    (tmp_path / "acl" / "one.yml").write_text(OTHER)
+    (tmp_path / "acl" / "more" / "two.yaml").write_text(OTHER.replace("account2", "account3"))
+    (tmp_path / "acl" / "no.txt").write_text("accounts: [")
+    log = RecordingLog()
+    found = files(tmp_path, RULES + "- {accessKey: account2, secretKey: secret-of-another}\n", log)
+    assert list(found.rules.accounts) == ["account3", "account2", "adminadmin", "account1"]
+    assert found.rules.accounts["account2"].secret_key == "secret-5678"
+    assert [event for _, event, _ in log.events] == ["acl_key_repeated"]
+
+
+def test_reload(tmp_path: Path) -> None:
+    """A changed file, a new one and a deleted one come into force at the next look."""
+    log = RecordingLog()
+    found = files(tmp_path, log=log)
+    assert not found.look()
+    (tmp_path / "acl").mkdir()
+    (tmp_path / "acl" / "one.yml").write_text(OTHER)
+    assert found.look()
+    assert "account2" in found.rules.accounts
+    (tmp_path / "acl" / "one.yml").unlink()
+    rules_file(tmp_path, OTHER.replace("account2", "account4"))
+    assert found.look()
+    assert list(found.rules.accounts) == ["account4"]
+    assert [event for _, event, _ in log.events] == ["acl_reloaded", "acl_reloaded"]
+
+
+def test_bad_file_changes_nothing(tmp_path: Path) -> None:
+    """The old rules stay in force while a file is bad; that is said once, and without secrets."""
+    log = RecordingLog()
+    found = files(tmp_path, log=log)
+    rules_file(tmp_path, RULES + "- {accessKey: account2, secretKey: hidden}\n")
+    assert not found.look()
+    assert not found.look()
+    assert list(found.rules.accounts) == ["adminadmin", "account1"]
+    ((level, event, fields),) = log.events
+    assert (level, event) == ("error", "acl_file_refused")
+    assert "plain_acl.yml: account account2: secretKey must have" in fields["reason"]
+    assert "hidden" not in str(log.events)
+    rules_file(tmp_path)
+    assert not found.look()  # these are the rules in force
+    rules_file(tmp_path, OTHER)
+    assert found.look()
+
+
+def test_bad_at_the_start(tmp_path: Path) -> None:
+    """A bad file is an error at the start, with its path; a missing one has no accounts."""
+    with pytest.raises(RuleError, match=r"plain_acl\.yml: this is not YAML in line 1"):
+        files(tmp_path, "accounts: [")
+    assert AclFiles(OsStorage(), str(tmp_path / "none" / "plain_acl.yml"), RecordingLog()).rules.accounts == {}
+
+
+def test_write(tmp_path: Path) -> None:
+    """A change is in the file and in force at once, with the next version; the next look finds nothing new."""
+    found = files(tmp_path)
+    path = found.path
+    document = found.document(path)
+    document["accounts"].append({"accessKey": "account9", "secretKey": "secret-9999"})
+    found.write(path, document, 1234)
+    assert "account9" in found.rules.accounts
+    assert found.rules.files[path].counter == 1
+    assert found.rules.files[path].changed_ms == 1234
+    assert not found.look()
+    assert "account9" in files(tmp_path, Path(path).read_text()).rules.accounts
+    document["accounts"].append({"accessKey": "x"})
+    with pytest.raises(RuleError):
+        found.write(path, document, 1235)
+    assert found.rules.files[path].counter == 1
+    assert "accessKey: x" not in Path(path).read_text().splitlines()
