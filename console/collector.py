@@ -33,6 +33,7 @@ _REFUSALS_MAX: Final = 500
 _HOUR_MS: Final = 3_600_000
 _LAG_EVERY_MS: Final = 10_000
 _LEASE_MS: Final = 60_000  # until a lock row says another one
+_OWNERS_MAX: Final = 64  # of one group, that have a number
 _EXPIRED: Final = "expired"
 _SEEN: Final = "seen"
 _ENDS: Final[Mapping[str, MarkKind]] = {
@@ -57,6 +58,7 @@ class Collector:
         self.groups: OrderedDict[str, GroupState] = OrderedDict()
         self.handovers: deque[Handover] = deque(maxlen=_HANDOVERS_MAX)
         self.refusals: deque[tuple[QueueKey, Mark]] = deque(maxlen=_REFUSALS_MAX)
+        self._numbers: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()  # group -> owner -> number
         self._queues_max = queues_max
         self._brokers: dict[str, BrokerState] = {}
         self._looks: dict[str, int] = {}  # broker name -> number of its last lock table
@@ -115,7 +117,8 @@ class Collector:
             mark = Mark(at_ms, MarkKind.RESET, old, new, epoch, cause)
         else:
             kind = self._grant(key, queue, change, at_ms)
-            mark = Mark(at_ms, kind, queue.last_owner, new, epoch, queue.last_cause or cause, change.rest_ms)
+            why = queue.last_cause if kind is MarkKind.TAKEN_OVER else cause
+            mark = Mark(at_ms, kind, queue.last_owner, new, epoch, why, change.rest_ms)
         self._add(queue, mark, now_ms)
 
     def _grant(self, key: QueueKey, queue: QueueState, change: LockChange, at_ms: int) -> MarkKind:
@@ -170,6 +173,22 @@ class Collector:
             if span is not None:
                 self._end(queue, from_ms, span.owner, _SEEN)
             queue.spans.append(Span(from_ms, None, row.client_id, row.epoch))
+
+    def owner_number(self, group: str, owner: str) -> int:
+        """A small number that an owner keeps: pages make its letter and its colour of it."""
+        numbers = self._numbers.setdefault(group, OrderedDict())
+        number = numbers.get(owner)
+        if number is None:
+            if len(numbers) >= _OWNERS_MAX:
+                numbers.popitem(last=False)
+            taken = set(numbers.values())
+            number = next(free for free in range(_OWNERS_MAX) if free not in taken)
+            numbers[owner] = number
+            if len(self._numbers) > _GROUPS_MAX:
+                self._numbers.popitem(last=False)
+        else:
+            numbers.move_to_end(owner)
+        return number
 
     def row_of(self, key: QueueKey) -> LockTableRow | None:
         """The lock in the last lock table of its broker."""

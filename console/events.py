@@ -12,7 +12,7 @@ __all__ = ["Feed", "routes"]
 
 _CLIENTS_MAX: Final = 64
 _SILENCE_S: Final = 15.0  # then a comment is sent, so that proxies keep the connection
-_PAUSE_S: Final = 0.5  # between two events of one page
+_PAUSE_S: Final = 0.75  # between two events of one page
 
 
 class Feed:

@@ -13,7 +13,7 @@ from lockstep.console import formats
 from lockstep.console.console import Console, console_of
 from lockstep.console.words.choose import LANGUAGES, Texts, choose_language
 
-__all__ = ["PAGES", "html_of", "query_url", "render", "static_text"]
+__all__ = ["PAGES", "html_of", "language_of", "query_url", "render", "static_text"]
 
 # The pages in the order of the navigation: name -> path. The name is a key of texts, "nav.<name>".
 PAGES: Final = {
@@ -76,11 +76,15 @@ def render(request: Request, template: str, *, page: str, status: int = 200, **c
     asked = request.query_params.get("lang")
     if asked is not None and request.method == "GET":
         return _with_language(request, asked)
-    language = choose_language(request.cookies.get(_LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
+    language = language_of(request)
     layout = "part.html" if _LIVE_HEADER in request.headers else "base.html"
     given = {"page": page, "layout": layout, "request_path": request.url.path, "query": dict(request.query_params)}
     text = html_of(console_of(request), template, language, given | context)
     return HTMLResponse(text, status, {"Cache-Control": "no-store", "Vary": "Accept-Language, Cookie, X-Live"})
+
+
+def language_of(request: Request) -> str:
+    return choose_language(request.cookies.get(_LANGUAGE_COOKIE), request.headers.get("accept-language", ""))
 
 
 def _with_language(request: Request, asked: str) -> Response:

@@ -13,6 +13,7 @@ from lockstep.client.admin.client import AdminClient
 from lockstep.console.app import make_app
 from lockstep.console.collector import Collector
 from lockstep.console.console import Console
+from lockstep.console.gather import gather
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
 
@@ -56,6 +57,7 @@ async def serve(name_server: str, host: str, port: int, log: EventLog, on_ready:
         server = _Server(config)
         shown = f"[{host}]" if ":" in host else host
         on_ready(f"http://{shown}:{listening.getsockname()[1]}/")
+        asking = runtime.create_task(gather(console), name="console gather")
         serving = runtime.create_task(server.serve([listening]), name="console")
         try:
             await asyncio.shield(serving)
@@ -63,3 +65,5 @@ async def serve(name_server: str, host: str, port: int, log: EventLog, on_ready:
             server.should_exit = True
             await serving
             raise
+        finally:
+            asking.cancel()

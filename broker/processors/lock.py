@@ -197,7 +197,12 @@ def list_lock_changes(broker: Broker, connection: Connection, command: RemotingC
     if wanted <= 0:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"countMax must be above 0, not {wanted}")
     changes, cursor = journal.since(header.cursor, header.consumer_group, min(wanted, _CHANGES_MAX))
-    body = LockChangesBody(journal.started_ms, now_ms, journal.first, cursor, changes)
+    refused_count = broker.lock_counts.outcomes[LockOutcome.REFUSED]
+    fenced_counts = None
+    if broker.fence is not None:
+        refused = broker.fence.checks.denials.refused
+        fenced_counts = {f"{act}.{reason}": count for (act, reason), count in sorted(refused.items())}
+    body = LockChangesBody(journal.started_ms, now_ms, journal.first, cursor, changes, refused_count, fenced_counts)
     return command.reply(ResponseCode.SUCCESS, body=encode_body(body, command.serialize_type))
 
 

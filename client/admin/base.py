@@ -1,6 +1,7 @@
 """AdminBase: the requests of the admin client to brokers and name servers."""
 
-from typing import Any, TypeVar
+from copy import copy
+from typing import Any, Self, TypeVar
 
 from lockstep.client.config import ClientConfig
 from lockstep.client.credentials import with_credentials
@@ -50,6 +51,20 @@ class AdminBase(Lifecycle):
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
         self._instance: MQClientInstance | None = None
+        self._only: BrokerData | None = None
+
+    def at(self, broker: BrokerData) -> Self:
+        """Return this client as one that knows no other broker: what it asks of all brokers it asks of this one.
+
+        It is started and closed with this client.
+        """
+        view = copy(self)
+        vars(view)["_only"] = broker
+        return view
+
+    async def is_lockstep(self, broker: BrokerData) -> bool:
+        """Whether the broker is a Lockstep broker. Raises RemotingError when it does not answer."""
+        return broker.master_addr is not None and await self._is_lockstep(broker.master_addr)
 
     async def _start(self) -> None:
         runtime = self._runtime or AsyncioRuntime()
@@ -60,6 +75,8 @@ class AdminBase(Lifecycle):
             self._instance.dialer.close()
 
     async def brokers(self) -> list[BrokerData]:
+        if self._only is not None:
+            return [self._only]
         info = await self._started().routes.ask_for(ClusterInfo, RequestCode.GET_BROKER_CLUSTER_INFO)
         return list(info.brokers)
 

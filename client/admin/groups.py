@@ -1,6 +1,6 @@
 """GroupAdmin: members, offsets, locks and running info of consumer groups (wire.md 2.2, 2.4)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from lockstep.client.admin.base import AdminBase
@@ -31,7 +31,7 @@ from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RequestRefused
 
-__all__ = ["GroupAdmin", "GroupProgress", "LockCursor"]
+__all__ = ["GroupAdmin", "GroupProgress", "LockChanges", "LockCursor", "merged_members"]
 
 _FORWARDED_TIMEOUT_MS: Final = 12_000  # the broker waits 10 s for the consumer's answer
 _CHANGE_READS_MAX: Final = 64  # of one broker in a call; each brings 1,000 changes at most
@@ -56,6 +56,21 @@ class LockCursor(NamedTuple):
     started_ms: int
     number: int
     lost: int = 0
+
+
+class LockChanges(NamedTuple):
+    """The changes of owners at one broker since the last call.
+
+    Args:
+        ahead_ms: How far the broker's clock is ahead of this machine's.
+        refused_count, fenced_counts: As in LockChangesBody.
+    """
+
+    changes: list[LockChange]
+    cursor: LockCursor
+    ahead_ms: int
+    refused_count: int | None
+    fenced_counts: Mapping[str, int] | None
 
 
 class GroupAdmin(AdminBase):
@@ -105,14 +120,7 @@ class GroupAdmin(AdminBase):
 
     async def members(self, group: str) -> ConsumerConnection | None:
         """Return the members of the group on all brokers, and how they consume; None when no member is online."""
-        found = list((await self.connections(group)).values())
-        if not found:
-            return None
-        by_id = {connection.client_id: connection for body in found for connection in body.connection_set}
-        subscriptions = {topic: data for body in found for topic, data in body.subscription_table.items()}
-        return found[0]._replace(
-            connection_set=tuple(by_id[client_id] for client_id in sorted(by_id)), subscription_table=subscriptions
-        )
+        return merged_members(list((await self.connections(group)).values()))
 
     async def connections(self, group: str) -> dict[str, ConsumerConnection]:
         """Return the connections of the group's members to each broker, by its address, without brokers that have none.
@@ -226,28 +234,34 @@ class GroupAdmin(AdminBase):
         following: dict[str, LockCursor] = {}
         for address in await self._masters():
             await self._require_lockstep(address)
-            found[address], following[address] = await self._changes_of(address, cursors.get(address), group)
+            read = await self.lock_changes_of(address, cursors.get(address), group)
+            found[address], following[address] = read.changes, read.cursor
         return found, following
 
     async def clocks_ahead_ms(self) -> dict[str, int]:
         """Return how far each broker's clock is ahead of this machine's, by address. Raises NotLockstepError."""
         ahead_ms = {}
-        runtime = self._started().runtime
         for address in await self._masters():
             await self._require_lockstep(address)
-            asked_ms, header = runtime.now_ms(), ListLockChangesRequestHeader(0, None, 1)
-            body = await self._ask_for(LockChangesBody, address, RequestCode.LIST_LOCK_CHANGES, header)
-            ahead_ms[address] = body.now_ms - (asked_ms + runtime.now_ms()) // 2
+            _, ahead_ms[address] = await self._ask_changes(address, ListLockChangesRequestHeader(0, None, 1))
         return ahead_ms
 
-    async def _changes_of(
-        self, address: str, cursor: LockCursor | None, group: str | None
-    ) -> tuple[list[LockChange], LockCursor]:
+    async def _ask_changes(self, address: str, header: ListLockChangesRequestHeader) -> tuple[LockChangesBody, int]:
+        """Return the answer, and how far the broker's clock is ahead."""
+        runtime = self._started().runtime
+        asked_ms = runtime.now_ms()
+        body = await self._ask_for(LockChangesBody, address, RequestCode.LIST_LOCK_CHANGES, header)
+        return body, body.now_ms - (asked_ms + runtime.now_ms()) // 2
+
+    async def lock_changes_of(
+        self, address: str, cursor: LockCursor | None = None, group: str | None = None
+    ) -> LockChanges:
+        """Like `list_lock_changes`, of one broker that is known to be a Lockstep broker."""
         changes: list[LockChange] = []
         lost = 0
         for _ in range(_CHANGE_READS_MAX):
             header = ListLockChangesRequestHeader(cursor.number if cursor is not None else 0, group)
-            body = await self._ask_for(LockChangesBody, address, RequestCode.LIST_LOCK_CHANGES, header)
+            body, ahead_ms = await self._ask_changes(address, header)
             if cursor is not None and body.started_ms != cursor.started_ms:  # it has started anew
                 cursor = None
                 if header.cursor:
@@ -258,4 +272,16 @@ class GroupAdmin(AdminBase):
             cursor = LockCursor(body.started_ms, body.next_cursor, lost)
             if not body.changes:
                 break
-        return changes, cursor or LockCursor(body.started_ms, 0)
+        cursor = cursor or LockCursor(body.started_ms, 0)
+        return LockChanges(changes, cursor, ahead_ms, body.refused_count, body.fenced_counts)
+
+
+def merged_members(found: Sequence[ConsumerConnection]) -> ConsumerConnection | None:
+    """Return the members at several brokers as one list, sorted, each once; None without any."""
+    if not found:
+        return None
+    by_id = {connection.client_id: connection for body in found for connection in body.connection_set}
+    subscriptions = {topic: data for body in found for topic, data in body.subscription_table.items()}
+    return found[0]._replace(
+        connection_set=tuple(by_id[client_id] for client_id in sorted(by_id)), subscription_table=subscriptions
+    )

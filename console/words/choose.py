@@ -43,5 +43,10 @@ class Texts:
         text = TEXTS[key][self._column]
         return text.format(**fields) if fields else text
 
+    def cause(self, cause: str) -> str:
+        """A broker's word for why an owner changed; a word of a newer broker as it is."""
+        key = f"cause.{cause}"
+        return self(key) if key in TEXTS else cause
+
     def has(self, key: str) -> bool:
         return key in TEXTS

@@ -50,11 +50,18 @@ class TopicStatsTable(NamedTuple):
 
 
 class OffsetWrapper(NamedTuple):
-    """The progress of a group in a queue. `last_timestamp`: epoch ms of the last committed message, or 0."""
+    """The progress of a group in a queue.
+
+    Args:
+        last_timestamp: Epoch ms of the last committed message, or 0.
+        oldest_timestamp: When the oldest message behind the committed offset was stored; None: there is none, or the
+            peers have not agreed (docs/architecture.md, "On the wire").
+    """
 
     broker_offset: int = 0
     consumer_offset: int = 0
     last_timestamp: int = 0
+    oldest_timestamp: int | None = None
 
 
 class ConsumeStats(NamedTuple):

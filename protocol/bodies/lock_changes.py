@@ -1,9 +1,10 @@
 """LIST_LOCK_CHANGES (30005), a Lockstep extension: how the owners of queues changed."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from lockstep.protocol.bodies.broker import queue_from_wire, queue_to_wire
-from lockstep.protocol.bodies.codec import as_list, as_object, take
+from lockstep.protocol.bodies.codec import as_int, as_list, as_object, as_table, take
 from lockstep.protocol.epochs import EpochValue, parse_epoch
 from lockstep.protocol.errors import BodyError
 from lockstep.protocol.model import MessageQueue
@@ -84,6 +85,9 @@ class LockChangesBody(NamedTuple):
         first: The number of the oldest change that the broker keeps.
         next_cursor: For the next request.
         changes: Oldest first.
+        refused_count: Queues in lock requests that were refused since the start.
+        fenced_counts: Requests that fenced locks refused since the start, by "pull.fenced" and the like; None without
+            fenced locks.
     """
 
     started_ms: int
@@ -91,9 +95,12 @@ class LockChangesBody(NamedTuple):
     first: int
     next_cursor: int
     changes: tuple[LockChange, ...]
+    refused_count: int | None = None
+    fenced_counts: Mapping[str, int] | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return {
+        counts = {"refusedCount": self.refused_count, "fencedCounts": self.fenced_counts}
+        return {name: value for name, value in counts.items() if value is not None} | {
             "changes": [change.to_wire() for change in self.changes],
             "first": self.first,
             "nextCursor": self.next_cursor,
@@ -107,4 +114,7 @@ class LockChangesBody(NamedTuple):
         started_ms, now_ms = take(wire, "startedMs", int), take(wire, "nowMs", int)
         first, cursor = take(wire, "first", int), take(wire, "nextCursor", int)
         changes = tuple(map(LockChange.from_wire, as_list(wire.get("changes"), "changes")))
-        return cls(started_ms, now_ms, first, cursor, changes)
+        refused, fenced = take(wire, "refusedCount", int, None), wire.get("fencedCounts")
+        if fenced is not None:
+            fenced = {name: as_int(count, "a count") for name, count in as_table(fenced, "fencedCounts").items()}
+        return cls(started_ms, now_ms, first, cursor, changes, refused, fenced)

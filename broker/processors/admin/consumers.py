@@ -14,7 +14,7 @@ from lockstep.protocol.bodies.codec import encode_body
 from lockstep.protocol.bodies.config import DelayOffsetTable, QueryCorrectionOffsetBody, QueueOffsets
 from lockstep.protocol.bodies.queue_tables import queue_table
 from lockstep.protocol.bodies.rows import ROWS_A_STEP, BodyRows, BodySteps, encode_table
-from lockstep.protocol.codes import ResponseCode
+from lockstep.protocol.codes import ResponseCode, SerializeType
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.headers.admin import (
@@ -120,7 +120,9 @@ def consume_stats(
 def _stats(broker: Broker, group: str, topics: tuple[TopicConfig, ...], serialize_type: int) -> BodySteps:
     body, tps = BodyRows(serialize_type), 0.0
     for topic in topics:
-        for table in _progress(broker, group, topic.topic_name, topic.read_queue_nums):
+        for table in _progress(
+            broker, group, topic.topic_name, topic.read_queue_nums, has_agreed=serialize_type == SerializeType.MSGPACK
+        ):
             body.add(queue_table(table, record_to_wire))
             yield None
         tps += broker.stats.group_get_tps(topic.topic_name, group)
@@ -165,8 +167,14 @@ def _topics_of(broker: Broker, group: str, only_topic: str | None = None) -> Ite
             yield config
 
 
-def _progress(broker: Broker, group: str, topic: str, queue_nums: int) -> Iterator[dict[MessageQueue, OffsetWrapper]]:
-    """The progress of a group in each queue, some queues at a time."""
+def _progress(
+    broker: Broker, group: str, topic: str, queue_nums: int, *, has_agreed: bool = False
+) -> Iterator[dict[MessageQueue, OffsetWrapper]]:
+    """The progress of a group in each queue, some queues at a time.
+
+    Args:
+        has_agreed: The peer is ours: it is also given the time of the oldest message behind the committed offset.
+    """
     store, name = broker.store, broker.config.broker_name
     for start in range(0, queue_nums, ROWS_A_STEP):
         table = {}
@@ -174,7 +182,11 @@ def _progress(broker: Broker, group: str, topic: str, queue_nums: int) -> Iterat
             committed = max(0, broker.offsets.query(group, topic, queue_id))
             last_ms = store.store_timestamp(topic, queue_id, committed - 1) if committed > 0 else None
             high = store.max_offset(topic, queue_id)
-            table[MessageQueue(topic, name, queue_id)] = OffsetWrapper(high, committed, last_ms or 0)
+            oldest_ms = None
+            if has_agreed and committed < high:
+                first = max(committed, store.min_offset(topic, queue_id))
+                oldest_ms = store.store_timestamp(topic, queue_id, first)
+            table[MessageQueue(topic, name, queue_id)] = OffsetWrapper(high, committed, last_ms or 0, oldest_ms)
         yield table
 
 

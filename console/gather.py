@@ -1,0 +1,247 @@
+"""Asks the brokers every half second or two and feeds the collector. A broker that is gone does not stop the others.
+
+A task a broker reads its journal of owners and its lock table; one more task reads the groups. Pages never wait for
+them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lockstep.client.admin.client import AdminClient
+from lockstep.client.admin.groups import LockCursor, merged_members
+from lockstep.client.errors import ClientError
+from lockstep.console.console import Console
+from lockstep.console.model import BrokerState, GroupReading
+from lockstep.protocol.bodies.admin import OffsetWrapper
+from lockstep.protocol.bodies.broker import BrokerData
+from lockstep.protocol.bodies.client import ConsumerConnection, ConsumerRunningInfo
+from lockstep.protocol.bodies.locks import LockTableRow
+from lockstep.protocol.errors import ProtocolError
+from lockstep.protocol.model import MessageQueue
+from lockstep.protocol.names import is_retry_topic
+from lockstep.remoting.errors import RemotingError, RequestRefused
+
+__all__ = ["gather", "gather_once"]
+
+_LOOK_S: Final = 0.5  # between two reads of a journal, while a page is open
+_IDLE_LOOK_S: Final = 2.0
+_TABLE_EVERY: Final = 2  # looks
+_GROUPS_S: Final = 2.0
+_IDLE_GROUPS_S: Final = 10.0
+_BROKERS_S: Final = 5.0
+_PATIENCE_S: Final = 4.0  # for one look at a broker
+_INFO_S: Final = 1.5  # for the answer of one member: a broker waits 10 s for it
+_GROUPS_A_TURN: Final = 25
+_INFOS_A_GROUP: Final = 32
+_AT_ONCE: Final = 4  # groups that are read at the same time
+
+_FAILURES: Final = (RemotingError, ClientError, ProtocolError, TimeoutError)
+
+
+@dataclass
+class _Watched:
+    """One broker: what is known of it between two looks."""
+
+    data: BrokerData
+    cursor: LockCursor | None = None
+    looks: int = 0
+    is_lockstep: bool | None = None
+    task: "asyncio.Task[None] | None" = None
+
+
+async def gather(console: Console) -> None:
+    """Ask until the task is cancelled."""
+    await _Gather(console).run()
+
+
+async def gather_once(console: Console) -> None:
+    """Ask each broker once, all its groups included: for a picture of a moment."""
+    await _Gather(console).once()
+
+
+class _Gather:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._collector = console.collector
+        self._admin = console.admin
+        self._runtime = console.runtime
+        self._watched: dict[str, _Watched] = {}
+        self._next_group = 0
+
+    async def run(self) -> None:
+        tasks = [self._runtime.create_task(self._read_groups_on_and_on(), name="console groups")]
+        try:
+            while True:
+                await self._find_brokers()
+                for watched in self._watched.values():
+                    if watched.task is None:
+                        watched.task = self._runtime.create_task(
+                            self._watch(watched), name=f"console {watched.data.broker_name}"
+                        )
+                await asyncio.sleep(_BROKERS_S if self._watched else _LOOK_S)
+        finally:
+            tasks += [watched.task for watched in self._watched.values() if watched.task is not None]
+            for task in tasks:
+                task.cancel()
+
+    async def once(self) -> None:
+        await self._find_brokers()
+        for watched in self._watched.values():
+            await self._look_or_fail(watched)
+        groups = await self._group_names()
+        for name in groups:
+            await self._read_group(name, groups[name])
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._console.feed.clients_count
+
+    # Brokers -------------------------------------------------------------------------------------------------
+
+    async def _find_brokers(self) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                found = await self._admin.brokers()
+        except _FAILURES:
+            return  # the brokers that are known are asked on
+        for data in found:
+            watched = self._watched.setdefault(data.broker_name, _Watched(data))
+            watched.data = data
+
+    async def _watch(self, watched: _Watched) -> None:
+        while True:
+            await self._look_or_fail(watched)
+            self._console.feed.publish()
+            await asyncio.sleep(_IDLE_LOOK_S if self._is_idle else _LOOK_S)
+
+    async def _look_or_fail(self, watched: _Watched) -> None:
+        data = watched.data
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._look(watched)
+        except _FAILURES as error:
+            text = str(error) or "no answer"
+            self._collector.broker_failed(data.broker_name, data.master_addr or "", text, self._runtime.now_ms())
+            watched.is_lockstep = None
+            watched.looks = 0
+
+    async def _look(self, watched: _Watched) -> None:
+        """Raises one of `_FAILURES`."""
+        data, collector = watched.data, self._collector
+        if data.master_addr is None:
+            raise ClientError("it has no master")
+        address = data.master_addr
+        if watched.is_lockstep is None:
+            watched.is_lockstep = await self._admin.is_lockstep(data)
+        state = BrokerState(data.broker_name, address, watched.is_lockstep)
+        if not watched.is_lockstep:
+            await self._admin.broker_runtime(address)
+            collector.broker_answered(state, self._runtime.now_ms())
+            return
+        read = await self._admin.lock_changes_of(address, watched.cursor)
+        watched.cursor = read.cursor
+        now_ms = self._runtime.now_ms()
+        state = state._replace(refused_count=read.refused_count, fenced_counts=read.fenced_counts)
+        collector.broker_answered(state, now_ms)
+        collector.changed(read.changes, read.ahead_ms, now_ms)
+        if read.changes or watched.looks % _TABLE_EVERY == 0:
+            rows = await self._lock_table(data)
+            collector.locked(data.broker_name, rows, self._runtime.now_ms())
+            collector.turn(now_ms)
+        watched.looks += 1
+
+    async def _lock_table(self, data: BrokerData) -> list[LockTableRow]:
+        at = self._admin.at(data)
+        try:
+            return await at.list_locks()
+        except RequestRefused:  # too many for one answer: a group at a time
+            rows: list[LockTableRow] = []
+            for group in await at.groups():
+                rows += await at.list_locks(group)
+            return rows
+
+    # Groups --------------------------------------------------------------------------------------------------
+
+    async def _read_groups_on_and_on(self) -> None:
+        while True:
+            groups = await self._group_names()
+            if groups:
+                await self._read_groups(groups)
+                self._console.feed.publish()
+            await asyncio.sleep(_LOOK_S if not groups else _IDLE_GROUPS_S if self._is_idle else _GROUPS_S)
+
+    async def _read_groups(self, groups: dict[str, list[str]]) -> None:
+        """Some of the groups, by turns."""
+        names = list(groups)
+        start = self._next_group % len(names)
+        chosen = (names[start:] + names[:start])[:_GROUPS_A_TURN]
+        self._next_group = start + len(chosen)
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def read(name: str) -> None:
+            async with limit:
+                await self._read_group(name, groups[name])
+
+        await asyncio.gather(*map(read, chosen))
+
+    def _live(self) -> list[tuple[_Watched, AdminClient]]:
+        return [
+            (watched, self._admin.at(watched.data))
+            for name, watched in self._watched.items()
+            if watched.is_lockstep is not None and not self._collector.is_gone(name)
+        ]
+
+    async def _group_names(self) -> dict[str, list[str]]:
+        """Topics by group, of all brokers that answer; sorted."""
+        found: dict[str, dict[str, None]] = {}
+        live = self._live()
+        for _, admin in live:
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    groups = await admin.all_groups()
+            except _FAILURES:
+                return {}
+            for name, topics in groups.items():
+                found.setdefault(name, {}).update(dict.fromkeys(topics))
+        if live and len(live) == len(self._watched):
+            self._collector.forget_groups(found)
+        return {name: list(found[name]) for name in sorted(found)}
+
+    async def _read_group(self, name: str, topics: Sequence[str]) -> None:
+        members: list[ConsumerConnection] = []
+        offsets: dict[MessageQueue, OffsetWrapper] = {}
+        tps = 0.0
+        infos: dict[str, ConsumerRunningInfo] = {}
+        for _, admin in self._live():
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    here = await admin.members(name)
+                    progress = await admin.progress(name)
+            except _FAILURES:
+                continue
+            offsets |= progress.offsets
+            tps += progress.consume_tps
+            if here is not None:
+                members.append(here)
+                asked = [one.client_id for one in here.connection_set if one.client_id not in infos]
+                infos |= await self._infos(admin, name, asked[:_INFOS_A_GROUP])
+        merged = merged_members(members)
+        subscribed = merged.subscription_table if merged is not None else {}
+        known = tuple(topic for topic in sorted({*topics, *subscribed}) if not is_retry_topic(topic))
+        self._collector.group(GroupReading(name, known, merged, infos, offsets, tps), self._runtime.now_ms())
+
+    async def _infos(self, admin: AdminClient, group: str, client_ids: Sequence[str]) -> dict[str, ConsumerRunningInfo]:
+        """Running info by client id. A member that is frozen, or of a make without it, is left out."""
+
+        async def ask(client_id: str) -> ConsumerRunningInfo | None:
+            try:
+                async with asyncio.timeout(_INFO_S):
+                    return await admin.running_info(group, client_id)
+            except _FAILURES:
+                return None
+
+        found = await asyncio.gather(*map(ask, client_ids))
+        pairs = zip(client_ids, found, strict=True)
+        return {client_id: info._replace(jstack=None) for client_id, info in pairs if info is not None}
