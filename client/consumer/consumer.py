@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lockstep.client.config import ConsumerConfig
 from lockstep.client.consumer.member import GroupMember, MemberSettings
@@ -22,6 +22,9 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog, StdlibLog
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 __all__ = ["GroupConsumer"]
 
@@ -78,6 +81,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
         self._hooks = ConsumeHooks(self.group, self._log, self._tenant)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._member: M | None = None
+        self._metrics: CollectorRegistry | None = None
         self._set_up()
 
     def _set_up(self) -> None:
@@ -135,6 +139,7 @@ class GroupConsumer(Lifecycle, Generic[C, M]):
                 message_model=self.message_model,
                 strategy=self._strategy,
                 hooks=self._hooks,
+                measured=self._metrics is not None,
             )
         )
         await member.start()

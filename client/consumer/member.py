@@ -48,6 +48,7 @@ class MemberSettings:
     Args:
         group: with its namespace, as brokers know it.
         config: the settings of the user's kind of consumer.
+        measured: times of listener calls are kept, for metrics.
     """
 
     runtime: Runtime
@@ -59,6 +60,7 @@ class MemberSettings:
     message_model: MessageModel
     strategy: AllocateMessageQueueStrategy
     hooks: ConsumeHooks
+    measured: bool = False
 
     @property
     def broadcasting(self) -> bool:
@@ -117,7 +119,7 @@ class GroupMember(ABC):
         self.table = self.membership.table
         self.offsets = self.membership.offsets
         self.queries = QueueQueries(self.instance)
-        self.stats = ConsumeStats(settings.runtime.now_ms())
+        self.stats = ConsumeStats(settings.runtime.now_ms(), measured=settings.measured)
         self._locks = self._new_locks()
         strategy = None if settings.broadcasting else settings.strategy
         self._rebalance = Rebalance(self.membership, self._locks, self, strategy)

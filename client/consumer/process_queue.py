@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sortedcontainers import SortedDict
 
+from lockstep.client.consumer.dispatch.call_times import Arrivals
 from lockstep.protocol.bodies.client import ProcessQueueInfo
 from lockstep.protocol.message import MessageExt
 from lockstep.protocol.model import MessageQueue
@@ -67,6 +68,7 @@ class ProcessQueue:
         self.message_bytes = 0
         self.message_accumulation = 0  # msgAccCnt: messages on the broker behind the last pulled one
         self.queue_offset_max = 0  # of all messages that were put
+        self.arrivals: Arrivals | None = None  # of its messages, for metrics
         self._messages: SortedDict[int, MessageExt] = SortedDict()
         self._in_hand: dict[int, MessageExt] = {}  # taken by the listener and not committed yet
         self._idle: asyncio.Future[None] | None = None

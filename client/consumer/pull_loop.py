@@ -307,6 +307,7 @@ class PullLoop:
             process_queue.epoch,
         )
         if commits and not process_queue.epoch:  # under an epoch: only what the broker answers that it took
+            offsets.commits += 1
             self._member.record("committed", process_queue, offset=commit_offset)
         return await self._calls.call(request, source, endpoint)
 

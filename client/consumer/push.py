@@ -1,7 +1,9 @@
 """PushConsumer: pulls messages and hands them to a listener, in order or without (wire.md 12.2)."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 from lockstep.client.config import CONSUME_THREADS_MAX, ConsumerConfig, Fenced
 from lockstep.client.consumer.consumer import GroupConsumer
@@ -10,6 +12,7 @@ from lockstep.client.consumer.dispatch.table import ORDERINGS, OrderingName
 from lockstep.client.consumer.fencing import OnAcquired, OnLost
 from lockstep.client.consumer.listener import AnyListener
 from lockstep.client.consumer.member import MemberSettings
+from lockstep.client.consumer.metrics import consumer_rows
 from lockstep.client.consumer.ownership.allocation.average import AllocateMessageQueueStrategy, allocate_averagely
 from lockstep.client.consumer.process_queue import ProcessQueue
 from lockstep.client.consumer.push_member import Consumption, PushMember
@@ -25,6 +28,9 @@ from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog
 from lockstep.remoting.runtime import Runtime
 from lockstep.remoting.settings import SettingError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 __all__ = ["PushConsumer"]
 
@@ -50,6 +56,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             if the queue is given away, and at once if the lock is lost.
         on_lock_lost: "cancel" the running calls of an `async def` listener, or let them "finish"; None: the setting's.
         trace: a file that gets a JSON line for each event that matters to order.
+        metrics: a registry of prometheus_client that gets the metrics of this consumer while it runs (docs/metrics.md).
 
     Raises:
         ConsumerError: an argument is not allowed.
@@ -77,6 +84,7 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         on_lost: OnLost | None = None,
         on_lock_lost: Literal["cancel", "finish"] | None = None,
         trace: str | None = None,
+        metrics: "CollectorRegistry | None" = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
@@ -106,6 +114,8 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
         self._listener = listener
         self._key_of = key_function(key, self._log)
         self._trace_path = trace
+        self._metrics = metrics
+        self._end_metrics: Callable[[], None] = lambda: None
 
     def _check_fenced(self, has_functions: bool) -> None:
         if self.fenced is Fenced.NO:
@@ -165,6 +175,16 @@ class PushConsumer(GroupConsumer[ConsumerConfig, PushMember]):
             retry = retry_topic(self.group)
             self._subscriptions[retry] = SubscriptionData.parse(retry, "*")
         await super()._start()
+        if self._metrics is not None:
+            from lockstep.client.metrics import attach  # imported here: it needs the extra `metrics`
+
+            assert self._member is not None
+            member = self._member
+            self._end_metrics = attach(self._metrics, partial(consumer_rows, member.membership, member.stats))
+
+    async def _shutdown(self) -> None:
+        self._end_metrics()
+        await super()._shutdown()
 
     def _new_member(self, settings: MemberSettings) -> PushMember:
         assert self._listener is not None

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 from lockstep.client.config import Fenced
 from lockstep.client.consumer.broker_requests import Listening
 from lockstep.client.consumer.dispatch.base import ServiceParts
+from lockstep.client.consumer.dispatch.call_times import Arrivals
 from lockstep.client.consumer.dispatch.direct import ConsumeDirectly
 from lockstep.client.consumer.dispatch.table import OrderingRow
 from lockstep.client.consumer.fencing import Fencing, FencingParts, OnAcquired, OnLost
@@ -169,7 +170,10 @@ class PushMember(GroupMember):
     # Queues --------------------------------------------------------------------------------------------------
 
     def new_process_queue(self, queue: MessageQueue, period: int, now_ms: int, **lock: Any) -> ProcessQueue:
-        return self._make_process_queue(queue, period, now_ms, **lock)
+        process_queue = self._make_process_queue(queue, period, now_ms, **lock)
+        if self.stats.measured:
+            process_queue.arrivals = Arrivals()
+        return process_queue
 
     def queue_acquired(self, process_queue: ProcessQueue) -> None:
         if self._fencing is not None:
@@ -245,6 +249,8 @@ class PushMember(GroupMember):
         return self._subscriptions.get(topic)
 
     def take(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        if process_queue.arrivals is not None:
+            process_queue.arrivals.pulled(messages[-1].queue_offset, self.runtime.now_ms())
         self.service.submit(process_queue, messages)
 
     def nothing_found(self, process_queue: ProcessQueue, result: PullResult) -> None:

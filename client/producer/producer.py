@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from lockstep.client.config import ProducerConfig
 from lockstep.client.credentials import with_credentials
@@ -13,6 +13,7 @@ from lockstep.client.hooks import CheckForbiddenHook, CommunicationMode, SendMes
 from lockstep.client.instance.client import BrokerCall, ClientRole, MQClientInstance, name_server_addresses
 from lockstep.client.instance.registry import GroupClaim, claim_group
 from lockstep.client.lifecycle import Lifecycle
+from lockstep.client.producer.metrics import SendTimes
 from lockstep.client.producer.ordered import OrderedSender
 from lockstep.client.producer.publish_queues import PublishQueues
 from lockstep.client.producer.request import Outgoing, SendRequests, common_sharding_key
@@ -30,6 +31,9 @@ from lockstep.protocol.namespace import NamesOfTenant
 from lockstep.protocol.signature import Credentials
 from lockstep.remoting.logs import EventLog, StdlibLog, log_exception
 from lockstep.remoting.runtime import AsyncioRuntime, Runtime
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 __all__ = ["Producer", "ProducerOptions", "ProducerParts", "SendCallback"]
 
@@ -67,6 +71,7 @@ class ProducerOptions(TypedDict, total=False):
     config: ProducerConfig | None
     credentials: Credentials | None
     trace: str | None
+    metrics: "CollectorRegistry | None"
     runtime: Runtime | None
     log: EventLog | None
 
@@ -80,6 +85,7 @@ class Producer(Lifecycle):
         credentials: the account that signs the requests; without it, LOCKSTEP_ACCESS_KEY and LOCKSTEP_SECRET_KEY
             of the environment, or no signature.
         trace: the path of a file that gets one JSON line for each message that was sent or failed.
+        metrics: a registry of prometheus_client that gets the metrics of this producer while it runs (docs/metrics.md).
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class Producer(Lifecycle):
         config: ProducerConfig | None = None,
         credentials: Credentials | None = None,
         trace: str | None = None,
+        metrics: "CollectorRegistry | None" = None,
         runtime: Runtime | None = None,
         log: EventLog | None = None,
     ) -> None:
@@ -102,6 +109,8 @@ class Producer(Lifecycle):
         self.config = with_credentials(config or ProducerConfig(), credentials)
         self._name_servers = name_server_addresses(name_server, self.config)
         self._trace_path = trace
+        self._metrics = metrics
+        self._end_metrics: Callable[[], None] = lambda: None
         self._runtime = runtime
         self._log = log or StdlibLog("lockstep.client")
         self._hooks = SendHooks(self.group, self._log, self._tenant)
@@ -124,6 +133,12 @@ class Producer(Lifecycle):
             raise
         instance.serve(self._broker_calls(self._parts))
         instance.start()
+        if self._metrics is not None:
+            from lockstep.client.metrics import attach  # imported here: it needs the extra `metrics`
+
+            times = SendTimes(runtime, self._tenant, (self.group, instance.client_id))
+            self._hooks.add_send(times)
+            self._end_metrics = attach(self._metrics, times.rows)
 
     def _assemble(self, instance: MQClientInstance, claim: GroupClaim, runtime: Runtime) -> ProducerParts:
         config, identity = self.config, instance.identity
@@ -149,6 +164,7 @@ class Producer(Lifecycle):
 
     async def _shutdown(self) -> None:
         parts, self._parts = self._started(), None
+        self._end_metrics()
         await parts.instance.shutdown()
         parts.claim.release()
         parts.requests.close()

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -67,6 +68,19 @@ def test_broadcasting(lockstep: Lockstep, tmp_path: Path, monkeypatch: pytest.Mo
     with lockstep.program(EXAMPLES / "broadcasting.py", "left") as left:
         assert left.line() == "3\n"
     assert list(tmp_path.glob(".rocketmq_offsets/*@left/example-members/offsets.json"))
+
+
+def test_metrics(lockstep: Lockstep) -> None:
+    """The address that it prints tells how many messages were handled."""
+    feed(lockstep, "orders", "-k", "a", lines=range(9))
+    handled = 'outcome="handled",topic="orders"} 9.0'
+    with lockstep.program(EXAMPLES / "metrics.py") as program:
+        address = program.line().strip()
+        for _ in range(10_000):
+            text = urllib.request.urlopen(address).read().decode()
+            if handled in text:
+                break
+        assert handled in text
 
 
 def test_plain_listener(lockstep: Lockstep) -> None:

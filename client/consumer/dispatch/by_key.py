@@ -133,6 +133,8 @@ class ConsumeByKeyService(OrderedService[KeyedProcessQueue, KeyQueue]):
                 state.key_queues.give_back(key_queue)
                 self._call_ended(state)
                 continue
+            if state.process_queue.arrivals is not None:
+                state.totals.waited(state.process_queue.arrivals, messages[0].queue_offset, start.began_ms)
             state.totals.consumed(len(messages), now_ms - start.began_ms, status is _SUSPEND)
             if self._trace is not None:
                 self._record(key_queue, status, start, now_ms)

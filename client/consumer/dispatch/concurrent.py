@@ -155,6 +155,8 @@ class ConsumeMessageConcurrentlyService(ConsumeService):
         acknowledged = min(max(context.ack_index + 1, 0), len(messages)) if status is _SUCCESS else 0
         self._record(process_queue, messages, acknowledged, start)
         totals, took_ms = self._stats.of(queue.topic), now_ms - start.began_ms
+        if process_queue.arrivals is not None:
+            totals.waited(process_queue.arrivals, messages[0].queue_offset, start.began_ms)
         if process_queue.dropped:
             totals.consumed_partly(0, 0, took_ms)
             self._log.warning("listener_result_ignored", queue=str(queue), why="the queue was dropped")

@@ -130,6 +130,8 @@ class ConsumeMessageOrderlyService(OrderedService[ProcessQueue, ProcessQueue]):
         if not begun:
             process_queue.make_messages_to_consume_again(messages)
             return now_ms
+        if process_queue.arrivals is not None:
+            totals.waited(process_queue.arrivals, first_offset, start.began_ms)
         took_ms = now_ms - start.began_ms
         if context.auto_commit or status in _COUNTED:
             totals.consumed(len(messages), took_ms, status is _SUSPEND)

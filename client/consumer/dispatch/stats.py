@@ -4,6 +4,9 @@ As in RocketMQ 4.9.8, rates and means are of the last minute, with a sample ever
 of the last hour, with a sample every 10 min, so a failure is visible only after the next of these samples.
 """
 
+from collections.abc import Mapping
+
+from lockstep.client.consumer.dispatch.call_times import Arrivals, CallTimes
 from lockstep.protocol.bodies.client import ConsumeStatus
 from lockstep.remoting.stats_window import SAMPLE_INTERVAL_MS, SampleTimes, StatsWindow
 
@@ -11,11 +14,12 @@ __all__ = ["SAMPLE_INTERVAL_MS", "ConsumeStats", "TopicTotals"]
 
 
 class TopicTotals:
-    """The totals of one topic since the start."""
+    """The totals of one topic since the start. `times`: for metrics, if the user asked for them."""
 
-    __slots__ = ("calls", "consume_ms", "failed", "ok", "pull_ms", "pulled", "pulls")
+    __slots__ = ("calls", "consume_ms", "failed", "ok", "pull_ms", "pulled", "pulls", "times")
 
-    def __init__(self) -> None:
+    def __init__(self, times: CallTimes | None = None) -> None:
+        self.times = times
         self.pulls = self.pulled = self.pull_ms = 0
         self.calls = self.ok = self.failed = self.consume_ms = 0
 
@@ -23,6 +27,8 @@ class TopicTotals:
         """Count a listener call with one result for all its messages."""
         self.calls += 1
         self.consume_ms += duration_ms
+        if self.times is not None:
+            (self.times.failed if failed else self.times.handled).count(duration_ms)
         if failed:
             self.failed += message_count
         else:
@@ -32,8 +38,15 @@ class TopicTotals:
         """Count a listener call that acknowledged its first `ok_count` messages."""
         self.calls += 1
         self.consume_ms += duration_ms
+        if self.times is not None:
+            (self.times.failed if failed_count else self.times.handled).count(duration_ms)
         self.ok += ok_count
         self.failed += failed_count
+
+    def waited(self, arrivals: Arrivals, offset: int, began_ms: int) -> None:
+        """Note how long the first message of a call, at `offset`, had been here when the call began."""
+        if self.times is not None:
+            self.times.waits.count(arrivals.waited_ms(offset, began_ms))
 
 
 class _Windows:
@@ -41,8 +54,8 @@ class _Windows:
 
     __slots__ = ("failed", "failed_hour", "ok", "pull_ms", "pulled", "rt", "rt_hour", "totals")
 
-    def __init__(self) -> None:
-        self.totals = TopicTotals()
+    def __init__(self, *, measured: bool) -> None:
+        self.totals = TopicTotals(CallTimes() if measured else None)
         self.pull_ms, self.pulled = StatsWindow.minute(), StatsWindow.minute()
         self.rt, self.rt_hour = StatsWindow.minute(), StatsWindow.hour()
         self.ok = StatsWindow.minute()
@@ -79,9 +92,14 @@ class _Windows:
 
 
 class ConsumeStats:
-    """Call `sample` every `SAMPLE_INTERVAL_MS` from the start on. Later events show after the next sample."""
+    """Call `sample` every `SAMPLE_INTERVAL_MS` from the start on. Later events show after the next sample.
 
-    def __init__(self, now_ms: int) -> None:
+    Args:
+        measured: keep the times of calls for metrics too.
+    """
+
+    def __init__(self, now_ms: int, *, measured: bool = False) -> None:
+        self.measured = measured
         self.longest_wait_ms = 0  # the longest wait of a listener call for a thread, if it was long
         self.calls_not_begun = 0  # when their thread was free, they were not allowed any more
         self.calls_outlived = 0  # they ran on when the lease of their fenced lock had ended, or the lock was lost
@@ -106,8 +124,13 @@ class ConsumeStats:
         """Return the totals of a topic, always the same object."""
         windows = self._topics.get(topic)
         if windows is None:
-            windows = self._topics[topic] = _Windows()
+            windows = self._topics[topic] = _Windows(measured=self.measured)
         return windows.totals
+
+    @property
+    def totals(self) -> Mapping[str, TopicTotals]:
+        """By topic. Any thread may call it."""
+        return {topic: windows.totals for topic, windows in self._topics.copy().items()}
 
     def sample(self, now_ms: int) -> None:
         hour, _ = self._times.due(now_ms)

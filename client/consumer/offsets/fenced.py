@@ -74,6 +74,7 @@ class FencedCommits:
         the lock is lost meanwhile: the answer may be older than commits of the next owner.
         """
         if not (process_queue.lost or process_queue.dropped):
+            self._member.offsets.commits += 1
             self._member.record("committed", process_queue, offset=offset, begin_mono_ns=sent_ns)
 
     async def _endpoint(self, process_queue: ProcessQueue) -> Endpoint:

@@ -116,6 +116,7 @@ class LocalFileOffsetStore(OffsetStore):
         changed = {queue: at for queue, at in known.items() if at is not None and at != self._kept.get(queue)}
         if changed:
             before_sending(changed)
+            self.commits += len(changed)
             self._kept |= changed
             self._unwritten = True
         if self._unwritten and self._writing is None:

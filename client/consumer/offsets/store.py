@@ -34,13 +34,14 @@ class ReadOffsetType(Enum):
 class OffsetStore(ABC):
     """The next offset to consume in each queue: a copy in memory, and a stored one for the next owner.
 
-    `on_broker`: pulls may carry the offset to the broker.
+    `on_broker`: pulls may carry the offset to the broker. `commits`: offsets that were sent to brokers, or written.
     """
 
     on_broker: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
+        self.commits = 0
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
         """Set the offset in memory. `increase_only`: ignore an offset that is lower than the known one."""
@@ -131,5 +132,6 @@ class RemoteBrokerOffsetStore(OffsetStore):
             sent[queue] = offset
         if sent:
             before_sending(sent)
+            self.commits += len(sent)
         for endpoint, of_broker in commands.items():
             endpoint.send_one_way(*of_broker)
