@@ -140,6 +140,23 @@ def _console(
     return console(name_server, host, port)
 
 
+@app.command("status")
+def _status(
+    behind: Annotated[
+        str, typer.Option(metavar="DURATION", help="A group is not well when a message waits longer.")
+    ] = "1m",
+    output: Output = OutputFormat.TABLE,
+    name_server: NameServer = _LOCAL,
+) -> Work:
+    """Look once at a cluster, Lockstep's or Apache's: brokers, topics, groups, lag, locks, and what is not well.
+
+    Exit status: 0: all is well, 3: something is not, 1: no name server answers.
+    """
+    from lockstep.cli.status.command import status
+
+    return status(name_server, behind, output)
+
+
 @_TOPIC.command(name="list")
 def _list_topics(
     show_all: Annotated[

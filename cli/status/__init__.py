@@ -1,0 +1,1 @@
+"""`lockstep status`: one look at a cluster, and what is not well."""

@@ -1,0 +1,97 @@
+"""`lockstep status`: prints the state of a cluster, and what is not well."""
+
+from typing import Any, Final
+
+from lockstep.cli.output import CliError, OutputFormat, StderrLog, counted, json_line, print_rows, seconds, write_out
+from lockstep.cli.status.facts import BrokerStatus, ClusterStatus, GroupStatus, Problem, problems
+from lockstep.cli.status.gather import gather_status
+from lockstep.cli.time import duration_ms
+from lockstep.client.admin.client import AdminClient
+from lockstep.remoting.logs import printable
+from lockstep.remoting.runtime import AsyncioRuntime
+
+__all__ = ["NotWell", "status"]
+
+_BROKERS: Final = ("broker", "address", "role", "make", "version", "up", "stored/s", "pulled/s", "store")
+_GROUPS: Final = ("group", "members", "lag", "oldest", "locks", "dead_letters")
+
+
+class NotWell(CliError):
+    """Something is not well; nothing has failed."""
+
+    exit_code = 3
+
+    def __init__(self, found: list[Problem]) -> None:
+        count = len(found)
+        super().__init__(f"{counted(count, 'thing')} {'is' if count == 1 else 'are'} not well")
+
+
+async def status(name_server: str, behind: str, output: OutputFormat) -> None:
+    """Look once at all brokers and groups.
+
+    Raises:
+        NotWell: With the exit status 3.
+        NoRouteError: No name server answers.
+    """
+    behind_ms = duration_ms(behind, "--behind")
+    runtime = AsyncioRuntime()
+    async with AdminClient(name_server=name_server, runtime=runtime, log=StderrLog(verbose=False)) as admin:
+        cluster = await gather_status(admin, runtime, behind_ms)
+    found = problems(cluster)
+    if output is OutputFormat.JSON:
+        write_out(json_line(_as_json(cluster, found)).encode("utf-8", "replace") + b"\n")
+    else:
+        _print(cluster, found)
+    if found:
+        raise NotWell(found)
+
+
+def _as_json(cluster: ClusterStatus, found: list[Problem]) -> dict[str, Any]:
+    return {
+        "well": not found,
+        "not_well": [problem._asdict() for problem in found],
+        "brokers": [broker._asdict() for broker in cluster.brokers],
+        "topics": cluster.topics,
+        "locks": cluster.locks,
+        "owners": cluster.owners,
+        "groups": [vars(group) | {"unowned": list(group.unowned)} for group in cluster.groups],
+    }
+
+
+def _print(cluster: ClusterStatus, found: list[Problem]) -> None:
+    print_rows(_BROKERS, [_broker_texts(broker) for broker in cluster.brokers], OutputFormat.TABLE)
+    if cluster.groups:
+        write_out(b"\n")
+        print_rows(_GROUPS, [_group_texts(group) for group in cluster.groups], OutputFormat.TABLE)
+    counts = [counted(cluster.topics, "topic"), counted(len(cluster.groups), "group")]
+    if cluster.locks is not None:
+        counts.append(f"{counted(cluster.locks, 'lock')} of {counted(cluster.owners or 0, 'owner')}")
+    lines = ["", ", ".join(counts)]
+    lines += [f"not well  {problem.where}: {problem.seen}" for problem in found] or ["all is well"]
+    write_out("".join(f"{printable(line)}\n" for line in lines).encode("utf-8", "replace"))
+
+
+def _broker_texts(broker: BrokerStatus) -> dict[str, Any]:
+    answers = broker.error is None
+    return {
+        "broker": broker.name,
+        "address": broker.address,
+        "role": "master" if broker.is_master else "slave",
+        "make": {True: "Lockstep", False: "RocketMQ", None: None}[broker.is_lockstep],
+        "version": broker.version or None,
+        "up": seconds(broker.up_ms) if broker.up_ms else None,
+        "stored/s": round(broker.stored_tps, 1) if answers else None,
+        "pulled/s": round(broker.pulled_tps, 1) if answers else None,
+        "store": f"{broker.store_ratio:.0%}" if answers else None,
+    }
+
+
+def _group_texts(group: GroupStatus) -> dict[str, Any]:
+    return {
+        "group": group.name,
+        "members": group.members,
+        "lag": group.lag,
+        "oldest": None if group.oldest_ms is None else seconds(group.oldest_ms),
+        "locks": group.locks,
+        "dead_letters": group.dead_letters,
+    }

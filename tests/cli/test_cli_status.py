@@ -1,0 +1,63 @@
+"""`lockstep status` against a real broker, and one that is gone."""
+
+import signal
+
+import pytest
+
+from lockstep.testing.process import BrokerProcess
+from tests.cli.cli_inside import Inside
+from tests.commands import Lockstep, running_broker
+
+
+def test_a_cluster_is_looked_at(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Well at first, then a group with messages and no member; a table and JSON; exit status 0 and 3."""
+    with running_broker("--topic", "orders:1") as lockstep:
+        inside = Inside(lockstep.name_server, monkeypatch, capfd)
+        empty = inside("status")
+        assert empty.status == 0
+        assert empty.out.splitlines()[-2:] == ["1 topic, 0 groups, 0 locks of 0 owners", "all is well"]
+        lockstep("produce", "orders", "-k", "k", "--text", stdin="a\nb\n")
+        with lockstep.start("consume", "orders", "-g", "shop", "-f", "%s\n") as consumer:
+            assert [consumer.line(), consumer.line()] == ["a\n", "b\n"]
+            (online,) = inside("status", "-o", "json", "--behind", "10m").rows
+        (group,) = online["groups"]
+        assert (online["well"], online["not_well"], online["topics"]) == (True, [], 1)
+        assert (group["name"], group["members"], online["owners"]) == ("shop", 1, 1)
+        assert group["locks"] == online["locks"] >= 1
+        (broker,) = online["brokers"]
+        assert (broker["name"], broker["is_lockstep"], broker["version"]) == ("broker-a", True, "V4_9_8")
+        assert broker["error"] is None
+        lockstep("offset", "seek", "shop", "-t", "orders", "-q", "0", "--offset", "0", "--force")
+        lockstep("consume", "orders", "-g", "other", "-c", "1")
+        result = inside("status")
+        assert result.status == 3
+        assert "not well  group other: 1 message to consume, and no member is online" in result.out
+        assert result.err.endswith("not well\n")
+        (row,) = [line.split() for line in result.out.splitlines() if line.startswith("other")]
+        assert row[:3] == ["other", "0", "1"]
+        assert "--behind 'soon': give a duration" in inside("status", "--behind", "soon").err
+
+
+def test_a_broker_that_does_not_answer_is_named() -> None:
+    """It is registered with a name server that lives: the look says so and does not end there."""
+    with BrokerProcess("--role", "name-server") as names:
+        gone = BrokerProcess("--name-server", names.name_server)
+        try:
+            lockstep = Lockstep(names.name_server)
+            assert lockstep("status").status == 0
+            gone.send_signal(signal.SIGSTOP)
+            result = lockstep("status")
+        finally:
+            gone.send_signal(signal.SIGCONT)
+            gone.end()
+    assert result.status == 3
+    assert "not well  broker broker-a: does not answer: " in result.out
+    assert "not well  groups: could not be read: " in result.out
+
+
+def test_no_name_server_is_an_error() -> None:
+    """Exit status 1, one line."""
+    result = Lockstep("127.0.0.1:1")("status")
+    assert (result.status, result.out) == (1, "")
+    assert result.err.startswith("lockstep: no name server answered: ")
+    assert result.err.count("\n") == 1
