@@ -14,10 +14,6 @@ class BrokerAdmin(AdminBase):
         """Return rates, totals and the state of the store, by RocketMQ's names; texts, as the broker writes them."""
         return dict((await self._ask_for(KvTable, address, RequestCode.GET_BROKER_RUNTIME_INFO)).table)
 
-    async def is_lockstep(self, address: str) -> bool:
-        """Whether the broker at an address agrees on Lockstep's own features."""
-        return await self._is_lockstep(address)
-
     async def broker_settings(self, address: str) -> dict[str, str]:
         """Return the settings of the broker by name."""
         reply = await self._ask(address, RequestCode.GET_BROKER_CONFIG)
