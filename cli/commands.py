@@ -133,11 +133,14 @@ def _console(
         str, typer.Option(metavar="ADDRESS", help="Listen here; pages ask for no password, so stay on loopback.")
     ] = "127.0.0.1",
     name_server: NameServer = _LOCAL,
+    snapshot: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Write the page Order of this moment into one file, and end.")
+    ] = None,
 ) -> Work:
     """Serve pages that show owners of queues, groups, topics, messages, brokers, live, until Ctrl-C."""
     from lockstep.cli.console import console
 
-    return console(name_server, host, port)
+    return console(name_server, host, port, snapshot)
 
 
 @app.command("status")

@@ -6,20 +6,32 @@ from lockstep.remoting.logs import printable
 __all__ = ["console"]
 
 
-async def console(name_server: str, host: str, port: int) -> None:
+async def console(name_server: str, host: str, port: int, snapshot: str | None) -> None:
     """Serve the pages until Ctrl-C.
 
+    Args:
+        snapshot: Write one file with the page Order there instead.
+
     Raises:
-        CliError: The extra is not installed, or the address is in use.
+        CliError: The extra is not installed, the address is in use, or the file cannot be written.
     """
     try:
         from lockstep.console.server import serve
+        from lockstep.console.snapshot import write_snapshot
     except ModuleNotFoundError as error:
-        if error.name in ("starlette", "uvicorn", "jinja2"):
+        if error.name in ("starlette", "uvicorn", "jinja2", "markupsafe"):
             raise CliError("the console needs more packages: pip install 'lockstep-mq[console]'") from None
         raise
+    log = StderrLog(verbose=False)
+    if snapshot is not None:
+        try:
+            await write_snapshot(name_server, snapshot, "en", log)
+        except OSError as error:
+            raise CliError(f"cannot write {snapshot}: {error.strerror or error}") from None
+        note(f"wrote {snapshot}")
+        return
     try:
-        await serve(name_server, host, port, StderrLog(verbose=False), _ready)
+        await serve(name_server, host, port, log, _ready)
     except OSError as error:
         raise CliError(f"cannot listen on {host}:{port}: {error.strerror or error}; --port chooses another") from None
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 __all__ = ["FILTERS", "clock", "count", "date_time", "duration", "megabytes"]
 
 _DASH: Final = "\N{EN DASH}"
+_DAY_S: Final = 86_400
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 
 
@@ -38,7 +39,10 @@ def duration(ms: float | None) -> str:
 
 def clock(at_ms: int | None) -> str:
     """Hours, minutes and seconds in UTC; the page says so once."""
-    return _DASH if not at_ms else datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
+    if not at_ms:
+        return _DASH
+    seconds = at_ms // 1000 % _DAY_S
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def date_time(at_ms: int | None) -> str:

@@ -102,7 +102,7 @@ def _mark(mark: Mark, x: float, y: int, address: str, texts: Texts) -> str:
     title = escape(f"{clock(mark.at_ms)} {texts(f'mark.{mark.kind}')}:{whom} ({texts.cause(mark.cause)})")
     return (
         f'<a class="mark {mark.kind}" href="{escape(address)}" data-details tabindex="-1" data-at="{mark.at_ms}"'
-        f' data-kind="{mark.kind}" aria-label="{title}"><title>{title}</title>'
+        f' data-kind="{mark.kind}"><title>{title}</title>'
         f'<rect class="target" x="{round(x - 6, 1)}" y="{y - 6}" width="12" height="12"/>'
         f'<path transform="translate({x} {y})" d="{SHAPES[mark.kind]}"/></a>'
     )

@@ -163,8 +163,10 @@ def _row(collector: Collector, key: QueueKey, now_ms: int, texts: Texts, *, is_s
     def owner(client_id: str) -> Owner:
         return owner_of(client_id, collector.owner_number(group, client_id))
 
-    def address(mark: Mark) -> str:
-        return f"#{_place(key)}" if is_snapshot else _address(key, mark.at_ms)
+    address = f"#{_place(key)}" if is_snapshot else _address(key)
+
+    def address_of(mark: Mark) -> str:
+        return address if is_snapshot else f"{address}&at={mark.at_ms}"
 
     return Row(
         group=group,
@@ -176,8 +178,8 @@ def _row(collector: Collector, key: QueueKey, now_ms: int, texts: Texts, *, is_s
         flaps_count=sum(at_ms >= now_ms - _HOUR_MS for at_ms in state.flaps_ms),
         claims=state.claims,
         stale_ms=stale_ms,
-        ribbon=ribbon(state.spans, state.marks, now_ms, owner, address, texts),
-        address=f"#{_place(key)}" if is_snapshot else _address(key),
+        ribbon=ribbon(state.spans, state.marks, now_ms, owner, address_of, texts),
+        address=address,
     )
 
 
@@ -270,9 +272,9 @@ def _fences(collector: Collector) -> list[tuple[str, str, int]] | None:
 # Details of a queue ------------------------------------------------------------------------------------------
 
 
-def _address(key: QueueKey, at_ms: int | None = None) -> str:
+def _address(key: QueueKey) -> str:
     group, queue = key
-    about = {"group": group, "topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id, "at": at_ms}
+    about = {"group": group, "topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id}
     return query_url("/order/queue", about)
 
 

@@ -1,0 +1,39 @@
+"""One file with the page Order at this moment, for tickets: no script, nothing loaded from elsewhere."""
+
+from markupsafe import Markup
+
+from lockstep.client.admin.client import AdminClient
+from lockstep.console.collector import Collector
+from lockstep.console.console import Console
+from lockstep.console.gather import gather_once
+from lockstep.console.pages.order import order_view
+from lockstep.console.render import html_of, static_text
+from lockstep.console.words.choose import Texts
+from lockstep.remoting.atomic_write import replace_file
+from lockstep.remoting.logs import EventLog
+from lockstep.remoting.runtime import AsyncioRuntime
+
+__all__ = ["snapshot_html", "write_snapshot"]
+
+
+def snapshot_html(console: Console, language: str = "en") -> str:
+    """The page of what was collected; marks lead to the history of their queue below it."""
+    view = order_view(console.collector, console.runtime.now_ms(), Texts(language), is_snapshot=True)
+    around = {"page": "order", "layout": "snapshot.html", "snapshot": True, "query": {}}
+    # Our own style, which has no "</style": it must not be escaped.
+    return html_of(console, "order.html", language, around | {"style": Markup(static_text("style.css"))} | view)
+
+
+async def write_snapshot(name_server: str, path: str, language: str, log: EventLog) -> None:
+    """Ask the brokers once and write the file.
+
+    Raises:
+        OSError: It cannot be written.
+        RemotingError, NoRouteError: No broker answers.
+    """
+    runtime = AsyncioRuntime()
+    async with AdminClient(name_server=name_server, runtime=runtime, log=log) as admin:
+        await admin.brokers()  # a cluster that does not answer is an error, not an empty page
+        console = Console(name_server, Collector(), admin, runtime, token="")
+        await gather_once(console)
+        replace_file(runtime.storage, path, snapshot_html(console, language).encode("utf-8", "replace"))
