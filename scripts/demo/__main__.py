@@ -50,6 +50,8 @@ def parse_arguments() -> argparse.Namespace:
         help="use these brokers, of RocketMQ too, instead of one of its own")  # fmt: skip
     parser.add_argument("--lock-mode", choices=LOCK_MODES, default=os.environ.get("LOCK_MODE") or LOCK_MODES[0],
         help="fenced: both modes, one after the other, and a comparison (default: LOCK_MODE, or faithful)")  # fmt: skip
+    parser.add_argument("--metrics-port", metavar="PORT", type=int,
+        help="of the demo's own broker, for Prometheus (docs/metrics.md)")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="keep the folder with traces and logs")
     parser.add_argument("--report", type=Path, metavar="PAGE.html", help="also write the report with plots")
     parser.add_argument("--picture", type=Path, help="also save the table before the handover, as SVG")
@@ -58,6 +60,8 @@ def parse_arguments() -> argparse.Namespace:
         parser.error(f"LOCK_MODE must be {' or '.join(LOCK_MODES)}, not {given.lock_mode!r}")
     if given.name_server and given.lock_mode != LOCK_MODES[0]:
         parser.error("LOCK_MODE is the mode of the demo's own broker; leave out --name-server")
+    if given.name_server and given.metrics_port is not None:
+        parser.error("--metrics-port is of the demo's own broker; leave out --name-server")
     return given
 
 
@@ -80,6 +84,7 @@ def main() -> int:
         return 1
     folder = Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
     plan = Plan(folder, given.data, given.flights, given.seconds, given.picture, given.name_server)
+    plan = plan._replace(metrics_port=given.metrics_port)
     try:
         notice = NOTICE_OUTSIDE if given.name_server else NOTICE
         console.print(notice, highlight=False, soft_wrap=not console.is_terminal)

@@ -49,7 +49,10 @@ FENCED_NOTICE = (
 
 
 class Plan(NamedTuple):
-    """What a run is to do. `name_server`: of brokers that run already; None starts one. `lock_mode`: of that one."""
+    """What a run is to do. `name_server`: of brokers that run already; None starts one.
+
+    `lock_mode` and `metrics_port` are of that one.
+    """
 
     folder: Path
     data: Path
@@ -58,6 +61,7 @@ class Plan(NamedTuple):
     picture: Path | None
     name_server: str | None = None
     lock_mode: str = "faithful"
+    metrics_port: int | None = None
 
     @property
     def is_fenced(self) -> bool:
@@ -269,8 +273,13 @@ class Scenario:
 
     def _start_broker(self, children: Children) -> str:
         """Returns the address of its name server. Not in a thread: an interrupt must not leave the broker behind."""
-        options = (*BROKER_OPTIONS, "--lock-mode", self._plan.lock_mode)
-        return children.add(BrokerProcess(*options, folder=children.folder)).name_server
+        port = self._plan.metrics_port
+        metrics = () if port is None else ("--metrics-port", str(port))
+        options = (*BROKER_OPTIONS, "--lock-mode", self._plan.lock_mode, *metrics)
+        broker = children.add(BrokerProcess(*options, folder=children.folder))
+        if port is not None:
+            self._show(f"metrics are at {broker.addresses.metrics}, the name server is {broker.name_server}")
+        return broker.name_server
 
     async def _start_consumers(self, children: Children) -> list[ChildProcess]:
         """Three, once each has queues."""

@@ -1,25 +1,20 @@
 """`--metrics-port` of a real broker: scraped while consumers work, and by a real Prometheus where it is installed."""
 
 import asyncio
-import json
-import shutil
-import socket
 import subprocess
 import sys
 import urllib.parse
 import urllib.request
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lockstep.client import ConsumeOrderlyContext, ConsumeOrderlyStatus, Message, MessageExt, Producer, PushConsumer
-from lockstep.testing.process import BrokerProcess, ChildProcess
+from lockstep.testing.process import BrokerProcess
+from tests.integration.prometheus import prometheus
 
 TIMEOUT_S = 60
-PROMETHEUS = shutil.which("prometheus")
 
 
 def scraped(url: str) -> dict[str, float]:
@@ -88,38 +83,10 @@ def test_bad_ports_are_one_line() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(PROMETHEUS is None, reason="no Prometheus here (apt install prometheus)")
 async def test_a_real_prometheus(tmp_path: Path) -> None:
     """It scrapes the broker, and two queries of the boards answer."""
     with BrokerProcess("--topic", "orders:4", "--metrics-port", "0", "--lock-mode", "fenced") as broker:
         await work(broker.name_server)
-        target = urllib.parse.urlsplit(broker.addresses.metrics).netloc
-        config = tmp_path / "prometheus.yml"
-        job = {"job_name": "lockstep", "static_configs": [{"targets": [target]}]}
-        config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}))
-        address = f"127.0.0.1:{free_port()}"
-        command = [str(PROMETHEUS), f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
-                   f"--web.listen-address={address}"]  # fmt: skip
-        with ChildProcess("prometheus", command, tmp_path) as program:
-            for query, least in (
-                ("sum by (topic) (rocketmq_messages_in_total)", 80),
-                ("sum by (consumer_group) (lockstep_queue_owner_changes_total)", 16),
-            ):
-                found = program.wait_until(partial(answers, address, query), f"an answer to {query}")
-                assert max(float(one["value"][1]) for one in found) >= least
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
-
-
-def answers(address: str, query: str) -> list[dict[str, Any]]:
-    """What a Prometheus answers; nothing yet while it starts."""
-    try:
-        url = f"http://{address}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-            return found
-    except OSError:
-        return []
+        with prometheus(broker.addresses.metrics, tmp_path) as ask:
+            ask("sum by (topic) (rocketmq_messages_in_total)", lambda value: value >= 80)
+            ask("sum by (consumer_group) (lockstep_queue_owner_changes_total)", lambda value: value >= 16)
