@@ -6,16 +6,18 @@ or one for another use, is an error that lists the known ones.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from lockstep.client.credentials import credentials_of_environment
 from lockstep.pipeline.errors import OptionError
 from lockstep.pipeline.schema import COLUMNS
 from lockstep.pipeline.source.offsets import Assignment, OffsetSpec, parse_assignment, parse_offsets, parse_timestamps
 from lockstep.protocol.errors import LocalProtocolError
 from lockstep.protocol.filter import FilterError, parse_tags
 from lockstep.protocol.names import check_group, check_topic
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.settings import Address, SettingError, parse_addresses
 
 __all__ = ["OPTIONS", "Option", "Options", "Use", "parse_option", "parse_options"]
@@ -145,6 +147,12 @@ def _tags(text: str) -> str:
     return text
 
 
+def _key(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty")
+    return text
+
+
 _OFFSETS: Final = (
     'JSON of every queue: {"topic":{"broker-a":{"0":23,"1":-2}}}, or {"topic":{"0":23,"1":-2}} where one broker has '
     "the topic; -2 is earliest, -1 latest"
@@ -159,6 +167,8 @@ OPTIONS: Final = (
     Option("assign", "assign", parse_assignment, READS, 'JSON: {"topic":[0,1]} or {"topic":{"broker-a":[0,1]}}'),
     Option("topic", "topic", lambda text: _topics(text)[0], WRITES, "one topic, instead of the column"),
     Option("group", "group", _group, ALL, "a group's name", ("kafka.group.id", "consumerGroup", "producerGroup")),
+    Option("accessKey", "access_key", _key, ALL, "the account for brokers with ACL, with secretKey"),
+    Option("secretKey", "secret_key", _key, ALL, "the secret of accessKey"),
     # First and last offsets
     Option("startingOffsets", "starting", parse_offsets, READS, f"earliest, latest, or {_OFFSETS}"),
     Option("startingTimestamp", "starting_time", _timestamp, READS, "epoch milliseconds"),
@@ -210,6 +220,8 @@ class Options:
     assign: Assignment | None = None
     topic: str | None = None
     group: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
     starting: OffsetSpec | None = None
     starting_time: OffsetSpec | None = None
     starting_times: OffsetSpec | None = None
@@ -237,6 +249,13 @@ class Options:
     send_retries: int = 5
     order_by: tuple[str, ...] = ()
     check_keys: bool = True
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """The account of the options, or else of the driver's environment."""
+        if self.access_key is None or self.secret_key is None:
+            return credentials_of_environment()
+        return Credentials(self.access_key, self.secret_key)
 
 
 def parse_options(given: Mapping[str, str], use: Use) -> Options:
@@ -292,6 +311,8 @@ def _check(options: Options, use: Use) -> None:
     """Rules about several options."""
     if not options.name_servers:
         raise OptionError('option nameServer is missing: option("nameServer", "host:9876")')
+    if (options.access_key is None) != (options.secret_key is None):
+        raise OptionError("options accessKey and secretKey go together: give both")
     if use in READS:
         _check_read(options)
 

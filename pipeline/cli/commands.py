@@ -69,7 +69,10 @@ def _lag(options: LagOptions) -> None:
     for name in options.topic:
         check_topic(name)
     check_group(options.group)
-    servers = Addresses(tuple(map(str, parse_addresses(options.name_server))))
+    from lockstep.client.credentials import credentials_of_environment
+
+    names = tuple(map(str, parse_addresses(options.name_server)))
+    servers = Addresses(names, credentials=credentials_of_environment())
     watched = Watched(servers, options.group, tuple(options.topic))
     with options.session("lag") as spark:
         run_lag(spark, watched, options)

@@ -26,6 +26,7 @@ from lockstep.protocol.headers.messaging import (
 )
 from lockstep.protocol.model import MessageQueue
 from lockstep.protocol.names import DEFAULT_TOPIC
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.errors import ConnectionLost, RemotingError, RequestRefused
 
 __all__ = ["Addresses", "BlockingClient", "PullReply", "SendReply", "Ticket", "send_command"]
@@ -57,6 +58,7 @@ class Addresses(NamedTuple):
     retries: int = 3
     retry_interval_ms: int = 100
     serialize_type: SerializeType = SerializeType.MSGPACK
+    credentials: Credentials | None = None
 
     def open(self) -> "BlockingClient":
         return BlockingClient(self)
@@ -330,7 +332,9 @@ class BlockingClient:
     def _wire(self, address: str, serialize_type: SerializeType, *, agree: bool = False) -> Wire:
         wire = self._wires.get(address)
         if wire is None or wire.closed:
-            wire = self._wires[address] = Wire(address, self.addresses.timeout_ms, serialize_type)
+            wire = self._wires[address] = Wire(
+                address, self.addresses.timeout_ms, serialize_type, self.addresses.credentials
+            )
             if agree and serialize_type is SerializeType.MSGPACK:
                 # a cheap request that every broker knows: after it, pulls and sends may overlap
                 header = QueueRequestHeader(DEFAULT_TOPIC, 0)

@@ -3,6 +3,7 @@
 It moves bytes between the socket and a `RemotingConnection`, as `Endpoint` does on asyncio.
 """
 
+import secrets
 import socket
 import time
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from lockstep.protocol.codes import SerializeType, request_name
 from lockstep.protocol.command import RemotingCommand
 from lockstep.protocol.errors import RemoteProtocolError
+from lockstep.protocol.signature import Credentials
 from lockstep.remoting.connection import Ended, EndpointSettings, RemotingConnection
 from lockstep.remoting.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from lockstep.remoting.settings import SettingError, parse_address
@@ -18,16 +20,25 @@ __all__ = ["Wire"]
 
 _READ_BYTES: Final = 1 << 20
 _NO_TIME_MS: Final = 0  # the deadlines are those of the socket
+_NS_PER_MS: Final = 1_000_000
+_SESSION_BYTES: Final = 12
 
 
 class Wire:
     """A connection for one thread; `address` is "host:port". After any RemotingError it is closed: make another one."""
 
-    def __init__(self, address: str, timeout_ms: int, serialize_type: SerializeType = SerializeType.MSGPACK) -> None:
-        """Raises ConnectFailed."""
+    def __init__(
+        self,
+        address: str,
+        timeout_ms: int,
+        serialize_type: SerializeType = SerializeType.MSGPACK,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """Raises ConnectFailed. `credentials` sign the requests."""
         self.address = address
         offer = serialize_type if serialize_type is SerializeType.MSGPACK else None
-        self._connection: RemotingConnection[int] = RemotingConnection(EndpointSettings(server=False, offer=offer))
+        settings = EndpointSettings(server=False, offer=offer, credentials=credentials)
+        self._connection: RemotingConnection[int] = RemotingConnection(settings, secrets.token_hex(_SESSION_BYTES))
         if offer is None:
             self._connection.serialize_type = serialize_type
         self._number = 0
@@ -61,7 +72,7 @@ class Wire:
         Until the first reply came, later requests go as JSON.
         """
         self._number = number = self._number + 1
-        data = self._connection.request(command, timeout_ms, _NO_TIME_MS, number)
+        data = self._connection.request(command, timeout_ms, time.time_ns() // _NS_PER_MS, number)
         name = request_name(command.code)
         try:
             self._socket.settimeout(timeout_ms / 1000)

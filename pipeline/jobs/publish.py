@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from lockstep.client.credentials import credentials_of_environment
 from lockstep.pipeline.client.blocking import Addresses, BlockingClient
 from lockstep.pipeline.errors import ColumnError, TopicError
 from lockstep.pipeline.sink.ordering import ordered
@@ -156,7 +157,9 @@ class SentCount:
     """
 
     def __init__(self, name_server: str, topic: str) -> None:
-        self._client: BlockingClient = Addresses(tuple(map(str, parse_addresses(name_server))), retries=0).open()
+        servers = tuple(map(str, parse_addresses(name_server)))
+        addresses = Addresses(servers, retries=0, credentials=credentials_of_environment())
+        self._client: BlockingClient = addresses.open()
         self._topic = topic
         self._before = self._stored() or 0
         self._last = 0

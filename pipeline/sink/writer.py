@@ -81,6 +81,7 @@ def _addresses(options: Options) -> Addresses:
         timeout_ms=options.send_timeout_ms,
         retries=options.send_retries,
         retry_interval_ms=options.retry_interval_ms,
+        credentials=options.credentials,
     )
     return addresses if options.group is None else addresses._replace(group=options.group)
 

@@ -58,6 +58,7 @@ def addresses_of(options: Options) -> Addresses:
         options.pull_timeout_ms,
         options.retries,
         options.retry_interval_ms,
+        credentials=options.credentials,
     )
 
 

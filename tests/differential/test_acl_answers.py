@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Final
@@ -13,12 +12,11 @@ from lockstep.testing.process import BrokerProcess
 from tests.differential.case import Case
 from tests.differential.cases.acl import ACL_CASES, RULES, AclCase
 from tests.differential.side import Side
-from tests.interop.harness import servers
+from tests.interop.harness.servers import apache_server
 
 pytestmark = pytest.mark.timeout(300)  # the first test starts both and asks everything
 _EXCEPTION: Final = "org.apache.rocketmq.acl.common.AclException: "
 _PLACE: Final = re.compile(r", org\.apache\.[\w.$]+\([\w.]+:\d+\)$")
-_START_S: Final = 60.0
 Shown = tuple[Any, ...]
 
 
@@ -57,13 +55,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tupl
     (ours / "plain_acl.yml").write_text(RULES)
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(servers, "is_ready", lambda _: True)  # it asks without an account
-        apache = stack.enter_context(servers.apache_server(theirs, {"aclEnable": "true"}))
+        patch.setenv("LOCKSTEP_ACCESS_KEY", "adminadmin")  # of the client that asks whether the broker is there
+        patch.setenv("LOCKSTEP_SECRET_KEY", "secret-admin")
+        apache = stack.enter_context(apache_server(theirs, {"aclEnable": "true"}))
         broker = stack.enter_context(BrokerProcess("--acl", str(ours / "plain_acl.yml"), folder=ours))
-        deadline = time.monotonic() + _START_S
-        while not servers.accepts(address(apache.broker)[1]):
-            assert time.monotonic() < deadline, apache.log_tail()
-            time.sleep(0.1)
         sides = [Side(address(apache.broker), address(apache.name_server))]
         sides.append(Side(address(broker.address), address(broker.name_server)))
         found = [[shown(case, side) for case in ACL_CASES] for side in sides]
