@@ -16,7 +16,7 @@ class SendQueue:
 
     def __init__(self, loop: VirtualLoop, bytes_per_s: int) -> None:
         self._loop = loop
-        self._bytes_per_s = bytes_per_s
+        self.bytes_per_s = bytes_per_s
         self._items: deque[tuple[int, Callable[[], None]]] = deque()
         self._left = 0  # of the first item: bytes times _PER_S, so that no part of a byte is lost
         self._since_ns = 0
@@ -34,7 +34,7 @@ class SendQueue:
 
     def _set_timer(self) -> None:
         self._since_ns = self._loop.now_ns
-        due_ns = self._since_ns + -(-self._left // self._bytes_per_s)
+        due_ns = self._since_ns + -(-self._left // self.bytes_per_s)
         self._timer = self._loop.call_at_ns(due_ns, self._first_sent, context=self._loop.ground)
 
     def _first_sent(self) -> None:
@@ -48,8 +48,8 @@ class SendQueue:
         """Change the bandwidth, also for the rest of what is being sent."""
         if self._timer is not None:
             self._timer.cancel()
-            self._left = max(0, self._left - (self._loop.now_ns - self._since_ns) * self._bytes_per_s)
-        self._bytes_per_s = bytes_per_s
+            self._left = max(0, self._left - (self._loop.now_ns - self._since_ns) * self.bytes_per_s)
+        self.bytes_per_s = bytes_per_s
         if self._timer is not None:
             self._set_timer()
 

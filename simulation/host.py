@@ -33,6 +33,8 @@ class Host:
     alive: bool = True
     paused: bool = False  # its process: SIGSTOP
     asleep: bool = False  # its machine
+    stalled_until_ns: int = 0  # by the longest `World.stall`
+    asleep_until_ns: int = 0  # by the longest `World.suspend_for`
     slept_ns: int = 0  # how far the clock of its timers, which does not count sleep, is behind that of its machine
     running: bool = True  # the loop runs its callbacks; it reads only this
     silent: bool = False  # crashed with its machine: peers get no answer at all

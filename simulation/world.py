@@ -158,14 +158,18 @@ class World(NetworkFaults):
             self.loop.reschedule(host.resume())
 
     def stall(self, name: str, duration_ms: int) -> None:
-        """Pause now and resume after `duration_ms`; a restart in between ends the pause."""
+        """Pause now and resume after `duration_ms`, or when an earlier stall ends, if that is later.
+
+        A restart in between ends the pause.
+        """
         self.pause(name)
         host = self._living(name)
         due_ns = self.loop.now_ns + duration_ms * 1_000_000
+        host.stalled_until_ns = max(host.stalled_until_ns, due_ns)
         self.loop.call_at_ns(due_ns, self._end_stall, host, context=self.loop.ground)
 
     def _end_stall(self, host: Host) -> None:
-        if host.alive:
+        if host.alive and self.loop.now_ns >= host.stalled_until_ns:
             self.resume(host.name)
 
     def suspend(self, name: str) -> None:
@@ -192,14 +196,18 @@ class World(NetworkFaults):
                 callback(slept_ns // 1_000_000)
 
     def suspend_for(self, name: str, duration_ms: int) -> None:
-        """Suspend now and wake after `duration_ms`; a restart in between ends the sleep."""
+        """Suspend now and wake after `duration_ms`, or when an earlier sleep ends, if that is later.
+
+        A restart in between ends the sleep.
+        """
         self.suspend(name)
         host = self._living(name)
         due_ns = self.loop.now_ns + duration_ms * 1_000_000
+        host.asleep_until_ns = max(host.asleep_until_ns, due_ns)
         self.loop.call_at_ns(due_ns, self._end_suspension, host, context=self.loop.ground)
 
     def _end_suspension(self, host: Host) -> None:
-        if host.alive:
+        if host.alive and self.loop.now_ns >= host.asleep_until_ns:
             self.wake(host.name)
 
     def set_clock(self, name: str, offset_ms: int) -> None:

@@ -155,17 +155,17 @@ def fault_text(event: FaultEvent) -> str:
 # Play --------------------------------------------------------------------------------------------------------
 
 
+_KEEP_DOWN: Final = (do.kill, do.power_off, do.leave)
+
+
 async def play(hosts: Hosts, event: FaultEvent) -> bool:
     """Play a fault to its end. Returns False if its hosts are not in a state for it.
 
-    A member that cannot start again stays down. A fault of hosts that have it already is not played: the end of the
-    first one would end both.
+    A member that cannot start again stays down.
     """
-    names = [name for name in (event.target, event.other) if name]
-    one = (event.fault, frozenset(names))
-    if one in hosts.under_way or not all(map(hosts.is_up, names)):
+    keeps_down = FAULTS[event.fault].action in _KEEP_DOWN and event.target in hosts.kept_down
+    if not keeps_down and not all(hosts.is_up(name) for name in (event.target, event.other) if name):
         return False
-    hosts.under_way.add(one)
     hosts.findings.saw(event.fault)
     band = hosts.findings.begin(event.fault, event.target, event.other)
     try:
@@ -175,7 +175,6 @@ async def play(hosts: Hosts, event: FaultEvent) -> bool:
     except (ClientError, RemotingError):
         hosts.findings.saw("starts failed")
         hosts.crash(event.target)  # what was half started
-    hosts.under_way.discard(one)
     if hosts.world.elapsed_ms > band.at_ms:
         band.end_ms = hosts.world.elapsed_ms
     return True

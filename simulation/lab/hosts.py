@@ -24,9 +24,10 @@ from lockstep.client.instance.client import MQClientInstance
 from lockstep.order import Record
 from lockstep.protocol.message import decode_messages
 from lockstep.remoting.logs import EventLog
+from lockstep.simulation.lab.changes import Changes
 from lockstep.simulation.lab.cluster_log import HostLog, LogLine
 from lockstep.simulation.lab.findings import Findings
-from lockstep.simulation.lab.setup import Setup
+from lockstep.simulation.lab.setup import FaultEvent, Setup
 from lockstep.simulation.runtime import SimRuntime
 from lockstep.simulation.world import World
 from lockstep.store import MessageStore
@@ -85,7 +86,8 @@ class Hosts:
         self._members: dict[str, None] = {}  # hosts of consumers
         self._states: dict[str, _State] = {}
         self._recipes: dict[str, Callable[[], Awaitable[object]]] = {}  # how a host was started last
-        self.under_way: set[tuple[str, frozenset[str]]] = set()  # faults that last, and their hosts
+        self.changes = Changes(world)
+        self.kept_down: dict[str, list[FaultEvent]] = {}  # host -> faults that keep it down
         self.deaf_links: set[tuple[str, str]] = set()  # a connection of the two has ended at one side alone
 
     def log_of(self, name: str) -> HostLog:
@@ -286,6 +288,7 @@ class Hosts:
 
     def _begin(self, name: str, start: Callable[[], Awaitable[object]]) -> None:
         self._recipes[name], self._states[name] = start, _State.CHANGES
+        self.kept_down.pop(name, None)
 
     def is_up(self, name: str) -> bool:
         """Whether the broker or client of a host has started, and neither ended nor crashed."""

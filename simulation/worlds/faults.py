@@ -10,6 +10,7 @@ from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.errors import HostCrashedError
 from lockstep.simulation.lab.cluster import BROKER
 from lockstep.simulation.lab.experiment import FaultEvent
+from lockstep.simulation.lab.fault_actions import holding, latency
 from lockstep.simulation.lab.faults import FAULTS
 from lockstep.simulation.lab.findings import Findings
 from lockstep.simulation.lab.hosts import GROUP, TOPIC
@@ -126,14 +127,15 @@ class Faults:
     async def slow_answers(self, event: FaultEvent) -> None:
         """Renewals are just answered in time; then no answer comes for a lease."""
         world, member, plan = self.cluster.world, event.target, self.plan
-        world.set_latency(BROKER, member, 800 * plan.lock_timeout_ms, 900 * plan.lock_timeout_ms)
+        delays_us = 800 * plan.lock_timeout_ms, 900 * plan.lock_timeout_ms
+        late, held = latency(self.cluster, BROKER, member, lambda: delays_us), holding(self.cluster, BROKER, member)
+        self.cluster.changes.begin(late)
         await world.sleep_ms(plan.lease_ms + event.duration_ms)
-        if world.healed:
-            return
-        world.hold(BROKER, member)
-        await world.sleep_ms(plan.lease_ms)
-        world.release(BROKER, member)
-        world.set_latency(BROKER, member)
+        if not world.healed:
+            self.cluster.changes.begin(held)
+            await world.sleep_ms(plan.lease_ms)
+            self.cluster.changes.end(held)
+        self.cluster.changes.end(late)
 
     # The broker ----------------------------------------------------------------------------------------------
 
