@@ -22,6 +22,7 @@ __all__ = ["app", "first_run"]
 
 _FAILED: Final = 1
 _WRONG_CALL: Final = 2
+_SETTING: Final = "a setting, by its name in docs/settings.md, of"
 app = typer.Typer()
 
 
@@ -62,6 +63,8 @@ def _run(
     work: Annotated[str | None, typer.Option(metavar="500ms", help="of a call; not of your async listener")] = None,
     life: Annotated[str | None, typer.Option("--for", metavar="3m", help="until all is healed")] = None,
     store: Annotated[str | None, typer.Option(help="memory; async or sync: files")] = None,
+    consumer: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=f"{_SETTING} a consumer")] = None,
+    broker: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=f"{_SETTING} a broker")] = None,
     trace: Annotated[Path | None, typer.Option(help="a file for all records of order")] = None,
     **faults: list[str] | None,
 ) -> None:
@@ -74,13 +77,15 @@ def _run(
         "consumers": consumers, "queues": queues, "brokers": brokers, "name_servers": name_servers, "rate": rate,
         "keys": keys, "work": work, "life": life, "store": store,
     }  # fmt: skip
+    settings = [*(consumer or ()), *(broker or ())]
     given = {key: value for key, value in given.items() if value is not None}
     texts = [f"{key.replace('_', '-')} {text}" for key, some in faults.items() for text in some or ()]
     try:
         experiment = find_experiment(name)
         if isinstance(experiment, Story):
             experiment = experiment.with_setup(setup_of(given), tuple(map(read_fault, texts)))
-        elif given or texts:
+            experiment = experiment.with_settings(consumer=consumer or (), broker=broker or ())
+        elif given or texts or settings:
             raise ValueError(f"{name} draws everything from its seed; only --seed, --lock-mode and --trace are for it")
         mode = _mode(lock_mode, experiment)
     except (UnknownExperimentError, ValueError) as error:
@@ -88,7 +93,7 @@ def _run(
         raise typer.Exit(_WRONG_CALL) from None
     run = run_plan(experiment, experiment.draw(seed, mode))
     typer.echo("\n".join([name, *run_lines(run), "", *result_lines(run)]))
-    if run.played is not None and run.played.findings.wrong and not given and not texts:
+    if run.played is not None and run.played.findings.wrong and not (given or texts or settings):
         again = f"{name} --seed {seed} --lock-mode {mode}"
         typer.echo(f"\nWhy:    lockstep-sim explain {again}\nSee it: lockstep-sim timeline {again} -o run.html")
     if trace is not None and run.played is not None:

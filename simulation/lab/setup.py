@@ -116,6 +116,11 @@ class Setup:
             "work": duration_text(self.work_ms),
             "life": duration_text(self.life_ms),
             "store": str(self.store),
-            **({"consumer settings": dict(self.consumer)} if self.consumer else {}),
-            **({"broker settings": dict(self.broker)} if self.broker else {}),
+            **({"consumer settings": _listed(self.consumer)} if self.consumer else {}),
+            **({"broker settings": _listed(self.broker)} if self.broker else {}),
         }
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    """ "pull_batch_size=8 fenced=NO" """
+    return " ".join(f"{name}={getattr(value, 'name', value)}" for name, value in settings.items())

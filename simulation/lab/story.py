@@ -13,6 +13,7 @@ from lockstep.simulation.lab.durations import duration_ms, duration_text
 from lockstep.simulation.lab.experiment import FaultEvent, LockMode, Outcome
 from lockstep.simulation.lab.faults import FAULTS, FaultError, fault_text, read_fault
 from lockstep.simulation.lab.findings import time_of
+from lockstep.simulation.lab.named_settings import read_settings
 from lockstep.simulation.lab.runner import Run, run_plan
 from lockstep.simulation.lab.setup import Setup, Store
 from lockstep.simulation.lab.story_cluster import StoryCluster
@@ -155,6 +156,13 @@ class Story:
             if event.at_ms >= plan.life_ms:
                 raise FaultError(f"{fault_text(event)}: the run ends after {duration_text(plan.life_ms)}")
         return replace(self, setup=replace(plan, events=tuple(events) or plan.events))
+
+    def with_settings(self, *, consumer: Sequence[str] = (), broker: Sequence[str] = ()) -> "Story":
+        """The story with settings as "NAME=VALUE", besides its own ones. Raises SettingError."""
+        setup = self.setup
+        of_consumers = {**setup.consumer, **read_settings("consumer", consumer, setup.consumer)}
+        of_brokers = {**setup.broker, **read_settings("broker", broker, setup.broker_settings)}
+        return replace(self, setup=replace(setup, consumer=of_consumers, broker=of_brokers))
 
     def run(self, *, seed: int = 1, lock_mode: LockMode | str | None = None) -> Run:
         """Run one seed."""

@@ -8,7 +8,7 @@ from lockstep.client import Message
 from lockstep.protocol.bodies.heartbeat import ConsumeFromWhere
 from lockstep.simulation.lab.cluster import BROKER, Cluster
 from lockstep.simulation.lab.setup import FaultEvent, Setup
-from lockstep.simulation.lab.user_app import Listening, UserApp, app_of, lab_listener
+from lockstep.simulation.lab.user_app import AppError, Listening, UserApp, app_of, lab_listener
 from lockstep.simulation.world import World
 
 __all__ = ["StoryCluster"]
@@ -74,6 +74,8 @@ class StoryCluster(Cluster):
             settings = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, **self.setup.consumer}
             await self.consumer(name, listener=made.listener, **settings)
         else:
+            if self.setup.consumer:
+                raise AppError("the application makes its own PushConsumer: give it the settings of consumers there")
             await self.start_client(name, lambda *_: made, traced=True)
         self._recipes[name] = partial(self.start_member, name)
 

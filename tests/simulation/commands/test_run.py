@@ -7,8 +7,11 @@ from typer.testing import CliRunner
 
 from lockstep.order import Verdict
 from lockstep.order.rules import check_files
+from lockstep.remoting.settings import SettingError
 from lockstep.simulation.commands.app import app
 from lockstep.simulation.lab.faults import FAULTS
+from lockstep.simulation.lab.story import experiment
+from lockstep.simulation.lab.story_cluster import StoryCluster
 
 SMALL = ("--consumers", "2", "--queues", "2", "--rate", "1", "--for", "1m")
 
@@ -87,6 +90,18 @@ def test_every_fault_is_an_option() -> None:
         (("takeover", "--lock-mode", "open"), "lock mode 'open' is not allowed; use faithful or fenced"),
         (("takeover", "--store", "tape"), "store 'tape' is not allowed; use memory or async or sync"),
         (("worlds", "--rate", "3"), "worlds draws everything from its seed"),
+        (("worlds", "--consumer", "pull_batch_size=3"), "worlds draws everything from its seed"),
+        (("takeover", "--consumer", "pull_batch_size"), "--consumer pull_batch_size: write NAME=VALUE"),
+        (("takeover", "--consumer", "pull_batch_size=9999"), "--consumer: pull_batch_size must be from 1 to 1024"),
+        (("takeover", "--consumer", "pull_batch_size=a"), "'pull_batch_size' must be a whole number, not 'a'"),
+        (
+            ("takeover", "--broker", "lock_max_live_ms=1"),
+            "no such setting; near are lock_max_live_time_ms",
+        ),
+        (("takeover", "--broker", "x=1"), "a broker has no such setting; there are accept_cpp_batches, "),
+        (("takeover", "--broker", "lock_mode=fenced"), "--broker lock_mode=fenced: use --lock-mode"),
+        (("takeover", "--broker", "brokerName=b"), "--broker brokerName=b: the simulator sets it"),
+        (("takeover", "--broker", "scan_interval_ms=200000"), "must be below channel_expired_timeout_ms"),
     ],
 )
 def test_a_wrong_call_is_one_clear_line(words: tuple[str, ...], why: str) -> None:
@@ -94,6 +109,47 @@ def test_a_wrong_call_is_one_clear_line(words: tuple[str, ...], why: str) -> Non
     status, output = call("run", *words)
     assert (status, len(output.splitlines())) == (2, 1)
     assert why in output
+
+
+def test_consumers_and_brokers_have_settings_by_their_names() -> None:
+    """Under our names and RocketMQ's: a lock of 30 s is free after 30 s, and a call gets four messages."""
+    settings = ("--broker", "lock_max_live_time_ms=30000", "--consumer", "consumeMessageBatchMaxSize=4")
+    status, output = call("run", "takeover", *SMALL, "--for", "2m", "--kill", "c1@30s", *settings)
+    assert status == 0, output
+    assert "consumer settings consume_message_batch_max_size=4, broker settings lock_max_live_time_ms=30000" in output
+    takeover = next(line for line in output.splitlines() if "takes over" in line)
+    assert 30 <= float(takeover.partition(", ")[2].partition(" s")[0]) < 50
+
+
+def test_settings_are_added_to_those_of_a_story() -> None:
+    """And read on their background: what they contradict is refused."""
+
+    @experiment(consumers=1, consumer={"pull_batch_size": 4}, broker={"lock_delay_ms": 1})
+    async def story(cluster: StoryCluster) -> None:
+        await cluster.start()
+
+    changed = story.with_settings(consumer=["pull_threshold_for_queue=9"], broker=["lock_delay_ms=2"])
+    assert changed.setup.consumer == {"pull_batch_size": 4, "pull_threshold_for_queue": 9}
+    assert changed.setup.broker == {"lock_delay_ms": 2}
+    busy = experiment(broker={"channel_expired_timeout_ms": 5000, "scan_interval_ms": 1000})(story.body)
+    with pytest.raises(SettingError, match="scan_interval_ms: must be below"):
+        busy.with_settings(broker=["scan_interval_ms=6000"])
+
+
+def test_an_application_with_its_own_consumers_has_its_own_settings(tmp_path: Path) -> None:
+    """What would have no effect is refused."""
+    path = tmp_path / "shop.py"
+    path.write_text(
+        "from lockstep.client import PushConsumer\n"
+        "def service(**client):\n"
+        "    made = PushConsumer('billing', listener=lambda messages, context: None, **client)\n"
+        "    made.subscribe('orders')\n"
+        "    return made\n",
+        encoding="utf-8",
+    )
+    status, output = call("run", f"{path}:service", *SMALL, "--for", "10s", "--consumer", "pull_batch_size=8")
+    assert status == 1
+    assert "ERROR AppError: the application makes its own PushConsumer: give it the settings" in output
 
 
 def test_the_trace_is_one_that_the_judge_reads(tmp_path: Path) -> None:

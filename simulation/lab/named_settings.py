@@ -1,0 +1,67 @@
+"""Settings of consumers and brokers as people write them: NAME=VALUE, by the names of docs/settings.md."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any, Final
+
+from lockstep.broker.config import BrokerConfig
+from lockstep.client import ConsumerConfig
+from lockstep.remoting.settings import SettingError, with_properties
+
+__all__ = ["read_settings"]
+
+_NEAR: Final = 0.6  # of difflib: how alike two names are
+_CONFIGS: Final[dict[str, Any]] = {"consumer": ConsumerConfig, "broker": BrokerConfig}
+_LOCK_MODE, _STORE, _SIMULATOR = "use --lock-mode", "use --store", "the simulator sets it"
+_TAKEN: Final = {
+    "consumer": {"fenced": _LOCK_MODE},
+    "broker": {
+        "lock_mode": _LOCK_MODE,
+        "data_dir": _STORE,
+        "flush_sync": _STORE,
+        **dict.fromkeys(
+            ("host", "advertise", "port", "vip_channel", "name_server_port", "serve_broker", "serve_name_server",
+             "name_servers", "broker_name", "cluster", "broker_id", "trace"),
+            _SIMULATOR,
+        ),
+    },
+}  # fmt: skip
+
+
+def read_settings(whose: str, texts: Iterable[str], present: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by our names.
+
+    Args:
+        whose: "consumer" or "broker".
+        texts: "pull_batch_size=8", under our name or RocketMQ's.
+        present: what is set already, which the new values must not contradict.
+
+    Raises:
+        SettingError: what is wrong and what is allowed, in one line.
+    """
+    kind = _CONFIGS[whose]
+    shown = {one.name: one for one in fields(kind) if one.metadata.get("text", True)}
+    ours = {one.metadata.get("property", name): name for name, one in shown.items()} | {name: name for name in shown}
+    properties: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if why := "write NAME=VALUE" if not equals else _why_not(whose, name, ours):
+            raise SettingError(f"--{whose} {text}: {why}")
+        properties[name] = value
+    try:
+        config = with_properties(kind(**{name: value for name, value in present.items() if name in shown}), properties)
+    except SettingError as error:
+        raise SettingError(f"--{whose}: {error}") from None
+    return {ours[name]: getattr(config, ours[name]) for name in properties}
+
+
+def _why_not(whose: str, name: str, ours: Mapping[str, str]) -> str:
+    taken = _TAKEN[whose]
+    if name in ours:
+        return taken.get(ours[name], "")
+    allowed = sorted({*ours.values()} - set(taken))
+    near = get_close_matches(name, [*ours], cutoff=_NEAR)
+    return f"a {whose} has no such setting; " + (
+        f"near are {', '.join(near)}" if near else f"there are {', '.join(allowed)}"
+    )
