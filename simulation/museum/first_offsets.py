@@ -4,14 +4,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from lockstep.client.consumer.offsets.store import NO_OFFSET, RemoteBrokerOffsetStore
 from lockstep.client.consumer.pull_loop import PullLoop
+from lockstep.client.errors import NoRouteError
+from lockstep.protocol.model import MessageQueue
+from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.findings import Wrong
 from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import LINKS, Swarm
 from lockstep.simulation.museum.variant import variant
 
-__all__ = ["FIRST_OFFSET_TWICE"]
+__all__ = ["ERROR_MEANS_LATEST", "FIRST_OFFSET_TWICE"]
 
+_FAULTS: Final = ("leave", "leave", "slow", "slow", "cut", "cut", "hold")  # handovers over bad connections
 _Position = Callable[..., Any]
 _LOCKED_LATER_S: Final = 3
 
@@ -25,6 +30,17 @@ def _position_twice(position: _Position) -> _Position:
         await position(self, process_queue)
 
     return positioned
+
+
+def _no_offset_after_error(read: _Position) -> _Position:
+    async def read_kept(self: Any, queue: MessageQueue) -> int:
+        try:
+            kept: int = await read(self, queue)
+        except (RemotingError, NoRouteError):
+            return NO_OFFSET
+        return kept
+
+    return read_kept
 
 
 FIRST_OFFSET_TWICE = Exhibit(
@@ -45,4 +61,29 @@ FIRST_OFFSET_TWICE = Exhibit(
     kind=Wrong.LOST,
     variant=variant((PullLoop, "_position", _position_twice)),
     swarm=Swarm(faults=LINKS, consumers=(1,), from_last=True),
+)
+
+ERROR_MEANS_LATEST = Exhibit(
+    key="error-means-latest",
+    report="platformatic/kafka #267",
+    title="an error while the first offset is read makes the owner jump to the end",
+    told=(
+        "When many members of a KIP-848 group started at once, the request for committed offsets was answered "
+        'with STALE_MEMBER_EPOCH, an error that asks for another try. The client took it for "no offset", '
+        'used its fallback mode "latest", and skipped messages.'
+    ),
+    translated=(
+        "Kafka's answer has no twin here, because our offset query has no epoch. The variant treats every "
+        'failed query of the offset (no answer, or a lost connection) as "no offset", in a group that begins '
+        "at the end."
+    ),
+    rule=(
+        'Only "not found" means that a group has no offset (docs/order.md 3 (d)); no answer of the fence '
+        "means it (docs/order.md 6)."
+    ),
+    kind=Wrong.LOST,
+    variant=variant((RemoteBrokerOffsetStore, "_read_kept", _no_offset_after_error)),
+    swarm=Swarm(
+        faults=_FAULTS, events_max=60, consumers=(3, 4), lock_ms=(60_000,), lock_timeout_ms=5_000, from_last=True
+    ),
 )
