@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
+from lockstep.client.consumer.offsets.initial import FirstOffset
 from lockstep.client.consumer.offsets.store import NO_OFFSET, RemoteBrokerOffsetStore
 from lockstep.client.consumer.pull_loop import PullLoop
 from lockstep.client.errors import NoRouteError
+from lockstep.order import Kind
 from lockstep.protocol.model import MessageQueue
 from lockstep.remoting.errors import RemotingError
 from lockstep.simulation.lab.findings import Wrong
@@ -14,11 +17,13 @@ from lockstep.simulation.museum.exhibit import Exhibit
 from lockstep.simulation.museum.plan import LINKS, Swarm
 from lockstep.simulation.museum.variant import variant
 
-__all__ = ["ERROR_MEANS_LATEST", "FIRST_OFFSET_TWICE"]
+__all__ = ["ERROR_MEANS_LATEST", "ERROR_MEANS_MIN", "FIRST_OFFSET_TWICE"]
 
 _FAULTS: Final = ("leave", "leave", "slow", "slow", "cut", "cut", "hold")  # handovers over bad connections
+_SWARM: Final = Swarm(faults=_FAULTS, events_max=60, consumers=(3, 4), lock_ms=(60_000,), lock_timeout_ms=5_000)
 _Position = Callable[..., Any]
 _LOCKED_LATER_S: Final = 3
+_MIN_OFFSET: Final = 0  # nothing is deleted in an exhibit
 
 
 def _position_twice(position: _Position) -> _Position:
@@ -30,6 +35,17 @@ def _position_twice(position: _Position) -> _Position:
         await position(self, process_queue)
 
     return positioned
+
+
+def _min_offset_after_error(first_offset: _Position) -> _Position:
+    async def first(self: Any, process_queue: Any) -> int:
+        try:
+            found: int = await first_offset(self, process_queue)
+        except (RemotingError, NoRouteError):
+            return _MIN_OFFSET
+        return found
+
+    return first
 
 
 def _no_offset_after_error(read: _Position) -> _Position:
@@ -63,6 +79,25 @@ FIRST_OFFSET_TWICE = Exhibit(
     swarm=Swarm(faults=LINKS, consumers=(1,), from_last=True),
 )
 
+ERROR_MEANS_MIN = Exhibit(
+    key="error-means-min",
+    report="apache/rocketmq #1825",
+    title="an error while the first offset is read sends the owner back to the first message",
+    told=(
+        "After a restart of a broker an ordered consumer began again at the first message of its queue, far "
+        "below the committed offset. Its first pull asked for the offset once more, that request failed, and "
+        "the failure became offset -1, which the broker answered with its lowest offset."
+    ),
+    translated=("FirstOffset returns the lowest offset of the queue when the request fails."),
+    rule=(
+        'Only "not found" means that a group has no offset; any other answer is an error, and the client asks '
+        "again (docs/order.md 3 (d))."
+    ),
+    kind=Kind.REWIND_BELOW_COMMIT,
+    variant=variant((FirstOffset, "__call__", _min_offset_after_error)),
+    swarm=replace(_SWARM, faults=(*_FAULTS, "partition"), events_max=120),
+)
+
 ERROR_MEANS_LATEST = Exhibit(
     key="error-means-latest",
     report="platformatic/kafka #267",
@@ -83,7 +118,5 @@ ERROR_MEANS_LATEST = Exhibit(
     ),
     kind=Wrong.LOST,
     variant=variant((RemoteBrokerOffsetStore, "_read_kept", _no_offset_after_error)),
-    swarm=Swarm(
-        faults=_FAULTS, events_max=60, consumers=(3, 4), lock_ms=(60_000,), lock_timeout_ms=5_000, from_last=True
-    ),
+    swarm=replace(_SWARM, from_last=True),
 )

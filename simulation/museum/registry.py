@@ -8,6 +8,7 @@ __all__ = ["EXHIBITS"]
 
 _ALL: Final = (
     first_offsets.FIRST_OFFSET_TWICE,
+    first_offsets.ERROR_MEANS_MIN,
     first_offsets.ERROR_MEANS_LATEST,
     waiting.GRANT_NOT_NOTICED,
     waiting.NO_UNLOCK_AT_SHUTDOWN,

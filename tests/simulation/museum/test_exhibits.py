@@ -111,7 +111,7 @@ def test_there_are_the_exhibits_that_were_asked_for() -> None:
     """Of RocketMQ and its clients, Kafka, Pulsar and RabbitMQ."""
     reports = {exhibit.report for exhibit in EXHIBITS.values()}
     assert reports >= {
-        "apache/rocketmq #10955", "apache/rocketmq #2621", "apache/rocketmq #4086",
+        "apache/rocketmq #10955", "apache/rocketmq #1825", "apache/rocketmq #2621", "apache/rocketmq #4086",
         "kafka4beam/brod #649", "spring-projects/spring-kafka #3186", "rabbitmq/rabbitmq-server #17317",
         "apache/pulsar #15189", "confluentinc/parallel-consumer #857", "platformatic/kafka #267",
         "apache/rocketmq-client-go #618", "apache/rocketmq-client-go #994", "apache/rocketmq-client-go #1080",
