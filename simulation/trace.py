@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import deque
-from collections.abc import Callable
+from typing import Protocol
 
 __all__ = ["Event", "Trace", "line_of"]
 
@@ -11,20 +11,26 @@ _UNHASHED_MAX = 1000  # the hash takes so many events at once, which costs a thi
 Event = tuple[int, str, str]  # ns since the start, its kind, text
 
 
+class _Clock(Protocol):
+    now_ns: int
+
+
 class Trace:
     """Events in their order. `lines` shows them as `+seconds.nanoseconds  kind  text`."""
 
-    def __init__(self, elapsed_ns: Callable[[], int], lines_max: int) -> None:
-        self._elapsed_ns = elapsed_ns
+    def __init__(self, clock: _Clock, lines_max: int) -> None:
+        self._clock = clock
+        self._start_ns = clock.now_ns
         self._hash = hashlib.sha256()
         self._kept: deque[Event] = deque(maxlen=lines_max)
         self._unhashed: list[Event] = []
 
     def add(self, kind: str, text: str) -> None:
-        event = (self._elapsed_ns(), kind, text)
+        event = (self._clock.now_ns - self._start_ns, kind, text)
         self._kept.append(event)
-        self._unhashed.append(event)
-        if len(self._unhashed) == _UNHASHED_MAX:
+        unhashed = self._unhashed
+        unhashed.append(event)
+        if len(unhashed) == _UNHASHED_MAX:
             self._hash_events()
 
     def _hash_events(self) -> None:

@@ -7,9 +7,9 @@ has not read; further bytes stay in the write buffer, whose high-water mark paus
 
 import asyncio
 import errno
-import zlib
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from zlib import crc32
 
 from lockstep.simulation.host import Host, host_context
 from lockstep.simulation.loop import VirtualLoop
@@ -20,6 +20,7 @@ __all__ = ["Address", "Endpoint", "reset_error"]
 
 Bytes = bytes | bytearray | memoryview
 _HIGH_WATER_BYTES = 65_536
+_FAILED: Final = "Fatal error: the protocol failed to handle received bytes."
 
 
 class Address(NamedTuple):
@@ -142,13 +143,15 @@ class Endpoint(asyncio.Transport):
         elif self._closing:
             self._take(len(data))
         else:
-            self._received += data
-            if self._read_scheduled:
-                return
             # At once, not with call_soon: a quarter of all callbacks less.
-            if self._loop.shuffle is None and self._made and self.host.running:
+            at_once = not self._read_scheduled and self._loop.shuffle is None and self._made and self.host.running
+            if at_once and not (self._received or self._reading_paused) and len(data) <= self._read_bytes_max:
+                self.context.run(self._pass_bytes, data)
+                return
+            self._received += data
+            if at_once:
                 self.context.run(self.on_readable)
-            else:
+            elif not self._read_scheduled:
                 self._schedule_read()
 
     def on_ending(self, ending: Ending) -> None:
@@ -167,9 +170,8 @@ class Endpoint(asyncio.Transport):
             self.lose(error)
 
     def _take(self, size: int) -> None:
-        self.inbound.read(size)
-        if self.peer.get_write_buffer_size():
-            self.peer.on_read()
+        self.inbound.unread_bytes -= size
+        self.peer.on_read()
 
     def _schedule_read(self) -> None:
         something = self._received or self._eof_arrived or self._reset_by_peer
@@ -183,10 +185,13 @@ class Endpoint(asyncio.Transport):
         if self._reading_paused or self._closing:
             return
         assert self._protocol is not None
+        if self._received:
+            data = bytes(self._received[: self._read_bytes_max])
+            del self._received[: self._read_bytes_max]
+            self._pass_bytes(data)
+            return
         try:
-            if self._received:
-                self._read_bytes(self._protocol)
-            elif self._reset_by_peer:
+            if self._reset_by_peer:
                 self.lose(reset_error())
             elif self._eof_arrived:
                 self._eof_arrived = False
@@ -194,14 +199,17 @@ class Endpoint(asyncio.Transport):
                 if not self._protocol.eof_received():
                     self.close()
         except Exception as error:
-            self._fail(error, "Fatal error: the protocol failed to handle received bytes.")
+            self._fail(error, _FAILED)
 
-    def _read_bytes(self, protocol: asyncio.Protocol) -> None:
-        data = bytes(self._received[: self._read_bytes_max])
-        del self._received[: self._read_bytes_max]
+    def _pass_bytes(self, data: bytes) -> None:
         self._take(len(data))
-        self._trace.add("data", f"{self.label} {len(data)} {zlib.crc32(data):08x}")
-        protocol.data_received(data)
+        self._trace.add("data", f"{self.label} {len(data)} {crc32(data):08x}")
+        assert self._protocol is not None
+        try:
+            self._protocol.data_received(data)
+        except Exception as error:
+            self._fail(error, _FAILED)
+            return
         if self._received or self._eof_arrived or self._reset_by_peer:
             self._schedule_read()
 

@@ -62,6 +62,7 @@ class Link:
         self.latency_ns = latency_ns
         self._partitioned = False
         self._held = False
+        self.blocked = False
         self._waiting: list[Callable[[], None]] = []
         self.queue: SendQueue | None = None
         self.nat: Nat | None = None
@@ -86,10 +87,6 @@ class Link:
     def _note_shape(self) -> None:
         self.shaped = self.queue is not None or self.nat is not None
 
-    @property
-    def blocked(self) -> bool:
-        return self._partitioned or self._held
-
     def draw_ns(self, rng: random.Random) -> int:
         low, high = self.latency_ns
         return low + int((high - low) * rng.random())
@@ -105,6 +102,7 @@ class Link:
         """Set or clear the blocks that are given. A free link delivers the waiting data, in order."""
         self._partitioned = self._partitioned if partitioned is None else partitioned
         self._held = self._held if held is None else held
+        self.blocked = self._partitioned or self._held
         if not self.blocked:
             waiting, self._waiting = self._waiting, []
             due_ns = self._loop.now_ns + self.latency_ns[1]
@@ -127,7 +125,8 @@ class Link:
 class Pipe:
     """One direction of a connection: the bytes between the writer's buffer and the reader.
 
-    `twin` is the other direction, `source` and `sink` are the ends; no sink: what is written is lost.
+    `twin` is the other direction, `source` and `sink` are the ends; no sink: what is written is lost. The reader lowers
+    `unread_bytes`.
     """
 
     def __init__(self, loop: VirtualLoop, link: Link, rng: random.Random, options: SimulationOptions) -> None:
@@ -136,11 +135,10 @@ class Pipe:
         self._rng = rng
         self._split_ratio = options.split_percent / 100
         self._window_bytes = options.window_bytes
-        self._unread_bytes = 0
+        self.unread_bytes = 0
         self._segments: deque[bytes | Ending] = deque()
         self.last_due_ns = loop.now_ns
         self._retransmit_ns = options.retransmit_ms * 1_000_000
-        self._arrive_later = partial(link.pass_on, self._arrive)
         self.twin: Pipe
         self.source: Sink
         self.sink: Sink | None = None
@@ -149,18 +147,19 @@ class Pipe:
     @property
     def free_bytes(self) -> int:
         """How many bytes the pipe accepts now."""
-        return self._window_bytes - self._unread_bytes
+        return self._window_bytes - self.unread_bytes
 
     def put(self, segment: bytes | Ending) -> None:
         if isinstance(segment, bytes):
-            self._unread_bytes += len(segment)
+            self.unread_bytes += len(segment)
         if self.sink is None:
             self.never_acknowledged()
             return
-        if self._link.shaped and not self._passes(segment):
+        link = self._link
+        if link.shaped and not self._passes(segment):
             return
-        latency_ns = self._link.draw_ns(self._rng)
-        queue, now_ns, segments = self._link.queue, self._loop.now_ns, self._segments
+        latency_ns = link.draw_ns(self._rng)
+        queue, now_ns, segments = link.queue, self._loop.now_ns, self._segments
         # Bytes that arrive with those before them are one segment: writes that follow closely cost one callback.
         together = queue is None and now_ns + latency_ns <= self.last_due_ns > now_ns
         if together and isinstance(segment, bytes) and isinstance(last := segments[-1], bytes):
@@ -198,33 +197,36 @@ class Pipe:
             self._loop.call_at_ns(due_ns, self.source.give_up, error, context=self._loop.ground)
 
     def _schedule(self, latency_ns: int) -> None:
-        due_ns = self.last_due_ns = max(self.last_due_ns, self._loop.now_ns + latency_ns)
-        self._loop.call_at_ns(due_ns, self._arrive_later, context=self._loop.ground)
+        due_ns = self._loop.now_ns + latency_ns
+        if due_ns < self.last_due_ns:
+            due_ns = self.last_due_ns
+        self.last_due_ns = due_ns
+        self._loop.call_at_ns(due_ns, self._arrive, context=self._loop.ground)
 
     def _arrive(self) -> None:
         """Deliver one segment, or its first part. This is called once for each segment."""
-        if not self._segments or self.sink is None:
+        if self._link.blocked:
+            self._link.pass_on(self._arrive)
+            return
+        sink = self.sink
+        if not self._segments or sink is None:
             return  # the connection was cut
         segment = self._segments.popleft()
         if isinstance(segment, Ending):
-            self.sink.on_ending(segment)
+            sink.on_ending(segment)
             return
         if len(segment) > 1 and self._rng.random() < self._split_ratio:
             split = self._draw_split(len(segment))
             self._segments.appendleft(segment[split:])
             segment = segment[:split]
             self._loop.call_at_ns(
-                self._loop.now_ns + self._link.draw_ns(self._rng), self._arrive_later, context=self._loop.ground
+                self._loop.now_ns + self._link.draw_ns(self._rng), self._arrive, context=self._loop.ground
             )
-        self.sink.on_bytes(segment)
+        sink.on_bytes(segment)
 
     def _draw_split(self, size: int) -> int:
         limit = min(size, _HEAD_BYTES) if self._rng.random() < 0.5 else size
         return self._rng.randrange(1, limit) if limit > 1 else 1
-
-    def read(self, size: int) -> None:
-        """The reader has read `size` bytes."""
-        self._unread_bytes -= size
 
     def cut(self) -> None:
         """Drop all bytes in flight, and those to come."""

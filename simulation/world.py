@@ -69,7 +69,7 @@ class World(NetworkFaults):
     """Hosts by name, faults, and the trace; for scenarios."""
 
     def __init__(self, loop: VirtualLoop, seed: int, options: SimulationOptions) -> None:
-        trace = Trace(lambda: loop.now_ns - START_NS, options.trace_lines_max)
+        trace = Trace(loop, options.trace_lines_max)
         super().__init__(Network(loop, trace, seed, options), trace, options)
         self.loop = loop
         self.seed = seed
