@@ -33,7 +33,12 @@ ErrorHandler = Callable[[asyncio.AbstractEventLoop, ErrorContext], object]
 
 START_NS = 1_000_000_000_000  # a clock that starts at 0 would hide code that reads 0 as "never"
 _COLLECT_CANCELLED_MIN = 100
+_TASKS_MIN = 100  # so many are kept when they are done
 _COLLECT_GARBAGE_STEPS = 200_000  # so that finalizers run at the same step in every run
+
+
+def _nothing(_: object) -> None:
+    pass
 
 
 class Order(Protocol):
@@ -51,10 +56,11 @@ class VirtualLoop(ForbiddenCalls):
         self.steps = 0
         self.violations: list[NondeterminismError] = []
         self.errors: list[ErrorContext] = []  # exceptions of callbacks, and of tasks whose exception was not read
-        self.tasks: dict[int, SequencedTask[Any]] = {}  # not done yet
+        self.tasks: dict[int, SequencedTask[Any]] = {}  # all that are not done, and some that are
         self.ground = host_context(None)  # for the network and the scenario, which are on no host
         self.shuffle: Order | None = None
         self.clocks_off = False  # the clock of some host does not show virtual time
+        self._forget_at = _TASKS_MIN
         self._end_ns = START_NS + limit_ns
         self._instant_steps_max = instant_steps_max
         self._instant_end = instant_steps_max
@@ -175,13 +181,17 @@ class VirtualLoop(ForbiddenCalls):
         context = contextvars.copy_context() if context is None else context
         task = SequencedTask(sequence, cast("Coroutine[Any, Any, T]", coro), self, name, context)
         self.tasks[sequence] = task
-        task.add_done_callback(self._forget, context=self.ground)
+        if self.shuffle is not None:
+            task.add_done_callback(_nothing, context=self.ground)  # seeds that shuffle drew their order with it
+        if len(self.tasks) >= self._forget_at:
+            self.forget_done()
         return task
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        waiter = self.tasks.pop(hash(task)).waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+    def forget_done(self) -> None:
+        """Keep only the tasks that run. A callback of each task for this would be every tenth callback."""
+        for sequence in [sequence for sequence, task in self.tasks.items() if task.done()]:
+            del self.tasks[sequence]
+        self._forget_at = 2 * len(self.tasks) + _TASKS_MIN
 
     def get_task_factory(self) -> None:
         return None
@@ -333,6 +343,7 @@ class VirtualLoop(ForbiddenCalls):
         grave = Host("closed", "0.0.0.0", 0, 0, 0, alive=False, running=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that cleanup code wanted to start
+            self.forget_done()
             for task in list(self.tasks.values()):
                 host_context(task.host or grave).run(close_coroutine, task)
         self._closed = True

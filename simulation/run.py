@@ -58,6 +58,7 @@ def _check_end(world: World, *, errors_allowed: bool) -> None:
     """Let connections and tasks end; then fail for violations, unread exceptions and leaks."""
     loop = world.loop
     loop.run_while(lambda: bool(world.leaks()), world.options.drain_ms * 1_000_000)
+    loop.forget_done()
     gc.collect()  # a failed task reports its exception when it is collected
     if loop.violations:
         raise loop.violations[0]

@@ -214,15 +214,22 @@ class SimRuntime:
         Raises HostCrashedError as soon as the host crashes.
         """
         task = self._create_task(coroutine, name)
-        key = hash(task)
+        key, waiters = hash(task), self.host.waiters
+
+        def wake(_: object) -> None:
+            waiter = waiters.get(key)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+        task.add_done_callback(wake, context=self._loop.ground)
         while not task.done():
-            waiter = task.waiter = self.host.waiters[key] = self._loop.create_future()
+            waiters[key] = self._loop.create_future()
             try:
-                await waiter
+                await waiters[key]
             except asyncio.CancelledError:
                 task.cancel()
             finally:
-                del self.host.waiters[key]
+                del waiters[key]
         return task.result()
 
     def _context(self) -> contextvars.Context:

@@ -87,7 +87,7 @@ class SequencedFuture(asyncio.Future[T]):
 class SequencedTask(asyncio.Task[T]):
     """Hashes by its number, as SequencedFuture; named by it too; on the host of its context."""
 
-    __slots__ = ("host", "sequence", "waiter")
+    __slots__ = ("host", "sequence")
 
     def __init__(
         self,
@@ -99,7 +99,6 @@ class SequencedTask(asyncio.Task[T]):
     ) -> None:
         self.sequence = sequence
         self.host: Host | None = context.get(HOST)
-        self.waiter: asyncio.Future[None] | None = None  # done when the task is
         super().__init__(coroutine, loop=loop, name=name or f"task-{sequence}", context=context)
 
     def __hash__(self) -> int:
