@@ -36,9 +36,12 @@ class _Image:
         self.size_bytes = 0
 
     def write(self, position: int, data: bytes) -> None:
-        if position > len(self.written):
-            self.written.extend(bytes(position - len(self.written)))
-        self.written[position : position + len(data)] = data
+        if position == len(self.written):
+            self.written += data
+        else:
+            if position > len(self.written):
+                self.written.extend(bytes(position - len(self.written)))
+            self.written[position : position + len(data)] = data
         self.size_bytes = max(self.size_bytes, position + len(data))
 
     def resize(self, size_bytes: int) -> None:
