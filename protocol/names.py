@@ -1,6 +1,7 @@
 """Names of topics and groups: legal names, reserved names, and names of retry topics (wire.md 4.7, 8.4)."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from lockstep.protocol.codes import TOPIC_LENGTH_MAX
@@ -65,6 +66,7 @@ def check_topic(topic: str) -> None:
         raise LocalProtocolError(f"topic {topic!r} may hold only the characters % | a-z A-Z 0-9 _ -")
 
 
+@lru_cache(1024)  # brokers check the group of each commit
 def check_group(group: str) -> None:
     """Check a group name. Raises LocalProtocolError with the allowed names."""
     if not group:

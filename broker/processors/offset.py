@@ -50,7 +50,9 @@ def query_offset(broker: Broker, connection: Connection, command: RemotingComman
     return command.reply(ResponseCode.SUCCESS, OffsetResponseHeader(offset))
 
 
-def update_offset(broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def update_offset(
+    broker: Broker, connection: Connection, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
     """Commit one offset. An unknown topic or queue is refused, as in RocketMQ 5; 4.9 stores such offsets forever.
 
     Java's and Go's clients commit one-way, so they see no error when their topic was deleted.
@@ -63,6 +65,8 @@ def update_offset(broker: Broker, connection: Connection, command: RemotingComma
         broker.fence.checks.reset(group, topic, {queue_id: offset}, now_ms)
     else:
         refuse_if(_commit(broker, connection, header, stored, now_ms, alone=True))
+    if command.is_one_way:
+        return None
     reply = command.reply(ResponseCode.SUCCESS)
     reply.ext_fields = {}
     return reply

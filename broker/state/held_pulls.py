@@ -5,7 +5,6 @@ however many messages were stored.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 from lockstep.broker.connection import Connection
@@ -109,9 +108,17 @@ class PullHold:
 
     def sweep(self, now_ms: int, max_offset_of: Callable[[str, int], int]) -> list[HeldPull]:
         """Take out the pulls with newer messages of any tag, and those past their deadline."""
-        due = []
-        for key in list(self._held):
-            due += self.take(key, partial(_is_due, now_ms, max_offset_of(*key)))
+        due: list[HeldPull] = []
+        for key, pulls in list(self._held.items()):
+            max_offset = max_offset_of(*key)
+            of_queue = [pull for pull in pulls if _is_due(now_ms, max_offset, pull)]
+            if not of_queue:
+                continue
+            if len(of_queue) == len(pulls):
+                del self._held[key]
+            else:
+                self._held[key] = [pull for pull in pulls if not _is_due(now_ms, max_offset, pull)]
+            due += map(self._forget, of_queue)
         return due
 
     def take(self, key: QueueKey, wanted: Callable[[HeldPull], bool]) -> list[HeldPull]:
