@@ -45,8 +45,9 @@ class TraceWriter:
         self._write([self._head(event, queue) + _text(fields)])
 
     def queue_events(self, event: str, records: Iterable[tuple[MessageQueue, Mapping[str, Any]]]) -> None:
-        """Write one record of `event` for each queue, with its fields, all at once."""
-        self._write([self._head(event, queue) + _text(fields) for queue, fields in records])
+        """Write one record of `event` for each queue, with its fields, all at once and of one time."""
+        head = self._head(event)
+        self._write([head + self._queue_text(queue) + _text(fields) for queue, fields in records])
 
     def rebalanced(self, fields: Mapping[str, Any]) -> None:
         """Write one `rebalanced` record."""
@@ -101,14 +102,16 @@ class TraceWriter:
     def _head(self, event: str, queue: MessageQueue | None = None) -> str:
         """A record without its last fields and its end."""
         now_ms, now_ns = self.now()
-        of_queue = "" if queue is None else self._queues.get(queue) or self._queue_text(queue)
+        of_queue = "" if queue is None else self._queue_text(queue)
         return f'{{"event":"{event}","wall_ms":{now_ms},"mono_ns":{now_ns}{self._who}{of_queue}'
 
     def _queue_text(self, queue: MessageQueue) -> str:
-        if len(self._queues) >= _QUEUES_MAX:
-            self._queues.clear()
-        text = _text({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id})
-        self._queues[queue] = text
+        text = self._queues.get(queue)
+        if text is None:
+            if len(self._queues) >= _QUEUES_MAX:
+                self._queues.clear()
+            text = _text({"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id})
+            self._queues[queue] = text
         return text
 
     def _write(self, records: Sequence[str]) -> None:

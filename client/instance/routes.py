@@ -27,6 +27,7 @@ class Routes:
         self._name_servers = name_servers
         self._log = log
         self._routes: dict[str, TopicRouteData] = {}
+        self._answers: dict[str, tuple[tuple[int, bytes], TopicRouteData]] = {}  # as they came, the last of each topic
         self._wanted: dict[str, None] = {}  # topics that a caller requested, also those without a route
         self._brokers: dict[str, dict[int, str]] = {}
         self.on_changed: list[Callable[[str], None]] = []
@@ -92,7 +93,10 @@ class Routes:
             return None
         if reply.code != ResponseCode.SUCCESS:
             raise NoRouteError(f"the name server answered for topic {topic!r}: {reply.remark}")
-        route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
+        answer, (last, route) = (reply.serialize_type, reply.body), self._answers.get(topic, (None, None))
+        if route is None or answer != last:  # nearly all answers repeat the last one
+            route = decode_body(TopicRouteData, reply.body, reply.serialize_type)
+            self._answers[topic] = answer, route
         self._remember(topic, route)
         return route
 

@@ -23,7 +23,7 @@ class Schedule:
         self._runtime = runtime
         self._log = log
         self._tasks: list[asyncio.Task[None]] = []
-        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._waiting: list[asyncio.Future[None]] = []
         self._end_of_watch: Callable[[], object] | None = None
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], *, first_ms: int, name: str) -> None:
@@ -53,13 +53,13 @@ class Schedule:
             await asyncio.sleep(0)
         while delay_ms > 0:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[future] = None
+            self._waiting.append(future)
             timer = self._runtime.call_later_ms(delay_ms, self._go_on, future)
             try:
                 await future
             finally:
                 timer.cancel()
-                self._waiting.pop(future, None)
+                self._waiting.remove(future)
             delay_ms = due_ms - self._runtime.now_ms()
 
     @staticmethod

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from lockstep.client.instance.client import MQClientInstance
 from lockstep.protocol.codes import RequestCode, ResponseCode, request_name
@@ -20,6 +20,7 @@ from lockstep.remoting.errors import RequestRefused
 __all__ = ["NO_OFFSET", "BeforeSending", "OffsetStore", "ReadOffsetType", "RemoteBrokerOffsetStore"]
 
 NO_OFFSET = -1
+_UPDATE_OFFSET: Final = int(RequestCode.UPDATE_CONSUMER_OFFSET)
 BeforeSending = Callable[[Mapping[MessageQueue, int]], None]
 
 
@@ -120,15 +121,20 @@ class RemoteBrokerOffsetStore(OffsetStore):
         A broker without a connection is skipped until the next round.
         """
         sent: dict[MessageQueue, int] = {}
+        endpoints: dict[str, Endpoint | None] = {}
         commands: dict[Endpoint, list[RemotingCommand]] = {}
         for queue in queues:
-            offset = self._offsets.get(queue)
-            address = self._instance.routes.master_address(queue.broker_name)
-            endpoint = self._instance.dialer.open_endpoint(address) if address else None
-            if offset is None or endpoint is None:
+            offset, name = self._offsets.get(queue), queue.broker_name
+            if offset is None:
+                continue
+            if name not in endpoints:
+                address = self._instance.routes.master_address(name)
+                endpoints[name] = self._instance.dialer.open_endpoint(address) if address else None
+            endpoint = endpoints[name]
+            if endpoint is None:
                 continue
             header = UpdateConsumerOffsetRequestHeader(self._group, queue.topic, queue.queue_id, offset)
-            commands.setdefault(endpoint, []).append(RemotingCommand(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+            commands.setdefault(endpoint, []).append(RemotingCommand(_UPDATE_OFFSET, header))
             sent[queue] = offset
         if sent:
             before_sending(sent)
