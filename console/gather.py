@@ -112,20 +112,25 @@ class _Gather:
 
     async def _watch(self, watched: _Watched) -> None:
         while True:
-            await self._look_or_fail(watched)
+            try:
+                await self._look_or_fail(watched)
+            except Exception as error:  # an error of ours: shown, and tried again
+                self._failed(watched, f"{type(error).__name__}: {error}")
             self._console.feed.publish()
             await asyncio.sleep(_IDLE_LOOK_S if self._is_idle else _LOOK_S)
 
     async def _look_or_fail(self, watched: _Watched) -> None:
-        data = watched.data
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await self._look(watched)
         except _FAILURES as error:
-            text = str(error) or "no answer"
-            self._collector.broker_failed(data.broker_name, data.master_addr or "", text, self._runtime.now_ms())
-            watched.is_lockstep = None
-            watched.looks = 0
+            self._failed(watched, str(error) or "no answer")
+
+    def _failed(self, watched: _Watched, text: str) -> None:
+        data = watched.data
+        self._collector.broker_failed(data.broker_name, data.master_addr or "", text, self._runtime.now_ms())
+        watched.is_lockstep = None
+        watched.looks = 0
 
     async def _look(self, watched: _Watched) -> None:
         """Raises one of `_FAILURES`."""
@@ -134,7 +139,7 @@ class _Gather:
             raise ClientError("it has no master")
         address = data.master_addr
         if watched.is_lockstep is None:
-            watched.is_lockstep = await self._admin.is_lockstep(address)
+            watched.is_lockstep = await self._admin.is_lockstep(data)
         state = BrokerState(data.broker_name, address, watched.is_lockstep)
         if not watched.is_lockstep:
             await self._admin.broker_runtime(address)
