@@ -1,0 +1,168 @@
+"""Every page in Chromium: no error in its console, names, contrast, widths, light and dark, keyboard, hostile texts."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser import NEEDS_BROWSER
+from tests.console.browser.looks import faults
+from tests.console.browser.site import GROUP, TOPIC, Site
+
+pytestmark = [NEEDS_BROWSER, pytest.mark.process, pytest.mark.long]
+
+PATHS = (
+    "/",
+    "/groups",
+    f"/group?group={GROUP}",
+    "/group?group=nobody",
+    "/topics",
+    f"/topic?topic={TOPIC}",
+    "/topic?topic=nowhere",
+    "/messages",
+    f"/messages?topic={TOPIC}",
+    f"/messages?topic={TOPIC}&by=key&text=nothing",
+    f"/message?topic={TOPIC}&broker=broker-a&queue=0&offset=0&view=hex",
+    f"/message?topic={TOPIC}&broker=broker-a&queue=0&offset=9999",
+    f"/key?topic={TOPIC}&key=k1",
+    "/brokers",
+    "/broker?broker=broker-a",
+    "/doctor",
+    f"/reset?group={GROUP}&topic={TOPIC}&to=earliest",
+    "/nowhere",
+)
+WIDTHS = (1280, 800, 390)
+TIMEOUT_MS = 60_000
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def page(browser: Browser, errors: list[str]) -> Iterator[Page]:
+    """A page whose errors are written down."""
+    context = browser.new_context(locale="en-US")
+    opened = context.new_page()
+    opened.set_default_timeout(TIMEOUT_MS)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+    yield opened
+    context.close()
+
+
+def unexpected(errors: list[str]) -> list[str]:
+    """A page that says "not found" has that status, which the browser tells too."""
+    return [error for error in errors if not re.search(r"status of (404|502)", error)]
+
+
+def ready(page: Page, site: Site) -> None:
+    """Both members have their share, and the console has seen it."""
+    page.goto(f"{site.address}/group?group={GROUP}")
+    expect(page.locator("main")).to_contain_text("member-1", timeout=TIMEOUT_MS)
+    expect(page.locator("main")).to_contain_text("AVG of 2 members", timeout=TIMEOUT_MS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_page_at_each_width(site: Site, page: Page, errors: list[str], scheme: str) -> None:
+    """Nothing is without a name, too pale or too wide, and the browser has nothing to complain of."""
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    ready(page, site)
+    found = []
+    for path in PATHS:
+        page.goto(site.address + path)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            found += [f"{path} at {width}: {fault}" for fault in faults(page)]
+    assert not found, "\n".join(found)
+    assert not unexpected(errors)
+
+
+def test_chinese_pages(site: Site, page: Page, errors: list[str]) -> None:
+    """The reader's choice holds for every page, and no text is missing in it."""
+    page.goto(f"{site.address}/groups")
+    page.get_by_role("link", name="中文").click()
+    expect(page.locator("html")).to_have_attribute("lang", "zh")
+    for path in PATHS:
+        page.goto(site.address + path)
+        expect(page.locator("html")).to_have_attribute("lang", "zh")
+        assert not faults(page)
+    assert not unexpected(errors)
+
+
+def test_by_keyboard_alone(site: Site, page: Page) -> None:
+    """The first Tab offers the content; from the navigation Enter opens a page; the focus can be seen."""
+    page.goto(f"{site.address}/topics")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.get_by_role("link", name="Groups", exact=True).focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Shift+Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{site.address}/groups")
+
+
+def test_a_body_with_markup_is_text(site: Site, page: Page, errors: list[str]) -> None:
+    """In the list, in each view of the message, and on the way of its key: no script of it runs."""
+    page.goto(f"{site.address}/messages?topic={TOPIC}")
+    row = page.get_by_role("row").filter(has_text="window.evil")
+    expect(row).to_contain_text("<script>")
+    row.get_by_role("rowheader").get_by_role("link").click()
+    for view in ("Text", "JSON", "Hex"):
+        page.get_by_role("link", name=view, exact=True).click()
+        expect(page.locator("pre")).to_be_visible()
+        assert page.evaluate("window.evil") is None
+    page.get_by_role("link", name="The way of key evil").click()
+    expect(page.locator("main")).to_contain_text("All messages of this key that were found are in queue")
+    assert page.evaluate("window.evil") is None
+    assert not unexpected(errors)
+
+
+def test_messages_by_time_and_id(site: Site, page: Page) -> None:
+    """All that were stored since the epoch; then one of them by its id."""
+    page.goto(f"{site.address}/messages?topic={TOPIC}&by=time&text=1970-01-01")
+    expect(page.locator("caption")).to_contain_text("41 messages from then on")
+    page.get_by_role("rowheader").first.get_by_role("link").click()
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="Message id", exact=True))
+    found = row.get_by_role("cell").inner_text()
+    page.goto(f"{site.address}/messages?topic={TOPIC}&by=id&text={found}")
+    expect(page.locator("caption")).to_contain_text("1 messages of this id")
+
+
+def test_the_doctor_looks_and_shows(site: Site, page: Page) -> None:
+    """The page shows what was found without a reload; a second look can be asked for."""
+    ready(page, site)
+    page.goto(f"{site.address}/doctor?group={GROUP}")
+    expect(page.locator("main")).to_contain_text("rules looked at 1 groups", timeout=TIMEOUT_MS)
+    page.get_by_role("button", name="Look again").click()
+    expect(page.get_by_role("button", name="Look again")).to_be_enabled(timeout=TIMEOUT_MS)
+
+
+def test_a_reset_asks_first(site: Site, page: Page) -> None:
+    """The preview changes nothing; the form moves the members, and says so."""
+    ready(page, site)
+    page.get_by_role("link", name=f"Reset the offsets of {TOPIC}").click()
+    page.get_by_role("button", name="Show what would change").click()
+    expect(page.locator("main")).to_contain_text("Nothing is changed yet.")
+    page.get_by_role("button", name=re.compile("Reset 4 offsets of shop")).click()
+    expect(page.get_by_role("status")).to_contain_text("Done. The brokers told the members")
+
+
+def test_a_lock_is_released_after_a_question(site: Site, page: Page) -> None:
+    """The epoch that was asked for ends, and the lock has another one afterwards, or no owner yet."""
+    ready(page, site)
+    page.get_by_role("link", name="Release …").first.click()
+    expect(page.locator("main")).to_contain_text("has held this lock for")
+    page.get_by_role("button", name="Release the lock").click()
+    expect(page.get_by_role("status")).to_contain_text("The lock is released.")
+
+
+def test_a_form_of_another_site(site: Site, page: Page) -> None:
+    """A page of another origin posts to the console: it is refused, whatever the form says."""
+    page.set_content(f'<form method="post" action="{site.address}/reset"><button>go</button></form>')
+    page.get_by_role("button").click()
+    expect(page.locator("body")).to_contain_text("A form must come from a page of this console.")
