@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser import BROWSER, needed_arguments
-from tests.console.browser.site import Site, running_site
+from tests.console.browser.site import TIMEOUT_MS, Site, running_site
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +18,23 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with running_site() as running:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running_site(tmp_path_factory.mktemp("traces")) as running:
         yield running
+
+
+@pytest.fixture
+def errors() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def page(browser: Browser, errors: list[str]) -> Iterator[Page]:
+    """A page whose errors are written down."""
+    context = browser.new_context(locale="en-US")
+    opened = context.new_page()
+    opened.set_default_timeout(TIMEOUT_MS)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+    yield opened
+    context.close()

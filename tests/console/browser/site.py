@@ -1,16 +1,20 @@
 """A console as a process, over a broker with messages and two members, for a browser."""
 
+import json
 import os
 import select
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from tests.commands import TIMEOUT_S, Lockstep, Running, running_broker
 
-__all__ = ["GROUP", "TOPIC", "Site", "running_site", "said"]
+__all__ = ["GROUP", "TIMEOUT_MS", "TOPIC", "Site", "running_site", "said"]
 
 TOPIC, GROUP = "orders", "shop"
+TIMEOUT_MS = TIMEOUT_S * 1000
 EVIL = "<script>window.evil = 1</script><img src=x onerror='window.evil = 2'>"
 FENCED = ("--lock-mode", "fenced", "--lock-delay-ms", "500", "--lock-delay-legacy-ms", "500")
 
@@ -20,25 +24,41 @@ class Site:
     """
     Args:
         address: Of the first page, without a slash at its end.
-        members: Of the group, the one that started first in front.
+        folder: Of the members' traces.
+        members: By instance name.
     """
 
     address: str
     lockstep: Lockstep
-    members: list[Running] = field(default_factory=list)
+    folder: Path
+    running: ExitStack
+    members: dict[str, Running] = field(default_factory=dict)
+
+    def join(self) -> str:
+        """One more member of the group, with a trace. Returns its instance name."""
+        name = f"member-{len(self.members)}"
+        trace = str(self.folder / f"{name}.jsonl")
+        consume = ("consume", TOPIC, "-g", GROUP, "--from", "first", "--trace", trace, "-D", f"instanceName={name}")
+        self.members[name] = self.running.enter_context(self.lockstep.start(*consume))
+        return name
+
+    def records(self, event: str) -> list[dict[str, Any]]:
+        """The records of this event in all traces, for queues of the topic."""
+        lines = [line for path in sorted(self.folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+        found = [json.loads(line) for line in lines if line.endswith("}")]  # a killed member may leave half a line
+        return [record for record in found if record["event"] == event and record.get("topic") == TOPIC]
 
 
 @contextmanager
-def running_site() -> Iterator[Site]:
+def running_site(folder: Path) -> Iterator[Site]:
     """Four queues, messages of five keys, one with markup for a body, and two members on them."""
     with running_broker(*FENCED, "--topic", f"{TOPIC}:4") as lockstep, ExitStack() as running:
         lines = "".join(f'{{"order": "k{number % 5}", "number": {number}}}\n' for number in range(40))
         assert lockstep("produce", TOPIC, "--key-field", "order", stdin=lines).status == 0
         assert lockstep("produce", TOPIC, "--key", "evil", "--text", stdin=f"{EVIL}\n").status == 0
-        site = Site("", lockstep)
-        for number in range(2):
-            consume = ("consume", TOPIC, "-g", GROUP, "--from", "first", "-D", f"instanceName=member-{number}")
-            site.members.append(running.enter_context(lockstep.start(*consume)))
+        site = Site("", lockstep, folder, running)
+        site.join()
+        site.join()
         console = running.enter_context(lockstep.start("console", "--port", "0"))
         site.address = said(console).partition("console is at ")[2].split("/ ")[0]
         yield site

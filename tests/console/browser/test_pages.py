@@ -1,14 +1,13 @@
 """Every page in Chromium: no error in its console, names, contrast, widths, light and dark, keyboard, hostile texts."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tests.browser import NEEDS_BROWSER
 from tests.console.browser.looks import faults
-from tests.console.browser.site import GROUP, TOPIC, Site
+from tests.console.browser.site import GROUP, TIMEOUT_MS, TOPIC, Site
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.process, pytest.mark.long]
 
@@ -33,24 +32,6 @@ PATHS = (
     "/nowhere",
 )
 WIDTHS = (1280, 800, 390)
-TIMEOUT_MS = 60_000
-
-
-@pytest.fixture
-def errors() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def page(browser: Browser, errors: list[str]) -> Iterator[Page]:
-    """A page whose errors are written down."""
-    context = browser.new_context(locale="en-US")
-    opened = context.new_page()
-    opened.set_default_timeout(TIMEOUT_MS)
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
-    yield opened
-    context.close()
 
 
 def unexpected(errors: list[str]) -> list[str]:
@@ -78,6 +59,18 @@ def test_each_page_at_each_width(site: Site, page: Page, errors: list[str], sche
             found += [f"{path} at {width}: {fault}" for fault in faults(page)]
     assert not found, "\n".join(found)
     assert not unexpected(errors)
+
+
+def test_the_checks_bite(page: Page) -> None:
+    """Each kind of fault is seen on a page that has them all."""
+    page.set_content(
+        "<html lang=''><h1>a</h1><h1>b</h1><button></button><input id=x><i id=x></i><table><tr><td>1</td></tr>"
+        "<tr><td>2</td></tr></table><p style='color:#999;background:#fff'>pale</p><p style='width:4000px'>wide</p>"
+    )
+    kinds = ("no name: <button", "no name: <input", "no caption", "no header", "id twice", "not one h1", "no language",
+             "no title", "wider than", "contrast 2.85")  # fmt: skip
+    found = "\n".join(faults(page))
+    assert [kind for kind in kinds if kind not in found] == []
 
 
 def test_chinese_pages(site: Site, page: Page, errors: list[str]) -> None:
