@@ -60,7 +60,7 @@ async def _broker(
     address, is_master = data.broker_addrs[broker_id], broker_id == MASTER_ID
     try:
         async with asked:
-            is_lockstep = await admin.is_lockstep(data._replace(broker_addrs={MASTER_ID: address}))
+            is_lockstep = await admin.is_lockstep(address)
             table = await admin.broker_runtime(address)
     except _ERRORS as error:
         return BrokerStatus(data.broker_name, address, data.cluster, is_master, error=str(error))

@@ -104,8 +104,8 @@ class AdminBase(Lifecycle):
             await self.route(queue.topic)
         return instance.address_of(queue.broker_name)
 
-    async def _is_lockstep(self, address: str) -> bool:
-        """Whether the broker agrees on Lockstep's own features."""
+    async def is_lockstep(self, address: str) -> bool:
+        """Whether the broker agrees on Lockstep's own features. Raises RemotingError when it does not answer."""
         endpoint = await self._started().dialer.endpoint(address)
         if not endpoint.agreed:
             probe = GetConsumerListByGroupRequestHeader(
@@ -116,7 +116,7 @@ class AdminBase(Lifecycle):
 
     async def _require_lockstep(self, address: str) -> None:
         """Raises NotLockstepError unless the broker is a Lockstep broker."""
-        if not await self._is_lockstep(address):
+        if not await self.is_lockstep(address):
             raise NotLockstepError(f"the broker at {address} is not a Lockstep broker and has no such call")
 
     async def _ask(

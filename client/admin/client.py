@@ -123,7 +123,7 @@ class AdminClient(BrokerAdmin, GroupAdmin, MessageAdmin, QueueOffsets):
     async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Store an offset. A Lockstep broker with fenced locks takes it although another client owns the queue."""
         address = await self._master_of(queue)
-        reset = True if await self._is_lockstep(address) else None
+        reset = True if await self.is_lockstep(address) else None
         header = UpdateConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id, offset, reset=reset)
         await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
